@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from penstock.cli.connection import Cluster, Refused
 from penstock.cli.output import print_json
 
-__all__ = ["await_outcomes", "print_described", "print_outcomes"]
+__all__ = ["await_outcomes", "print_described", "print_outcomes", "print_report"]
 
 Described: TypeAlias = dict[str, Any]
 
@@ -32,11 +32,17 @@ def await_outcomes(
 
 def print_outcomes(kind: str, outcomes: Mapping[str, str], as_json: bool) -> None:
     """Print one line per name; in JSON each is an object with the key `kind`."""
+    document = [{kind: name, "outcome": outcome} for name, outcome in outcomes.items()]
+    print_report(document, [f"{outcome} {name}" for name, outcome in outcomes.items()], as_json)
+
+
+def print_report(document: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print `document` as JSON, or else `lines`."""
     if as_json:
-        print_json([{kind: name, "outcome": outcome} for name, outcome in outcomes.items()])
+        print_json(document)
     else:
-        for name, outcome in outcomes.items():
-            print(f"{outcome} {name}")
+        for line in lines:
+            print(line)
 
 
 def print_described(described: Sequence[Described], as_json: bool, show: Callable[[Described], None]) -> None:

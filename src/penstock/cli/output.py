@@ -110,17 +110,20 @@ def _widths(headers: list[str], content: list[list[str]]) -> list[int]:
 
 
 @contextmanager
-def progress(label: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, nothing elsewhere; yields the function that advances it."""
+def progress(label: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """A progress bar on a terminal, nothing elsewhere; yields the function that advances it.
+
+    None for `total`: the end is not known.
+    """
     if not sys.stderr.isatty():
-        yield lambda size: None
+        yield lambda steps: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total_bytes)
-        yield lambda size: bar.advance(task, size)
+        task = bar.add_task(label, total=total)
+        yield lambda steps: bar.advance(task, steps)
 
 
 def _cell(value: object) -> str:

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import (
-    DEFAULT_BOOTSTRAP,
     DEFAULT_BROKERS,
     DEFAULT_FIRST_ID,
     DEFAULT_HOST,
     DEFAULT_PORT,
-    DEFAULT_TIMEOUT,
     AsJson,
-    Bootstrap,
-    ClusterIn,
     DataDirectory,
     Patience,
-    Timeout,
 )
 
 if TYPE_CHECKING:
@@ -96,23 +92,21 @@ def start(
 
 
 @app.command()
+@grouped
 def status(
-    data: ClusterIn = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two refreshes of --watch.")] = 2.0,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
     """Show brokers, leaders, in-sync replicas, the controller and versions."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.overview import cluster_overview
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json, print_json_line
     from penstock.cli.watching import repeat
 
     def look() -> dict[str, Any]:
-        with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        with where.connection().direct() as line:
             return cluster_overview(line)
 
     if watch:
@@ -124,29 +118,24 @@ def status(
 
 
 @app.command()
+@grouped
 def upgrade(
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
     """Raise features to the highest level that every broker supports: the last step of an upgrade, final."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.feature_levels import possible_raises, raise_levels
-    from penstock.cli.direct import DirectLine
-    from penstock.cli.output import print_json
+    from penstock.cli.outcomes import print_report
 
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+    with where.connection().direct() as line:
         raises = possible_raises(line)
         if raises:
             raise_levels(line, raises)
-    if as_json:
-        print_json([each._asdict() for each in raises])
-        return
-    for each in raises:
-        print(f"raised {each.feature} from {each.level} to {each.to}")
+    lines = [f"raised {each.feature} from {each.level} to {each.to}" for each in raises]
     if not raises:
-        print("nothing to raise: every feature is at the highest level that all brokers support")
+        lines = ["nothing to raise: every feature is at the highest level that all brokers support"]
+    print_report([each._asdict() for each in raises], lines, as_json)
 
 
 @app.command()

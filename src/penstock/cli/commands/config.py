@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli.completion import group_names, topic_names
 from penstock.cli.failure import misused
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson, pairs
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigResource
@@ -29,30 +30,49 @@ Group = Annotated[
 ]
 
 
+class Owner(NamedTuple):
+    """The owner of configs: a topic, a broker, all brokers or a group."""
+
+    topic: Topic = None
+    broker: Broker = None
+    all_brokers: AllBrokers = False
+    group: Group = None
+
+    def resource(self) -> ConfigResource | None:
+        """The resource that the options name; None for the defaults of all brokers."""
+        named = (self.topic is not None, self.broker is not None, self.all_brokers, self.group is not None)
+        if sum(named) != 1:
+            misused("name a resource: --topic NAME, --broker ID, --all-brokers or --group NAME")
+        if self.all_brokers:
+            return None
+
+        from penstock.cli.alteration import broker_resource, group_resource, topic_resource
+
+        if self.topic is not None:
+            return topic_resource(self.topic)
+        return group_resource(self.group) if self.group is not None else broker_resource(str(self.broker))
+
+
 @app.command()
+@grouped
 def describe(
-    topic: Topic = None,
-    broker: Broker = None,
-    all_brokers: AllBrokers = False,
-    group: Group = None,
     show_all: Annotated[bool, typer.Option("--all", help="Also show defaults.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    owner: Owner,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Show configs that are set, and their sources; with --all, every config."""
-    resource = _resource(topic, broker, all_brokers, group)
+    resource = owner.resource()
 
     from penstock.cli.alteration import common_entries, config_entries
-    from penstock.cli.connection import Cluster
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
 
     if resource is None:
-        with DirectLine(bootstrap, timeout) as line:
+        with connection.direct() as line:
             entries = common_entries(line)
     else:
-        entries = config_entries(Cluster(bootstrap, timeout), resource)
+        entries = config_entries(connection.cluster(), resource)
     rows = [entry for entry in entries if show_all or entry["source"] != "DEFAULT_CONFIG"]
     print_rows(
         rows,
@@ -63,51 +83,31 @@ def describe(
 
 
 @app.command("set")
+@grouped
 def set_configs(
     configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
-    topic: Topic = None,
-    broker: Broker = None,
-    all_brokers: AllBrokers = False,
-    group: Group = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    owner: Owner,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Set configs; other configs do not change."""
-    resource = _resource(topic, broker, all_brokers, group)
+    resource = owner.resource()
     values = pairs(configs, "config")
-    _alter(resource, values, [], bootstrap, timeout, as_json)
+    _alter(resource, values, [], connection, as_json)
 
 
 @app.command()
+@grouped
 def unset(
     names: Annotated[list[str], typer.Argument(metavar="KEY")],
-    topic: Topic = None,
-    broker: Broker = None,
-    all_brokers: AllBrokers = False,
-    group: Group = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    owner: Owner,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Unset configs: they return to their defaults."""
-    _alter(_resource(topic, broker, all_brokers, group), {}, names, bootstrap, timeout, as_json)
-
-
-def _resource(
-    topic: str | None, broker: int | None, all_brokers: bool, group: str | None
-) -> ConfigResource | None:
-    """The resource that the options name; None for the defaults of all brokers."""
-    if sum((topic is not None, broker is not None, all_brokers, group is not None)) != 1:
-        misused("name a resource: --topic NAME, --broker ID, --all-brokers or --group NAME")
-    if all_brokers:
-        return None
-
-    from penstock.cli.alteration import broker_resource, group_resource, topic_resource
-
-    if topic is not None:
-        return topic_resource(topic)
-    return group_resource(group) if group is not None else broker_resource(str(broker))
+    _alter(owner.resource(), {}, names, connection, as_json)
 
 
 def _warn_of_unknown(resource: ConfigResource | None, names: Iterable[str]) -> None:
@@ -136,25 +136,17 @@ def _alter(
     resource: ConfigResource | None,
     values: dict[str, str],
     removed: list[str],
-    bootstrap: str,
-    timeout: float,
+    connection: Connection,
     as_json: bool,
 ) -> None:
     from penstock.cli.alteration import alter_common, alter_configs
-    from penstock.cli.connection import Cluster
-    from penstock.cli.direct import DirectLine
-    from penstock.cli.output import print_json
+    from penstock.cli.outcomes import print_report
 
     _warn_of_unknown(resource, values)
     if resource is None:
-        with DirectLine(bootstrap, timeout) as line:
+        with connection.direct() as line:
             alter_common(line, values, removed)
     else:
-        alter_configs(Cluster(bootstrap, timeout), resource, values, removed)
-    if as_json:
-        print_json({"set": values, "unset": removed})
-    else:
-        for name, value in values.items():
-            print(f"set {name}={value}")
-        for name in removed:
-            print(f"unset {name}")
+        alter_configs(connection.cluster(), resource, values, removed)
+    lines = [f"set {name}={value}" for name, value in values.items()]
+    print_report({"set": values, "unset": removed}, [*lines, *(f"unset {name}" for name in removed)], as_json)

@@ -18,7 +18,8 @@ from penstock.cli.completion import group_names, topic_names
 from penstock.cli.failure import INTERRUPTED, Failure, misused, reader_is_gone
 from penstock.cli.interruption import stoppable
 from penstock.cli.messages import MessageFormat, format_message
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson, milliseconds
 
 if TYPE_CHECKING:
     from threading import Event
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes back empty
 
 
+@grouped
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     partition: Annotated[
@@ -60,8 +62,8 @@ def consume(
     ] = False,
     format: Annotated[MessageFormat, typer.Option("--format", "-f")] = MessageFormat.VALUE,
     key_separator: Annotated[str, typer.Option("--key-separator", "-K", metavar="TEXT")] = "\t",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Print messages as they arrive, new ones or from a given start, until Ctrl-C.
@@ -73,11 +75,9 @@ def consume(
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
 
-    from penstock.cli.connection import Cluster
-
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
-    end = _End(consumer, timeout)
+    end = _End(consumer, connection.timeout)
     with closing(end):
         share = _begin(cluster, consumer, topic, start, group)
         printer = _Printer(consumer, share, MessageFormat.JSON if as_json else format, key_separator.encode())
@@ -85,8 +85,8 @@ def consume(
             printer.run(count, exit_at_end, stop)
     if group is not None and not end.has_left:
         raise Failure(
-            f"no response from group {group} within {timeout:g} s: {printer.printed} messages were printed; "
-            "uncommitted messages are printed again next time"
+            f"no response from group {group} within {connection.timeout:g} s: {printer.printed} messages "
+            "were printed; uncommitted messages are printed again next time"
         )
     if stop.is_set():
         _say_interrupted(printer.printed, group, by_itself=count is not None or exit_at_end)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.completion import group_names, topic_names
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
@@ -22,17 +23,18 @@ Names = Annotated[list[str], typer.Argument(metavar="GROUP", autocompletion=grou
 
 
 @app.command("list")
+@grouped
 def list_groups(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
-    from penstock.cli.connection import Cluster, Refused
+    from penstock.cli.connection import Refused
     from penstock.cli.output import print_rows
 
-    cluster = Cluster(bootstrap, timeout)
-    listed = cluster.wait(cluster.admin.list_consumer_groups(request_timeout=timeout))
+    cluster = connection.cluster()
+    listed = cluster.wait(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
     for error in listed.errors:
         raise Refused(error.args[0], "a broker does not list its groups")
     rows = [
@@ -48,21 +50,22 @@ def list_groups(
 
 
 @app.command()
+@grouped
 def describe(
     names: Names,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Show the members of groups, their partitions, and the lag of every partition."""
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     print_described([_described(cluster, name) for name in names], as_json, _print_group)
 
 
 @app.command("reset-offsets")
+@grouped
 def reset_offsets(
     name: Name,
     topic: Annotated[
@@ -90,8 +93,8 @@ def reset_offsets(
     execute: Annotated[
         bool, typer.Option("--execute", help="Commit the offsets instead of only printing them.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Change the offsets of a group without members. Only prints them without --execute.
@@ -103,9 +106,7 @@ def reset_offsets(
 
     goal = target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
 
-    from penstock.cli.connection import Cluster
-
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     moves = moved(cluster, name, selected(cluster, name, topic or ()), goal)
     if execute:
         commit(cluster, name, moves)
@@ -119,21 +120,21 @@ def reset_offsets(
 
 
 @app.command()
+@grouped
 def delete(
     names: Names,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the group does not exist.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members, and their offsets."""
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
-    cluster = Cluster(bootstrap, timeout)
-    futures = cluster.admin.delete_consumer_groups(list(names), request_timeout=timeout)
+    cluster = connection.cluster()
+    futures = cluster.admin.delete_consumer_groups(list(names), request_timeout=cluster.timeout_s)
     tolerated = {"GROUP_ID_NOT_FOUND": "missing"} if if_exists else {}
     print_outcomes("group", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
 

@@ -9,6 +9,7 @@ import typer
 
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import Failure, misused
+from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
@@ -16,7 +17,6 @@ from penstock.cli.options import (
     Bootstrap,
     ClusterIn,
     Patience,
-    Timeout,
 )
 
 app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
@@ -27,6 +27,7 @@ Plan = Annotated[Path, typer.Argument(metavar="PLAN", help="File with a plan; - 
 
 
 @reassign.command()
+@grouped
 def plan(
     topics: Annotated[
         list[str] | None,
@@ -37,17 +38,14 @@ def plan(
     away_from: Annotated[
         list[int] | None, typer.Option("--away-from", metavar="N", help="Empty this broker; repeatable.")
     ] = None,
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
 ) -> None:
     """Print a plan with few moves that balances the brokers; changes nothing."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import plan_moves, written_plan
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json
 
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+    with where.connection().direct() as line:
         print_json(written_plan(plan_moves(line, leaving=away_from or (), topics=topics or ())))
 
 
@@ -98,23 +96,20 @@ def execute(
 
 
 @reassign.command()
+@grouped
 def verify(
     path: Plan,
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a plan, and remove its throttle when it is done; exit with 1 until then."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import move_states, ongoing_moves, read_plan
     from penstock.cli.cluster.throttles import remove_throttle
-    from penstock.cli.connection import Cluster
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
 
-    moves, where = read_plan(path), bootstrap_of(data, bootstrap)
-    with DirectLine(where, timeout) as line:
+    moves, connection = read_plan(path), where.connection()
+    with connection.direct() as line:
         states, moving = move_states(line, moves), ongoing_moves(line)
     rows = [
         {
@@ -131,50 +126,45 @@ def verify(
     left = sum(each.state != "done" for each in states)
     if left:
         raise Failure(f"{left} of {len(states)} moves are not done")
-    remove_throttle(Cluster(where, timeout), [move.partition for move in moves], moving)
+    remove_throttle(connection.cluster(), [move.partition for move in moves], moving)
 
 
 @reassign.command()
+@grouped
 def cancel(
     path: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="Only the moves of this plan.")
     ] = None,
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
 ) -> None:
     """Cancel unfinished moves, of a plan or all, and remove the throttle; finished moves stay."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import cancel_moves, ongoing_moves, read_plan
     from penstock.cli.cluster.throttles import remove_throttle
-    from penstock.cli.connection import Cluster
-    from penstock.cli.direct import DirectLine
 
-    where = bootstrap_of(data, bootstrap)
+    connection = where.connection()
     planned = None if path is None else {move.partition for move in read_plan(path)}
-    with DirectLine(where, timeout) as line:
+    with connection.direct() as line:
         moving = [each for each in ongoing_moves(line) if planned is None or each in planned]
         if moving:
             cancel_moves(line, moving)
         left = ongoing_moves(line)
-    remove_throttle(Cluster(where, timeout), moving if planned is None else planned, left)
+    remove_throttle(connection.cluster(), moving if planned is None else planned, left)
     print(f"cancelled {len(moving)} moves")
 
 
 @reassign.command("list")
+@grouped
 def list_moves(
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
     """List the moves in progress."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import ongoing_moves
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
 
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+    with where.connection().direct() as line:
         moving = ongoing_moves(line)
     rows: list[dict[str, Any]] = [
         {

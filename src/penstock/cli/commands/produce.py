@@ -14,7 +14,8 @@ import typer
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import INTERRUPTED, Failure, misused
 from penstock.cli.messages import MessageFormat, Outgoing, parse_line
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson, pairs
 from penstock.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Acks(StrEnum):
     ALL = "all"
 
 
+@grouped
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     files: Annotated[
@@ -61,8 +63,8 @@ def produce(
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
     acks: Annotated[Acks, typer.Option("--acks", help="The acknowledgement to wait for.")] = Acks.ALL,
     idempotent: Annotated[bool, typer.Option("--idempotent", help="Retries create no duplicates.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Send each line as one message, and print the number of acknowledged messages."""
@@ -76,10 +78,8 @@ def produce(
         partition=partition,
     )
 
-    from penstock.cli.connection import Cluster
-
-    cluster = Cluster(bootstrap, timeout)
-    settings = _producer_config(compression, acks, idempotent, timeout)
+    cluster = connection.cluster()
+    settings = _producer_config(compression, acks, idempotent, connection.timeout)
     delivery = _Delivery(cluster, topic, defaults, keep_partitions, settings)
     sources: list[Path | None] = [*files] if files else [None]
     try:

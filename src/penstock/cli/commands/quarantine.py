@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.failure import Failure
 from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_rows
+from penstock.cli.output import print_rows
 
 if TYPE_CHECKING:
     from penstock.storage.quarantine import Quarantine, QuarantineEntry
@@ -136,8 +136,7 @@ def _stopped(path: str) -> Iterator[None]:
 
 
 def _say(as_json: bool, entry: QuarantineEntry, outcome: str, paths: list[str]) -> None:
-    if as_json:
-        print_json({"entry": entry.name, "topic": entry.topic, "outcome": outcome, "paths": paths})
-    else:
-        for path in paths:
-            print(f"{outcome} {path}")
+    from penstock.cli.outcomes import print_report
+
+    document = {"entry": entry.name, "topic": entry.topic, "outcome": outcome, "paths": paths}
+    print_report(document, [f"{outcome} {path}" for path in paths], as_json)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, ClusterIn, Timeout
+from penstock.cli.option_groups import DataOrConnection, grouped
+from penstock.cli.options import AsJson
 
 app = typer.Typer(help="Describe the metadata quorum, and recover a lost one.", no_args_is_help=True)
 
@@ -26,19 +27,17 @@ def quorum() -> None:
 
 
 @app.command()
+@grouped
 def describe(
-    data: ClusterIn = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
     """Show the leader, voters and observers of the metadata quorum, and their lag."""
-    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.overview import quorum_overview
-    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json, print_rows
 
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+    with where.connection().direct() as line:
         overview = quorum_overview(line)
     if as_json:
         print_json(overview)

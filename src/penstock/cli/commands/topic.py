@@ -8,7 +8,8 @@ import typer
 
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson, pairs
 
 if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
@@ -26,6 +27,7 @@ Configs = Annotated[
 
 
 @app.command()
+@grouped
 def create(
     names: NewNames,
     partitions: Annotated[
@@ -39,37 +41,38 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Validate only, create nothing.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     configs = pairs(config or (), "--config")
     topics = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
-    futures = cluster.admin.create_topics(topics, request_timeout=timeout, validate_only=validate_only)
+    futures = cluster.admin.create_topics(
+        topics, request_timeout=cluster.timeout_s, validate_only=validate_only
+    )
     done = "valid" if validate_only else "created"
     tolerated = {"TOPIC_ALREADY_EXISTS": "exists"} if if_not_exists else {}
     print_outcomes("topic", await_outcomes(cluster, futures, done, tolerated), as_json)
 
 
 @app.command("list")
+@grouped
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also list internal topics.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    from penstock.cli.connection import Cluster
     from penstock.cli.output import print_rows
 
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     topics = cluster.metadata(cluster.admin).topics
     rows = [
         {
@@ -89,43 +92,45 @@ def list_topics(
 
 
 @app.command()
+@grouped
 def describe(
     names: Names,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Show ids, times and configs of topics, and the leaders, replicas and offsets of their partitions."""
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
-    print_described(_described(Cluster(bootstrap, timeout), names), as_json, _print_topic)
+    print_described(_described(connection.cluster(), names), as_json, _print_topic)
 
 
 @app.command()
+@grouped
 def alter(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=topic_names)],
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="The new number of partitions.")
     ] = None,
     config: Configs = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Add partitions to a topic, or set its configs."""
     from confluent_kafka.admin import NewPartitions
 
     from penstock.cli.alteration import alter_configs, topic_resource
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_outcomes
 
     configs = pairs(config or (), "--config")
     if partitions is None and not configs:
         misused("nothing to alter: give --partitions or --config")
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     if partitions is not None:
-        futures = cluster.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=timeout)
+        futures = cluster.admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=cluster.timeout_s
+        )
         cluster.wait(futures[name], name)
     if configs:
         alter_configs(cluster, topic_resource(name), configs)
@@ -133,21 +138,21 @@ def alter(
 
 
 @app.command()
+@grouped
 def delete(
     names: Names,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their data."""
-    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
-    cluster = Cluster(bootstrap, timeout)
-    futures = cluster.admin.delete_topics(list(names), request_timeout=timeout)
+    cluster = connection.cluster()
+    futures = cluster.admin.delete_topics(list(names), request_timeout=cluster.timeout_s)
     tolerated = {"UNKNOWN_TOPIC_OR_PART": "missing"} if if_exists else {}
     print_outcomes("topic", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
 

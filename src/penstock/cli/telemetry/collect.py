@@ -16,7 +16,8 @@ import typer
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.interruption import stoppable
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson, milliseconds
 from penstock.cli.requirements import require_extra
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ Speed: TypeAlias = Annotated[
 ]
 
 
+@grouped
 def simulate(
     hosts: Annotated[int, typer.Option("--hosts", min=1, help="Number of machines, with 8 GPUs each.")] = 8,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed produces the same messages.")] = 1,
@@ -67,8 +69,8 @@ def simulate(
     sentinels: Share = 0.0,
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Send the telemetry of a simulated fleet with known faults."""
@@ -77,6 +79,7 @@ def simulate(
     start_ms = time.time_ns() // 1_000_000 if start is None else milliseconds(start, "--start")
     require_extra("numpy")
 
+    from penstock.cli.output import progress
     from penstock.telemetry.pacing import paced
     from penstock.telemetry.simulate.dirt import Shares
     from penstock.telemetry.simulate.run import Scenario, Simulation
@@ -85,15 +88,16 @@ def simulate(
     scenario = Scenario(
         hosts, seed, start_ms, interval, duration, faults, fault_period, dirt, late_s=lateness
     )
-    with _outlet(bootstrap, timeout, topic, partitions, "simulate", as_json) as (outlet, summary):
+    with _outlet(connection, topic, partitions, "simulate", as_json) as (outlet, summary):
         simulation = Simulation(scenario, outlet, labels)
         if rate is not None:
             speed = rate * interval / simulation.samples_per_tick
         summary["describe"] = simulation.summary
-        with stoppable() as stop, _seconds("simulated seconds", duration) as advance:
+        with stoppable() as stop, progress("simulated seconds", duration) as advance:
             simulation.run(paced(speed, stop), advance)
 
 
+@grouped
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of DCGM or nvidia-smi, or sample:h200.")],
     speed: Speed = 1.0,
@@ -107,8 +111,8 @@ def replay(
     hostname: Annotated[str, typer.Option(help="The host, if the file has none.")] = "",
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Send a recording."""
@@ -123,7 +127,7 @@ def replay(
     if not path.is_file():
         misused(f"{file} is not a file; `sample:h200` is a recording that is included in penstock")
     now_ms = time.time_ns() // 1_000_000 if restamp else None
-    with _outlet(bootstrap, timeout, topic, partitions, "replay", as_json) as (outlet, summary):
+    with _outlet(connection, topic, partitions, "replay", as_json) as (outlet, summary):
         replay = Replay(path, outlet, Shard(int(number), int(of)), now_ms, hostname)
         summary["describe"] = lambda: {
             "sent": replay.sent,
@@ -134,6 +138,7 @@ def replay(
             replay.run(None if loop else 1, paced(speed, stop))
 
 
+@grouped
 def scrape(
     urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="URLs or HOST:PORT.")] = None,
     targets: Annotated[
@@ -147,8 +152,8 @@ def scrape(
     jitter: Annotated[float, typer.Option(min=0.0, help="Seconds over which targets are spread.")] = 0.0,
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Scrape dcgm-exporters at intervals, and send their metrics."""
@@ -169,49 +174,51 @@ def scrape(
         current()
     except MalformedTargets as error:
         misused(str(error))
-    with _outlet(bootstrap, timeout, topic, partitions, "scrape", as_json) as (outlet, summary):
+    with _outlet(connection, topic, partitions, "scrape", as_json) as (outlet, summary):
         scraper = Scraper(outlet, timeout_s=target_timeout, jitter_s=jitter, on_failure=_complain)
         summary["describe"] = lambda: asdict(scraper.counts)
         with stoppable() as stop:
             _repeat(lambda: scraper.round(current()), interval, rounds, stop)
 
 
+@grouped
 def nvml(
     interval: Interval = 1.0,
     rounds: Rounds = None,
     hostname: Annotated[str | None, typer.Option(help="[default: this host's]")] = None,
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Read the GPUs of this host at intervals, and send their metrics."""
     from penstock.telemetry.nvml import NvmlCollector, load_nvml
 
     library = load_nvml()
-    with _outlet(bootstrap, timeout, topic, partitions, "nvml", as_json) as (outlet, summary):
+    with _outlet(connection, topic, partitions, "nvml", as_json) as (outlet, summary):
         collector = NvmlCollector(library, outlet, hostname)
         summary["describe"] = lambda: {"gpus": collector.gpus, **asdict(collector.counts)}
         with stoppable() as stop:
             _repeat(collector.round, interval, rounds, stop)
 
 
+@grouped
 def host(
     interval: Interval = 10.0,
     rounds: Rounds = None,
     hostname: Annotated[str | None, typer.Option(help="[default: this host's]")] = None,
     topic: Topic = DEFAULT_HOST_TOPIC,
     partitions: Partitions = 6,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    *,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Read processors, memory, disks and network of this host at intervals, and send the metrics."""
     from penstock.telemetry.host import HostCollector, read_host
 
     list(read_host())  # says what is missing before a topic is made
-    with _outlet(bootstrap, timeout, topic, partitions, "host", as_json) as (outlet, summary):
+    with _outlet(connection, topic, partitions, "host", as_json) as (outlet, summary):
         collector = HostCollector(outlet, hostname)
         summary["describe"] = lambda: {"rounds": collector.rounds, "samples": collector.samples}
         with stoppable() as stop:
@@ -220,17 +227,16 @@ def host(
 
 @contextmanager
 def _outlet(
-    bootstrap: str, timeout: float, topic: str, partitions: int, source: str, as_json: bool
+    connection: Connection, topic: str, partitions: int, source: str, as_json: bool
 ) -> Iterator[tuple[TopicOutlet, dict[str, Callable[[], dict[str, Any]]]]]:
     """The topic and the summary of a collector; prints the summary when all messages are stored."""
-    from penstock.cli.connection import Cluster
     from penstock.telemetry.keeping import KeepingWatch
     from penstock.telemetry.outlet import TopicOutlet
 
-    cluster = Cluster(bootstrap, timeout)
+    cluster = connection.cluster()
     _ensure_topic(cluster, topic, partitions)
     watch = KeepingWatch(topic, _topic_configs(cluster, topic), lambda text: print(text, file=sys.stderr))
-    outlet = TopicOutlet(bootstrap, topic, source, timeout_s=timeout, watch=watch)
+    outlet = TopicOutlet(connection.bootstrap, topic, source, timeout_s=connection.timeout, watch=watch)
     summary: dict[str, Callable[[], dict[str, Any]]] = {}
     began = time.monotonic()
     yield outlet, summary
@@ -287,20 +293,6 @@ def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
     for name, value in summary.items():
         inner = " ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
         print(f"{name.replace('_', ' '):14} {inner}", file=sys.stderr)
-
-
-@contextmanager
-def _seconds(label: str, total: float | None) -> Iterator[Callable[[float], None]]:
-    """A progress bar over seconds, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda seconds: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda seconds: bar.advance(task, seconds)
 
 
 def _repeat(action: Callable[[], None], interval_s: float, rounds: int | None, stop: Event) -> None:

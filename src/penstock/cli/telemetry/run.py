@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
 from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
+from penstock.cli.option_groups import grouped
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_java
 from penstock.cli.telemetry.spark_log import SparkLog
@@ -94,84 +95,73 @@ class _Ending:
     retries: int
 
 
+class PipelineOptions(NamedTuple):
+    """The options of `run` and `backfill`."""
+
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+    topic: Topic = "gpu-telemetry"
+    tables: Place = "penstock-tables"
+    master: Master = "local[*]"
+    shards: Shards = 2
+    delay: Delay = 30.0
+    ahead: Ahead = 300.0
+    batch_rows: BatchRows = 2_000_000
+    thresholds: ThresholdFile = None
+    storage_option: StorageOptions = None
+    retries: RetryLimit = 5
+    spark_log: SparkLogFile = ""
+    workload_labels: WorkloadLabels = None
+
+    def job(self) -> Job:
+        """The job that these options describe."""
+        require_java()
+        from penstock.telemetry.pipeline.jobs import Job
+
+        place = self.tables if "://" in self.tables else str(Path(self.tables).absolute())
+        return Job(
+            self.bootstrap,
+            self.topic,
+            place,
+            self._settings(),
+            most_per_batch=self.batch_rows,
+            storage_options=pairs(self.storage_option or (), "--storage-option"),
+        )
+
+    def _settings(self) -> Settings:
+        from penstock.telemetry.pipeline.batches import Settings
+        from penstock.telemetry.thresholds import load_thresholds
+        from penstock.telemetry.workloads import WORKLOAD_LABELS, parse_order
+
+        thresholds = load_thresholds(self.thresholds.read_text() if self.thresholds is not None else "")
+        order = WORKLOAD_LABELS if self.workload_labels is None else parse_order(self.workload_labels)
+        return Settings(thresholds, self.shards, int(self.delay * 1000), int(self.ahead * 1000), order)
+
+
+@grouped
 def run(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Topic = "gpu-telemetry",
-    tables: Place = "penstock-tables",
-    master: Master = "local[*]",
+    *,
+    pipeline: PipelineOptions,
     trigger: Annotated[float, typer.Option(min=0.1, help="Seconds between batches.")] = 5.0,
-    shards: Shards = 2,
-    delay: Delay = 30.0,
-    ahead: Ahead = 300.0,
-    batch_rows: BatchRows = 2_000_000,
-    thresholds: ThresholdFile = None,
     compact_every: Annotated[int, typer.Option(min=0, help="Batches between compactions; 0 for none.")] = 360,
     metrics_port: Annotated[
         int | None, typer.Option(help="Port for Prometheus metrics, on loopback.")
     ] = None,
-    storage_option: StorageOptions = None,
     close_windows: Annotated[
         bool,
         typer.Option("--close-windows", help="Close all windows at the end; later samples of them are late."),
     ] = False,
-    retries: RetryLimit = 5,
-    spark_log: SparkLogFile = "",
-    workload_labels: WorkloadLabels = None,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
-    settings = _settings(shards, delay, ahead, thresholds, workload_labels)
-    job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
-    job = replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
-    _execute(job, master, compact_every, metrics_port, _Ending(close_windows, retries), _log(job, spark_log))
+    job = replace(pipeline.job(), trigger=f"{int(trigger * 1000)} milliseconds")
+    ending = _Ending(close_windows, pipeline.retries)
+    _execute(job, pipeline.master, compact_every, metrics_port, ending, _log(job, pipeline.spark_log))
 
 
-def backfill(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Topic = "gpu-telemetry",
-    tables: Place = "penstock-tables",
-    master: Master = "local[*]",
-    shards: Shards = 2,
-    delay: Delay = 30.0,
-    ahead: Ahead = 300.0,
-    batch_rows: BatchRows = 2_000_000,
-    thresholds: ThresholdFile = None,
-    storage_option: StorageOptions = None,
-    retries: RetryLimit = 5,
-    spark_log: SparkLogFile = "",
-    workload_labels: WorkloadLabels = None,
-) -> None:
+@grouped
+def backfill(*, pipeline: PipelineOptions) -> None:
     """Process everything in the topic now, close all windows, and end. Continues where `run` stopped."""
-    settings = _settings(shards, delay, ahead, thresholds, workload_labels)
-    job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
-    _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries), _log(job, spark_log))
-
-
-def _settings(
-    shards: int, delay: float, ahead: float, thresholds: Path | None, workload_labels: str | None
-) -> Settings:
-    from penstock.telemetry.pipeline.batches import Settings
-    from penstock.telemetry.thresholds import load_thresholds
-    from penstock.telemetry.workloads import WORKLOAD_LABELS, parse_order
-
-    told = load_thresholds(thresholds.read_text() if thresholds is not None else "")
-    order = WORKLOAD_LABELS if workload_labels is None else parse_order(workload_labels)
-    return Settings(told, shards, int(delay * 1000), int(ahead * 1000), order)
-
-
-def _job(
-    bootstrap: str,
-    topic: str,
-    tables: str,
-    settings: Settings,
-    batch_rows: int,
-    storage_option: list[str] | None,
-) -> Job:
-    require_java()
-    from penstock.telemetry.pipeline.jobs import Job
-
-    place = tables if "://" in tables else str(Path(tables).absolute())
-    told = pairs(storage_option or (), "--storage-option")
-    return Job(bootstrap, topic, place, settings, most_per_batch=batch_rows, storage_options=told)
+    job = replace(pipeline.job(), until_end=True)
+    _execute(job, pipeline.master, 0, None, _Ending(False, pipeline.retries), _log(job, pipeline.spark_log))
 
 
 def _log(job: Job, wanted: str) -> SparkLog:
