@@ -24,7 +24,7 @@ class BrokerThread:
         self._settings = {name: str(value) for name, value in settings.items()}
         #: kept over restarts, so that memory outlives the broker as a disk would
         self._files: Files | None = None
-        #: set when it can be told to end
+        #: set when the broker can be stopped
         self._launched: threading.Event
         #: set when it is ready, or will never be
         self._started: threading.Event
@@ -45,7 +45,7 @@ class BrokerThread:
         return self._thread is not None
 
     def start(self) -> None:
-        """Return when clients can connect; raise what kept the broker from starting."""
+        """Return when clients can connect; raise the error if the broker cannot start."""
         self.launch()
         self.wait_ready()
 
@@ -66,12 +66,12 @@ class BrokerThread:
             raise TimeoutError
         if self._error is not None:
             self._join()
-        # Whoever starts again comes back where clients look for it.
+        # A broker that restarts keeps its port, so that clients find it.
         internal = [self.broker.internal.listener] if self.broker.internal else []
         self._settings["listeners"] = ",".join(map(_address, [*self.broker.listeners, *internal]))
 
     def stop(self) -> None:
-        """Flush, close and end the thread; raise what went wrong on the way. Stopping twice is harmless."""
+        """Flush, close and end the thread; raise the first error on the way. A second call does nothing."""
         if self._thread is not None:
             self._launched.wait()
             with suppress(RuntimeError):  # It has ended by itself, and its loop is closed.
@@ -79,7 +79,7 @@ class BrokerThread:
             self._join()
 
     def kill(self) -> None:
-        """End at once and without goodbye, as `kill -9` would; what was written stays, even in memory."""
+        """End at once without a controlled shutdown, like `kill -9`; written data stays, even in memory."""
         self._killed = True
         self.stop()
 
@@ -121,7 +121,7 @@ class BrokerThread:
         await self._end.wait()
         await (self.broker.abort() if self._killed else self.broker.stop())
 
-    # What a node of a cluster has of its own.
+    # Configs that differ between the brokers of a cluster.
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         return new_event_loop()

@@ -22,14 +22,14 @@ HOST: Final = "127.0.0.1"
 MAX_VOTERS: Final = 5
 #: how much time passes at once: little against every timeout between brokers (the least of them is 1 s)
 _STEP_S: Final = 0.1
-#: how often every broker has its turn in each step: enough to ask another one and to hear its answer
+#: turns of every broker's event loop per step: enough for a request to another broker and its response
 _TURNS_PER_STEP: Final = 4
 #: how much of a long time is lived through: more than any timeout between brokers
 _LIVED_S: Final = 120.0
-#: how long anything may take in real time: tests share machines, and what takes this long has failed
+#: the real time after which a wait fails; long, because tests share machines
 _PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.002
-#: what differs from a broker's defaults; the page about testing lists it
+#: configs that differ from a broker's defaults; the page about testing lists them
 _DEFAULTS: Final = {
     "penstock.memory": "true",
     "log.dirs": "/data",
@@ -92,7 +92,7 @@ class Cluster:
     # -- life and death of brokers
 
     def open(self) -> None:
-        """Start all brokers; return when each of them knows of all others."""
+        """Start all brokers; return when the metadata of each broker has all of them."""
         self.start(*self.ids, timeout=_PATIENCE_S)
         self.wait_until(
             lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()), _PATIENCE_S
@@ -100,7 +100,7 @@ class Cluster:
 
     def close(self) -> None:
         """End all brokers, and leave nothing behind."""
-        # Also what comes after one that ends badly.
+        # All brokers are stopped, also after one whose stop fails.
         with ExitStack() as left:
             for reserved in self._reserved:
                 left.callback(reserved.close)
@@ -108,11 +108,11 @@ class Cluster:
                 left.callback(node.kill)
 
     def kill(self, broker: int) -> None:
-        """End a broker without goodbye, as `kill -9` would. Its disk keeps what was written."""
+        """End a broker without a controlled shutdown, like `kill -9`. Its disk keeps the written data."""
         self._running(broker).kill()
 
     def stop(self, broker: int) -> None:
-        """Stop a broker in good order: others lead what it led before it goes."""
+        """Stop a broker with a controlled shutdown: other brokers lead its partitions before it ends."""
         self._running(broker).stop()
 
     def start(self, *brokers: int, timeout: float = _PATIENCE_S) -> None:
@@ -164,7 +164,7 @@ class Cluster:
     # -- the network
 
     def partition(self, broker: int, other: int | None = None) -> None:
-        """Cut a broker off from `other`, or from all others. Clients reach it as before.
+        """Cut a broker off from `other`, or from all other brokers. Clients still reach it.
 
         Connections between them stay, but nothing comes through, and new ones are not made.
         """
@@ -175,7 +175,7 @@ class Cluster:
         self._links_changed()
 
     def heal(self) -> None:
-        """Connect all brokers again. What was held back arrives now."""
+        """Connect all brokers again. Data that was held back arrives now."""
         self._links.heal()
         self._links_changed()
 
@@ -190,8 +190,8 @@ class Cluster:
         """Let `seconds` pass for all brokers together, in small steps, so that they keep in touch.
 
         Clients live in real time and cannot send the heartbeats of the time that passes, so members of groups
-        keep their sessions, unless `expire_sessions` is true. Only the last two minutes are lived through: of
-        what is longer, the wall clock skips the rest first (which retention goes by, and no timeout).
+        keep their sessions, unless `expire_sessions` is true. Only the last two minutes pass in steps. The
+        wall clock skips the time before them at once: retention uses the wall clock, timeouts do not.
         """
         if seconds < 0:
             raise ValueError("time only goes forward")
@@ -211,7 +211,7 @@ class Cluster:
         for forgotten in [node.forget_old_offsets() for node in self._nodes.values() if node.is_awake]:
             forgotten.result()
 
-    # -- what has become of it
+    # -- state of the cluster
 
     @property
     def controller(self) -> int | None:
@@ -287,7 +287,7 @@ class Cluster:
         return node.call(lambda: sum(each.active for each in node.broker.image.brokers.values())).result()
 
     def _best(self, look: Callable[[NodeThread], T]) -> T | None:
-        """What `look` finds at the broker whose metadata is newest."""
+        """The result of `look` at the broker whose metadata is newest."""
 
         def dated(node: NodeThread) -> tuple[int, T]:
             return node.broker.image.offset, look(node)
@@ -312,13 +312,13 @@ def _accept_time(node: NodeThread) -> None:
 
 
 def _nothing() -> None:
-    """A turn of a broker's loop, in which it does what is due."""
+    """One turn of a broker's event loop: runs the callbacks that are due."""
 
 
 def reserve_port() -> socket.socket:
     """A loopback port that no other process gets, though a broker may come and go there.
 
-    The socket never listens: whoever connects while no broker is there is refused.
+    The socket never listens: while no broker uses the port, connections to it are refused.
     """
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

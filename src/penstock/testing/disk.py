@@ -1,15 +1,15 @@
 """A disk that fails as real ones do: power loss, torn writes, rot, no space, errors.
 
-It is a file system in memory that remembers what has been synced. `crash_at` makes the power go at the n-th
-change, `restart` brings the machine back with what a disk would have:
+It is a file system in memory that keeps track of synced data. `crash_at` cuts the power at the n-th change.
+`restart` starts the machine again, with the data that a real disk could have:
 
-- of a file, what was synced, and of what was written since then a prefix, the last write of it perhaps torn.
-  Where the size reached the disk and the data did not there are zeros, from a sector's start on, and behind
-  them perhaps all that was written later: nothing makes a disk write in order;
-- of a directory, the names at its last sync; of the changes since, those up to some moment, the same for all
-  directories, as a file system with a journal has them. A rename happens in both directories or in none.
+- Files: the synced bytes, and a prefix of the bytes written since, whose last write may be torn. If the size
+  reached the disk and the data did not, there are zeros from the start of a sector on. Later writes may be
+  there behind the zeros, because a disk does not write in order.
+- Directories: the names at the last sync, and the changes since up to some moment. The moment is the same for
+  all directories, as with a journal. A rename happens in both directories or in none.
 
-All of it is drawn from one random number generator, so a seed replays a disaster.
+One random number generator makes all choices, so a seed replays a failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Dangling", "FaultyDisk", "PowerLoss"]
 _Node: TypeAlias = Inode | Directory
 
 
-#: what is written as a whole or not at all
+#: the unit that a disk writes as a whole or not at all
 _SECTOR_BYTES: Final = 512
 #: of the attempts that find no descriptor, the share that finds none in a broker's reserve either
 _RESERVE_SPENT: Final = 0.02
@@ -45,14 +45,14 @@ class Dangling(Inode):
 
 
 class _FileHistory:
-    """What a sync has made durable of a file, and the writes since."""
+    """The durable content of a file, and the writes since its last sync."""
 
     __slots__ = ("inode", "synced", "writes")
 
     def __init__(self, inode: Inode) -> None:
         self.inode = inode
         self.synced = b""
-        #: (where, what); None instead of bytes cuts the file there
+        #: (position, bytes); None instead of bytes truncates the file there
         self.writes: list[tuple[int, bytes | None]] = []
 
 
@@ -74,7 +74,7 @@ class _DirectoryHistory:
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
         self.names: dict[str, _Node] = {}
-        #: name -> what it names from now on, None for nothing
+        #: name -> the file or directory that it names now, None if the name was removed
         self.changes: list[tuple[_Change, dict[str, _Node | None]]] = []
 
 
@@ -84,14 +84,14 @@ class FaultyDisk(MemoryFiles):
     def __init__(self, rng: Random, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._rng = rng
-        # Histories hold what they are about, so the ids that they are found by stay theirs.
+        # By id() of a file or directory. A history refers to its object, so that no other one gets the id.
         self._files: dict[int, _FileHistory] = {}
         self._directories: dict[int, _DirectoryHistory] = {}
         #: changes so far, and the one at which the power goes
         self.changes = 0
         self.crash_at: int | None = None
         self._off = False
-        #: told once, in the moment in which the power goes
+        #: called once, when the power is cut
         self.on_power_loss: Callable[[], None] | None = None
         #: the errno that syncs and reads fail with
         self.sync_error: int | None = None
@@ -105,7 +105,7 @@ class FaultyDisk(MemoryFiles):
     # -- disasters
 
     def restart(self, *, power_loss: bool = True) -> None:
-        """Start the machine again; without `power_loss` only the process died, and what it wrote stays."""
+        """Start the machine again; without `power_loss` only the process died, and all written data stays."""
         self._off = False
         self.crash_at = None
         if power_loss:
@@ -119,14 +119,14 @@ class FaultyDisk(MemoryFiles):
         self._settle(self.root)
 
     def power_off(self) -> None:
-        """Let the power go now: whoever touches the disk from here on meets PowerLoss."""
+        """Cut the power now: every later use of the disk raises PowerLoss."""
         if not self._off:
             self._off = True
             if self.on_power_loss is not None:
                 self.on_power_loss()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Rot: one bit of what is stored changes, unnoticed."""
+        """Flip one stored bit, without an error."""
         inode = self._inode(path)
         inode.content[position] ^= 1 << bit
         history = self._file_history(inode)
@@ -146,7 +146,7 @@ class FaultyDisk(MemoryFiles):
         self._cold = {id(history.inode) for history in self._files.values()}
 
     def _survivor(self, directory: Directory, journal_end: int) -> Directory:
-        """What is left of `directory` and everything below."""
+        """The content of `directory` and its subdirectories after the power loss."""
         history = self._directory_history(directory)
         names: dict[str, _Node | None] = dict(history.names)
         for change, renamed in history.changes:
@@ -185,7 +185,7 @@ class FaultyDisk(MemoryFiles):
             _write(content, position, data[:written])
 
     def _write_behind(self, content: bytearray, writes: Sequence[tuple[int, bytes | None]]) -> None:
-        """Have what was written behind a hole, from the next sector on: the one with its end is as torn."""
+        """Write the data behind a hole, from the next sector on: the sector of the hole's end is torn."""
         begin = len(content) + -len(content) % _SECTOR_BYTES
         for position, data in writes:
             if data is None or position + len(data) <= begin:
@@ -193,7 +193,7 @@ class FaultyDisk(MemoryFiles):
             _write(content, max(position, begin), data[max(0, begin - position) :])
 
     def _settle(self, directory: Directory) -> None:
-        """What is there after a start is what the disk has."""
+        """Take the current content as durable: after a start, memory and disk agree."""
         history = self._directories[id(directory)] = _DirectoryHistory(directory)
         history.names = dict(directory)
         for node in directory.values():
@@ -203,7 +203,7 @@ class FaultyDisk(MemoryFiles):
                 file = self._files[id(node)] = _FileHistory(node)
                 file.synced = bytes(node.content)
 
-    # -- what happens to content and names
+    # -- changes of content and names
 
     def write(self, inode: Inode, data: Buffer, position: int) -> None:
         grown = max(0, position + len(data) - len(inode.content))

@@ -1,10 +1,10 @@
 """The network between the brokers of a cluster in a test: links that can be cut.
 
-A cut is what a network that drops everything looks like: connections stay, but nothing comes through, and new
-ones are never made. Nothing is lost, as TCP would send it again: what was held arrives when the link heals.
+A cut link behaves like a network that drops all packets: connections stay, no data arrives, and no new
+connection is made. No data is lost, because TCP would retransmit it: it arrives when the link heals.
 
 Each broker's event loop puts a `Gate` around the connections that it makes to other brokers. The accepting
-side needs none: bytes that the gate does not send or read are on their way for everybody else.
+side needs none: to it, bytes that the gate holds back are still on the network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Links:
         self._cut: frozenset[Link] = frozenset()
 
     def between(self, node: int, port: object) -> Link | None:
-        """The link from `node` to whoever has `port`; None if that is no broker of the cluster."""
+        """The link from `node` to the broker that listens on `port`; None if no broker listens there."""
         owner = self._owners.get(port) if isinstance(port, int) else None
         return None if owner is None else frozenset({node, owner})
 
@@ -65,7 +65,7 @@ class Gate(asyncio.BufferedProtocol, asyncio.Transport):
         self._given_up = False
 
     def update(self) -> None:
-        """Act on what the link has become."""
+        """Apply the new state of the link."""
         if self._socket.is_closing():
             return
         if self._is_cut():
@@ -78,10 +78,10 @@ class Gate(asyncio.BufferedProtocol, asyncio.Transport):
             self._socket.resume_reading()
 
     def drop(self) -> None:
-        """Close the socket, whatever the link is: the process ends."""
+        """Close the socket in any state of the link: the process ends."""
         self._socket.abort()
 
-    # -- what the protocol behind it does
+    # -- called by the protocol
 
     def write(self, data: Any) -> None:
         self.writelines([data])
@@ -109,14 +109,14 @@ class Gate(asyncio.BufferedProtocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._socket.get_extra_info(name, default)
 
-    # -- what the socket does
+    # -- called by the socket's transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         self._gates[self] = None
         self._inner.connection_made(self)
         if self._is_cut():
-            # Later: reading starts once a connection is made, whatever was said before.
+            # Deferred, because asyncio starts to read after connection_made, even if reading is paused.
             asyncio.get_running_loop().call_soon(self.update)
 
     def get_buffer(self, sizehint: int) -> Any:

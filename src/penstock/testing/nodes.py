@@ -1,4 +1,4 @@
-"""One broker of a cluster in a test: a thread with a loop, which shares time and network with others.
+"""One broker of a cluster in a test: a thread with an event loop. All brokers share one time and network.
 
 A thread and a loop of its own make a broker as independent as a process is. Held, it is as a process under
 SIGSTOP: its kernel takes connections and bytes, it does nothing with them, and when it goes on it finds that
@@ -30,7 +30,7 @@ class _NodeLoop(asyncio.SelectorEventLoop):
     """An event loop that goes by the cluster's time, and reaches other brokers over the cluster's links."""
 
     def __init__(self, node_id: int, shared_time: SharedTime, links: Links) -> None:
-        # First: the base class asks for the time, too.
+        # Before super().__init__(), which reads the time.
         self._shared_time = shared_time
         super().__init__()
         self._node_id = node_id
@@ -59,7 +59,7 @@ class _NodeLoop(asyncio.SelectorEventLoop):
 
     def _gated(self, protocol: asyncio.BaseProtocol, link: Link) -> asyncio.BaseProtocol:
         if not isinstance(protocol, asyncio.BufferedProtocol):
-            # It only sees whether somebody is there, and is gone in a moment.
+            # A short connection that only checks whether the broker listens.
             return protocol
         return Gate(protocol, lambda: self._links.is_cut(link), self._gates)
 
@@ -72,7 +72,7 @@ class _NodeLoop(asyncio.SelectorEventLoop):
                 attempt.set_result(None)
 
     async def drop_connections(self) -> None:
-        """Close what cut links have kept."""
+        """Close the connections that cut links kept open."""
         for gate in list(self._gates):
             gate.drop()
         # Their sockets are closed in the loop's next turn.
@@ -80,7 +80,7 @@ class _NodeLoop(asyncio.SelectorEventLoop):
 
 
 class _Listening:
-    """A server that may be closed in the moment in which it accepts somebody."""
+    """A server that may be closed while it accepts a connection."""
 
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
@@ -147,7 +147,7 @@ class NodeThread(BrokerThread):
         super().stop()
 
     def links_changed(self) -> None:
-        """Return when the broker goes by what the links are now."""
+        """Return when the broker's connections have the current state of the links."""
         assert isinstance(self._loop, _NodeLoop)
         done = self.call(self._loop.links_changed)
         if self.is_awake:

@@ -27,7 +27,7 @@ class SharedTime:
         return time.monotonic() + self._sessions_ahead_s
 
     def step(self, seconds: float, *, sessions: bool) -> None:
-        """Let time pass; for the sessions of clients only if asked, because clients live in real time."""
+        """Let time pass; for client sessions only with `sessions`, because clients live in real time."""
         if sessions:
             self._sessions_ahead_s += seconds
         self._ahead_s += seconds

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _as_drawn(options: Options) -> str:
-    """What the command line needs beside the seed."""
+    """The arguments of the command line beside the seed."""
     if options.directed_fault is not None:
         return f"--directed-fault {options.directed_fault} "
     if options.disaster is not None:

@@ -1,9 +1,8 @@
-"""An operator at work: what people change about a cluster, changed while things go wrong.
+"""A simulated operator: changes the cluster with admin requests while faults happen.
 
-An operator asks once for each change, of any broker, and takes whatever becomes of it: nothing has to come
-about but what a change is never allowed to break. Reassignments are cancelled or overtaken, topics made again
-under their names, voters sent away while others are down; what the operator left throttled is let go of in
-the end.
+The operator sends each request once, to any broker, and accepts every outcome. The checks are only that no
+invariant breaks. Reassignments are cancelled or replaced, topics are deleted and created again under their
+names, voters are removed while other voters are down. At the end the operator removes all throttles.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, U
 
 __all__ = ["CHANGES", "Operator"]
 
-#: a topic that comes and goes, of which nobody expects anything
+#: a topic that is created and deleted; no client uses it, so no check depends on its records
 _PASSING: Final = "passing"
 _RETENTION: Final = "retention.ms"
 _RETENTION_MS: Final = "300"
@@ -122,7 +121,7 @@ class Operator:
         return self.rng.choice([*self.partitions, *others])
 
 
-#: asks for one change and says what became of it
+#: sends one request and returns its outcome
 Change: TypeAlias = Callable[[Operator], Awaitable[str]]
 
 
@@ -189,7 +188,7 @@ async def _alter_throttles(operator: Operator, how: int, rate: str | None, repli
 
 
 async def grow(operator: Operator) -> str:
-    """Add a partition, which is nobody's but the group's members'."""
+    """Add a partition, which only the group's members use."""
     count = operator.rng.randint(len(operator.partitions) + 1, _PARTITIONS_MAX)
     topic = CreatePartitionsTopic(name=operator.partitions[0].topic, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000)
@@ -224,7 +223,7 @@ async def come_and_go(operator: Operator) -> str:
 
 
 async def delete_records(operator: Operator) -> str:
-    """Delete up to somewhere; what lies below may be gone from when this is asked."""
+    """Delete records up to a random offset; they may be gone as soon as the request is sent."""
     client, partition = operator.client, operator.rng.choice(operator.partitions)
     before = await earliest(client, partition) + operator.rng.randint(1, 8)
     client.saw(Deleting(partition, before))
@@ -244,7 +243,7 @@ async def delete_records(operator: Operator) -> str:
 
 
 async def change_voters(operator: Operator) -> str:
-    """Have one vote who did not, or send a voter away where three are left."""
+    """Add a voter, or remove one if at least three remain."""
     topic = DescribeQuorumRequestTopic(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition()]
     )
@@ -294,7 +293,7 @@ async def unregister(operator: Operator) -> str:
     return f"{node}: {ErrorCode(answer.error_code).name}"
 
 
-#: what is drawn from; twice what meets the most
+#: the changes to choose from; `reassign` is listed twice, because it interacts with most of them
 CHANGES: Final[tuple[Change, ...]] = (
     reassign,
     reassign,

@@ -1,4 +1,4 @@
-"""What batches are known by: an offset and an epoch, which name one batch for ever, on every node."""
+"""Names of batches: an offset and an epoch name the same batch for ever, on every node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BatchView(NamedTuple):
 class BatchNames:
     """(offset, epoch) names one batch for ever, and so all that lies before it (Raft 5.3).
 
-    That every batch has one predecessor is log matching, told batch by batch.
+    Every batch has one predecessor: this is Raft's log matching property, checked batch by batch.
     """
 
     def __init__(self) -> None:

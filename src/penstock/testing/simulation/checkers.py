@@ -1,8 +1,8 @@
-"""What clients may rely on, checked from what they saw and nothing else.
+"""Checks the guarantees to clients. The input is only the history of requests and responses of clients.
 
-Each violation has a name. The rules hold for topics that lose nothing by themselves (no retention, no
-compaction, no transactions), which is what simulated clients use; what somebody deletes may be gone from when
-that is asked for, unless it is refused.
+Each violation has a name. The rules hold for topics without retention, compaction and transactions, which are
+the topics of simulated clients. Records may be gone as soon as a client sends a DeleteRecords request for
+them, unless the request is refused.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class _PartitionSeen:
         #: offset -> value, from answers to producers and to consumers alike
         self.at: dict[int, bytes] = {}
         self.offset_of: dict[bytes, int] = {}
-        #: acknowledged values; an offset, if it was told
+        #: acknowledged values, each with its offset if the response had one
         self.acked: dict[bytes, int | None] = {}
-        #: what lies before one of these may be gone
+        #: offsets of DeleteRecords requests: records before any of them may be gone
         self.deleting: list[int] = []
         #: producers (id and epoch) that a disaster took records from
         self.excused: set[tuple[int, int]] = set()
 
     def excuse(self, values: AbstractSet[bytes]) -> None:
-        """Forget what is known about records that are lost for good."""
+        """Drop the expectations about records that are permanently lost."""
         for value in [value for value in self.sent if value in values]:
             batch = self.sent[value]
             self.excused.add((batch.producer_id, batch.producer_epoch))
@@ -65,7 +65,7 @@ class _PartitionSeen:
             self.at.pop(self.offset_of.pop(value, -1), None)
 
     def found(self, offset: int, value: bytes) -> None:
-        """Somebody says that `value` is at `offset`."""
+        """A response says that `value` is at `offset`."""
         known = self.at.setdefault(offset, value)
         if known != value:
             raise Violation("record changed", f"offset {offset} was {known!r} and is {value!r}")
@@ -74,7 +74,7 @@ class _PartitionSeen:
             raise Violation("duplicate", f"{value!r} is at {where} and at {offset}")
 
     def may_be_gone(self, offset: int | None) -> bool:
-        """Whether somebody has asked for that; nobody knows where None is."""
+        """Returns true if a DeleteRecords request covers `offset`, or any offset for None (unknown)."""
         return (0 if offset is None else offset) < max(self.deleting, default=0)
 
 
@@ -84,18 +84,19 @@ class _Question:
     __slots__ = ("epochs", "stored")
 
     def __init__(self, stored: int, leading: dict[int, int]) -> None:
-        #: when it was asked
+        #: the stored offset when the request was sent
         self.stored = stored
         #: in which each broker has had the group since
         self.epochs = {node_id: {epoch} for node_id, epoch in leading.items()}
 
 
 class _GroupSeen:
-    """What a group has stored, and who may know of it.
+    """The committed offsets of a group, and the epochs in which brokers coordinate it.
 
-    A coordinator that was replaced and has not heard of it yet, because the news is cut off or on its way,
-    answers from what it knows, as Kafka's does: all that was stored before another broker had the group in a
-    later epoch. To forget anything of that is a violation, and so is to answer like that after it has heard.
+    A coordinator that was replaced may not know it yet, because the network is cut or slow. It then answers
+    OffsetFetch from its own state, as in Kafka: all offsets that were committed before another broker became
+    coordinator in a later epoch. A response without one of these is a violation. So is an outdated response
+    once the broker knows that it was replaced.
     """
 
     __slots__ = ("_begun", "_leading", "_questions", "_stored")
@@ -104,7 +105,7 @@ class _GroupSeen:
         self._stored: dict[TopicPartition, int] = {}
         #: broker -> the epoch in which it takes itself for the coordinator
         self._leading: dict[int, int] = {}
-        #: epoch -> what was stored before anybody had the group in it; in the order in which they began
+        #: epoch -> offsets committed before a broker became coordinator in it, in the order of these moments
         self._begun: dict[int, dict[TopicPartition, int]] = {}
         self._questions: dict[tuple[str, TopicPartition], _Question] = {}
 
@@ -141,7 +142,7 @@ class _GroupSeen:
 
 
 class ClientChecker:
-    """Observes a history. `finish` compares it with what is in the logs in the end."""
+    """Observes a history. `finish` compares it with the content of the logs at the end."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _PartitionSeen] = {}
@@ -168,7 +169,7 @@ class ClientChecker:
         self._checks_groups = False
 
     def excuse_reads(self, partition: TopicPartition) -> None:
-        """Stop checking what is read of a partition before the end: a disk has changed offsets."""
+        """Check reads of a partition only at the end from now on: damage on a disk has changed offsets."""
         self._excused_reads.add(partition)
 
     def suspend(self) -> None:

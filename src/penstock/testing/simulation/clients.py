@@ -1,7 +1,7 @@
 """Simulated clients: a `Peer` per broker, leaders from Metadata, and patience.
 
-They speak the wire protocol like anyone else. A request either gets its answer or raises `Unanswered`; what
-that means for the operation is for producers, consumers (`workload`) and members (`members`) to say.
+They use the wire protocol, like any client. A request returns its response or raises `Unanswered`. Producers
+and consumers (`workload`) and group members (`members`) decide whether to retry.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _BACKOFF_S: Final = (0.01, 0.1)
 
 
 class Unanswered(Exception):
-    """A request may have been done, or not: no answer came, or nobody was there to ask."""
+    """No response arrived, or no broker was reachable: the request may have been executed or not."""
 
 
 class Client:
-    """One client process: knows the cluster from Metadata, asks brokers, and writes down what it saw."""
+    """One client process: gets leaders from Metadata, sends requests, and records its history."""
 
     def __init__(
         self, loop: SimLoop, name: str, bootstrap: Sequence[Address], rng: Random, history: History
@@ -83,7 +83,7 @@ class Client:
     async def ask_leader(
         self, partition: TopicPartition, api: Api[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
-        """Ask the partition's leader, as far as this client knows; no answer makes it look again."""
+        """Send a request to the partition's leader by cached metadata; uncache the leader if it fails."""
         try:
             if partition not in self._leaders:
                 await self.refresh(partition.topic)
@@ -93,25 +93,25 @@ class Client:
             raise Unanswered(str(e)) from e
 
     async def ask_node(self, node_id: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """Ask a certain broker."""
+        """Send a request to one broker."""
         if node_id not in self._nodes:
             raise Unanswered(f"nobody knows where {node_id} is")
         return await self.ask(self._nodes[node_id], api, request)
 
     async def ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """Ask any broker."""
+        """Send a request to any broker."""
         known = list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
         return await self.ask(self.rng.choice(known), api, request)
 
     async def ask_coordinator(
         self, group: str, api: Api[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
-        """Ask the broker that has the group now."""
+        """Send a request to the group's coordinator."""
         coordinator = await self.find_coordinator(group)
         return await self.ask((coordinator.host, coordinator.port), api, request)
 
     async def find_coordinator(self, group: str) -> Coordinator:
-        """Who has the group, by the word of any broker."""
+        """The id of the group's coordinator, by the response of any broker."""
         found = await self.ask_any(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=[group]))
         (coordinator,) = found.coordinators
         if coordinator.error_code:
@@ -121,7 +121,7 @@ class Client:
     # -- the cluster
 
     async def refresh(self, topic: str) -> None:
-        """Learn who leads the topic's partitions."""
+        """Refresh the cached leaders of the topic's partitions."""
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         answer = await self.ask_any(METADATA, wanted)
         self._nodes.update({node.node_id: (node.host, node.port) for node in answer.brokers})
@@ -137,7 +137,7 @@ class Client:
         self._leaders.pop(partition, None)
 
     async def elect_unclean(self, partition: TopicPartition) -> None:
-        """Ask for an unclean election; Unanswered if there is no leader after it."""
+        """Request an unclean election; Unanswered if there is no leader after it."""
         wanted = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
         request = ElectLeadersRequest(election_type=1, topic_partitions=[wanted], timeout_ms=1000)
         answer = await self.ask_any(ELECT_LEADERS, request)

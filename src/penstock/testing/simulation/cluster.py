@@ -54,7 +54,7 @@ class SimCluster:
         #: whether brokers compact `__consumer_offsets` during the run
         self.compaction = compaction
         self.nodes = [Node(self.loop, seed, i, each) for i, each in enumerate(settings, start=1)]
-        # A single broker may write again, in the same epoch, what it lost before it was acknowledged.
+        # A single broker may lose unacknowledged batches and write others at their offsets in the same epoch.
         self.observation = Observation(self.nodes, GROUP, self._coordinates) if len(self.nodes) > 1 else None
         if self.observation is not None:
             self.loop.after_step = self.observation.after_step
@@ -79,7 +79,7 @@ class SimCluster:
             self._start(client, worker)
 
     async def stop_workers(self) -> None:
-        """Have every worker finish what it is doing, and wait for that."""
+        """Wait until every client has finished its current operation and stopped."""
         for _, worker in self.workers:
             worker.stopping = True
         await asyncio.gather(*self._running)

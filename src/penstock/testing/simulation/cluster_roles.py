@@ -26,7 +26,7 @@ class ClusterRoles(NamedTuple):
     partition: TopicPartition
     controller: Node
     leader: Node
-    #: the others that have it, in the order in which they would be elected
+    #: the other replicas, in the order in which they would be elected
     followers: list[Node]
 
     @property

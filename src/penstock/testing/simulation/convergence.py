@@ -1,4 +1,4 @@
-"""What a cluster has to be when all is well again: everything there, everywhere the same."""
+"""Convergence: after all faults are healed, all replicas are in sync and have equal logs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _READ_BYTES: Final = 1 << 20
 
 
 def unsettled(nodes: Sequence[Node]) -> str | None:
-    """What is not yet as it has to be when all is well again; None when nothing is left.
+    """The first reason why the cluster has not converged yet; None if it has.
 
-    Every broker is up and knows the same; every partition has a leader and all its replicas in sync; their
-    logs are the same, byte for byte, or record for record where each is compacted by itself, and none begins
-    before its leader's.
+    A converged cluster: every broker is up, and all have the same metadata. Every partition has a leader and
+    all replicas in sync. Their logs are equal byte for byte, or record for record in compacted topics. No
+    replica's log starts before the leader's.
     """
     brokers = {node.id: node.broker for node in nodes if node.broker is not None}
     if len(brokers) < len(nodes):
@@ -59,8 +59,8 @@ def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
 
 
 def _difference(logs: Sequence[Log]) -> str | None:
-    """In what the logs of replicas in sync differ though they must not."""
-    # What is deleted is gone from each when it hears of it.
+    """The first difference between the logs of in-sync replicas; None if they are equal."""
+    # Replicas may start at different offsets: each deletes records when it learns the new log start.
     start = max(log.log_start_offset for log in logs)
     try:
         contents = [_content(log, start) for log in logs]
@@ -101,10 +101,10 @@ def _records(content: bytes) -> list[Record]:
 
 
 def compacted_difference(replicas: Sequence[Sequence[Record]]) -> str | None:
-    """In what compacted replicas differ though they must not.
+    """The first inconsistency of compacted replicas; None if there is none.
 
-    Each compacts when it likes, so one may still have what another has let go of. But an offset has one
-    record, and a reader of all ends with the same value for each key.
+    Replicas compact independently, so one may still have records that another has removed. But all have the
+    same record at an offset, and a consumer of any replica ends with the same value for each key.
     """
     by_offset: dict[int, Record] = {}
     for record in chain.from_iterable(replicas):

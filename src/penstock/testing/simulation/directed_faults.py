@@ -82,7 +82,7 @@ async def unheard_answer(cluster: SimCluster) -> None:
 
 
 async def deposed(cluster: SimCluster) -> None:
-    """A leader that its controller no longer hears is replaced; what it had asked for arrives after that."""
+    """A leader is cut off from the controller and replaced; its AlterPartition request arrives after that."""
     roles = await _roles(cluster, _has_the_controller_for_heir)
     network, leader, controller = cluster.loop.network, roles.leader, roles.controller
     network.set_link(leader.name, controller.name, _SLOWISH)
@@ -96,7 +96,7 @@ async def deposed(cluster: SimCluster) -> None:
 
 
 async def behind_the_epoch(cluster: SimCluster) -> None:
-    """A new leader does not know yet what was committed last; a replica that lacks just that asks it."""
+    """A new leader has an old high watermark, and a replica that lacks committed records fetches from it."""
     roles = await _roles(cluster)
     heir, behind = roles.followers
     end_offset = _end(behind, roles.partition)
@@ -123,7 +123,7 @@ async def another_life(cluster: SimCluster) -> None:
 
 
 async def lost_tail(cluster: SimCluster) -> None:
-    """The quorum's leader loses power before its disk has what its followers already have."""
+    """The quorum's leader loses power before it has synced records that its followers already have."""
     roles = await _roles(cluster)
     controller, other = roles.controller, roles.bystanders[0]
     controller.sync_s = _SLOW_SYNC_S
@@ -152,7 +152,7 @@ async def stuck_answer(cluster: SimCluster) -> None:
     await _until(lambda: _end(leader, partition) > _end(follower, partition))
     for client, worker in cluster.workers:
         if isinstance(worker, Producer):
-            # What it wrote next could take the place of what is cut.
+            # Its next appends could take the offsets of the truncated records.
             client.process.pause()
     leader.pause()
     await _until(lambda: _leader_id(cluster, partition) not in (leader.id, -1))
@@ -243,7 +243,7 @@ def _leader_id(cluster: SimCluster, partition: TopicPartition) -> int:
 
 
 def _proposed(leader: Node, partition: TopicPartition) -> list[int]:
-    """The ISR that the leader has asked for, and has no answer."""
+    """The ISR of the leader's AlterPartition request that is not answered yet."""
     replica = replica_on(leader, partition)
     if replica is None or replica.leadership is None or replica.leadership.state.proposal is None:
         return []

@@ -1,4 +1,4 @@
-"""What goes wrong: named faults that a schedule draws, and the end of all of them.
+"""Faults: a schedule chooses them by name, and `heal` ends all of them.
 
 Most come with their own end, some seconds later. A fault that meets a node in a state that it does not fit
 (killing a dead one) does nothing; the schedule need not know.
@@ -22,7 +22,7 @@ from penstock.testing.simulation.node import Node
 __all__ = ["FAULTS", "OFFSETS_PARTITIONS", "Fault", "heal"]
 
 Fault: TypeAlias = Callable[[SimCluster], None]
-#: that have what groups store
+#: number of partitions of `__consumer_offsets`
 OFFSETS_PARTITIONS: Final = 2
 _SLOW_SYNC_S: Final = (0.05, 1.5)
 _HEALTHY_SYNC_S: Final = (0.0001, 0.002)
@@ -82,7 +82,7 @@ def disk_full(cluster: SimCluster) -> None:
         node.disk.capacity = None
         node.note("disk has space")
 
-    # Long enough, now and then, for others to take over.
+    # Sometimes long enough for other replicas to become leaders.
     _later(cluster, 0.1, 4.0, free)
 
 
@@ -112,13 +112,13 @@ def disk_fails(cluster: SimCluster) -> None:
 
 
 def bit_rot(cluster: SimCluster) -> None:
-    """A bit changes in a sealed segment, always of the same machine: what the others have has to mend it."""
+    """Flip a bit in a sealed segment, always on the same machine: the other replicas must repair it."""
     node, rng = cluster.nodes[cluster.seed % len(cluster.nodes)], cluster.rng
     sealed = _sealed_segments(cluster, node)
     if not sealed or len(cluster.nodes) < 3:
         return
     path = rng.choice(sealed)
-    # In a batch's records: what invariants are checked by is the headers, whose checksums cover the rest.
+    # In the records of a batch. Why: the invariants read headers, so these must stay correct.
     batches = [each for each in iter_batches(node.disk.read(path)) if each[1].size > HEADER_SIZE]
     if not batches:
         return
@@ -161,7 +161,7 @@ def partition(cluster: SimCluster) -> None:
 
 
 def one_way(cluster: SimCluster) -> None:
-    """As `partition`, but what the other side sends still arrives."""
+    """As `partition`, but data in the other direction still arrives."""
     one, other = _sides(cluster)
     for a in one:
         for b in other:

@@ -1,4 +1,4 @@
-"""Self-healing in a simulated cluster: brokers that go for long, and what the cluster may do about it.
+"""Self-healing in a simulated cluster: brokers stay away for long, and replicas are rebuilt elsewhere.
 
 A course is a directed fault with brokers that heal themselves, after a delay of about a second.
 `HealingInvariants` check every committed image and the true time for which brokers have been fenced in it.
@@ -33,7 +33,7 @@ DELAY_S: Final = 1.5
 MOVES_MAX: Final = 2
 #: how long a rebuild may go on after the broker that it replaces is back, while there is a controller
 _CANCELLED_S: Final = 6.0
-#: how long it may take to rebuild what can be rebuilt
+#: how long the rebuild of all replicas that can be rebuilt may take
 _REBUILT_S: Final = 20.0
 _GLANCE_S: Final = 0.05
 
@@ -49,7 +49,7 @@ def healing_settings(course: str) -> dict[str, str]:
         "broker.heartbeat.interval.ms": "200",
     }
     if course == back_in_time.__name__:
-        # Nothing that is rebuilt arrives, so what is not cancelled goes on for ever.
+        # No rebuild can finish, so each one that is not cancelled goes on for ever.
         settings |= {
             "penstock.balance.bytes.per.second": "1",
             "replica.fetch.max.bytes": "500",
@@ -74,7 +74,7 @@ class MoveView(NamedTuple):
 
 
 class HealingInvariants:
-    """What self-healing must not do."""
+    """Checks that self-healing breaks none of its rules."""
 
     def __init__(self, delay_s: float, moves_max: int) -> None:
         self._delay_s = delay_s
@@ -259,7 +259,7 @@ async def moved_by_hand(cluster: SimCluster) -> None:
 
 
 async def _reassign(cluster: SimCluster, name: TopicPartition, target: list[int]) -> None:
-    """Ask for other replicas once, whatever becomes of it."""
+    """Request a reassignment once, and accept every outcome."""
     wanted = ReassignablePartition(partition_index=name.partition, replicas=target)
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=name.topic, partitions=[wanted])]
@@ -342,7 +342,7 @@ def _rebuilds(cluster: SimCluster) -> list[TopicPartition]:
 
 
 async def _rebuilt(cluster: SimCluster, gone: Sequence[Node]) -> None:
-    """Wait until nothing is left on brokers that are gone, where enough of the others are up."""
+    """Wait until no replica is on a broker that is gone, if enough other brokers are up."""
     ids = {node.id for node in gone}
 
     def is_done() -> bool:

@@ -1,7 +1,7 @@
-"""What clients of a simulation saw: events, in the order in which they happened.
+"""The history of the clients of a simulation: events in the order in which they happened.
 
-An operation begins with an event and ends with one of three: it was done, it was refused, or nobody knows.
-Checkers read nothing else, so a fake that is wrong cannot hide from them what a user would see.
+An operation begins with one event and ends with another: success, refusal, or unknown outcome. Checkers read
+only the history, so an error in a fake cannot hide from them an effect that a user would see.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a producer sends: values that nobody else ever sends, under its sequence."""
+    """A batch of a producer: values that are unique in the run, with the producer's sequence."""
 
     partition: TopicPartition
     producer_id: int
@@ -76,7 +76,7 @@ class Unsure:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a consumer got when it asked for records from `position` on."""
+    """The records that a consumer fetched from `position` on."""
 
     partition: TopicPartition
     position: int
@@ -94,7 +94,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitsAsked:
-    """A member is about to ask where its group is."""
+    """A member is about to send OffsetFetch for its group."""
 
     group: str
     partition: TopicPartition
@@ -114,7 +114,8 @@ class CommitsRead:
 class Coordinates:
     """A broker takes itself for a group's coordinator, in the epoch in which it leads its log; None: no more.
 
-    No client sees that: it says whose answers are of one who could not know better.
+    No client sees this event. It shows the checker which responses may be outdated: those of a coordinator
+    that does not know yet that it was replaced.
     """
 
     group: str
@@ -124,7 +125,7 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True)
 class Deleting:
-    """Somebody is about to have the records before an offset deleted."""
+    """A client is about to send DeleteRecords for the records before an offset."""
 
     partition: TopicPartition
     before: int

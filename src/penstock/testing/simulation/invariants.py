@@ -1,8 +1,8 @@
-"""What must hold inside a cluster after every event, by the names that the design gives it.
+"""Invariants that hold inside a cluster after every event, by the names of the design.
 
-The checks are shown views of what brokers have in memory and on their disks, one node at a time and only what
-has changed (`observation`), and remember what they need. They know nothing of brokers, so they can be shown
-views that break each rule.
+The checks get views of the brokers' state in memory and on disk: one node at a time, and only changes
+(`observation`). They keep the history that they need. They do not depend on brokers, so a test can pass views
+that break each rule.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PartitionView(NamedTuple):
     elr: Sequence[int]
     #: whether its leader may lack records by its own account
     unclean: bool
-    #: who led last, where nobody does
+    #: the last leader of partitions without a leader
     last_known: Sequence[int] = ()
     #: whether its topic would rather lose records than wait
     may_lose: bool = False
@@ -77,9 +77,9 @@ class RaftInvariants:
         self._leaders: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._high_watermarks: dict[int, int] = {}
-        #: of all nodes, dead ones too: what is on a disk stays there
+        #: of all nodes, dead ones included, because their disks keep the data
         self._flushed: dict[int, int] = {}
-        #: base offset -> what is committed there, for ever
+        #: base offset -> the batch that is committed there, which never changes
         self._committed: dict[int, BatchView] = {}
         self._committed_end = 0
         #: the epoch in which the last of it was committed, and by whose majority
@@ -101,7 +101,7 @@ class RaftInvariants:
             del self._votes[key]
 
     def recovered(self) -> None:
-        """An operator has made one node's log that of a new quorum: what was not committed is forgotten.
+        """An operator has recovered the quorum from one node's log: uncommitted records are forgotten.
 
         Epochs that only other nodes had heard of may be used a second time.
         """
@@ -190,7 +190,7 @@ class RaftInvariants:
             if known != batch:
                 raise Violation("committed record changed", f"{node.node_id}: {known}, now {batch}")
             if batch.end <= self._committed_end:
-                # What lies before a batch is the same everywhere: that is log matching.
+                # Log matching: all logs with this batch have the same batches before it.
                 break
         if node.high_watermark > self._committed_end:
             self._committed_end, self._commit_epoch = node.high_watermark, node.epoch
@@ -249,7 +249,7 @@ class PartitionInvariants:
         self._names.setdefault(partition, BatchNames()).check(f"{partition} on {node_id}", before, batches)
 
     def as_appended(self, partition: TopicPartition, batch: BatchView) -> BatchView:
-        """What `batch`, which was on a disk that was tampered with, was when it was appended."""
+        """The original of `batch`, which comes from a disk that was tampered with."""
         return self._names.setdefault(partition, BatchNames()).as_appended(batch)
 
     def kept(self, name: TopicPartition, node_id: int, committed: int, end: int) -> None:
@@ -261,7 +261,7 @@ class PartitionInvariants:
             raise Violation("cut below the high watermark", f"{name} on {node_id}: {committed} to {end}")
 
     def replica_changed(self, replica: ReplicaView) -> None:
-        """Its end, what its disk has of it, or its high watermark has moved."""
+        """The log end, the synced end or the high watermark has moved."""
         partition = replica.partition
         self._replicas.setdefault(partition, {})[replica.node_id] = replica
         if replica.high_watermark > replica.end:
@@ -294,7 +294,7 @@ class PartitionInvariants:
                 raise Violation("unclean replica eligible", f"{node_id} in {partition}")
 
     def _candidates_are_complete(self, name: TopicPartition) -> None:
-        """Whoever may be elected has everything that anyone ever called committed."""
+        """Every node that can win an election has all records that any node has ever treated as committed."""
         partition = self._partitions.get(name)
         if partition is None or partition.unclean or partition.may_lose:
             return
@@ -347,7 +347,7 @@ def _epoch_rises(before: PartitionView, after: PartitionView) -> None:
 
 
 def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
-    """Who leads was in sync or eligible, as far as one change tells; any other is an unclean leader.
+    """Checks one change: the new leader was in the ISR or the ELR. Any other leader is an unclean one.
 
     An unclean recovery may choose any replica, but only where neither the ISR nor the ELR has one.
     """
@@ -358,8 +358,8 @@ def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
     if before.unclean or not after.unclean:
         eligible |= {before.leader, *before.isr, *before.elr}
     if before.leader >= 0 and (before.leader not in after.replicas or before.leader in after.isr):
-        # The change that ended its reassignment also let in who takes over. So does a change of the ISR that
-        # a leader with a wrong clock asks for.
+        # The change that completes a reassignment also adds the new leader to the ISR. So does an ISR change
+        # that a leader with a wrong clock requests.
         eligible |= set(after.isr)
     if after.leader not in eligible:
         raise Violation("unclean leader", f"{before}, then {after}")

@@ -1,11 +1,11 @@
-"""Where logs start: records go from the far end for a reason, or not at all.
+"""Checks log start offsets: records are deleted from the start of a log only for a reason.
 
-A start rises where a leader does what DeleteRecords asked of it, where a follower adopts its leader's (or is
-reset to it, being behind), and where retention lets go of what is old. It falls only with the log: a
-replica that is made again, whose disk had not heard of it, or that has to cut all that it has, starts over;
-and an empty one takes the whole batch that it starts within.
+A log start rises when a leader executes DeleteRecords, when a follower adopts the leader's log start (or is
+reset to it, because it is behind), and when retention removes old segments. It falls only if the log starts
+over: the replica is created again, the new start was not on its disk at a crash, or the replica truncates its
+whole log. An empty replica whose start lies within a batch takes the whole batch.
 
-Like the other invariants it knows no brokers: it is shown views, one replica at a time.
+Like the other invariants, it does not depend on brokers: it gets views, one replica at a time.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class StartView(NamedTuple):
     is_new: bool
     #: behind the first batch that it has; its start, where it has none
     first_end: int
-    #: whether what it no longer has is older than what its topic keeps
+    #: true if retention expires the records that are gone
     expired: bool
 
 
 class LogStarts:
-    """What clients have asked to delete, and where logs of replicas start for that."""
+    """The deletions that clients requested, and the log starts of replicas that follow from them."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[TopicPartition, int], int] = {}
         #: where leaders start, by their epochs
         self._led: dict[tuple[TopicPartition, int], int] = {}
-        #: what lies before was asked for, and not refused
+        #: the end of the requested deletions that were not refused
         self._asked: dict[TopicPartition, list[int]] = {}
         #: where leaders have started for that
         self._done: dict[TopicPartition, set[int]] = {}
 
     def observe(self, event: Event) -> None:
-        """Somebody asks for a deletion, or hears that it was refused."""
+        """A client requests a deletion, or gets its refusal."""
         match event:
             case Deleting(partition, before):
                 self._asked.setdefault(partition, []).append(before)

@@ -1,12 +1,12 @@
 """An event loop with virtual time and an order of events that a seed decides.
 
-What asyncio promises is kept: callbacks of one process run in the order in which they were scheduled, timers
-no earlier than they are due. What it does not promise is drawn: which process is next, and how long the work
-of worker threads takes. Time stands still while anything is ready, but for a microsecond per callback, so
-that a loop that yields forever does not stop the clock; when nothing is ready it jumps to the next timer.
+The guarantees of asyncio hold: callbacks of one process run in the order in which they were scheduled, and
+timers run no earlier than they are due. The rest is random: which process runs next, and how long the work of
+worker threads takes. While callbacks are ready, time passes by one microsecond per callback, so that a
+callback that yields for ever does not stop the clock. If none is ready, time jumps to the next timer.
 
-What happens outside of processes (bytes on a wire, a fault) is the world's: it runs when it is due, whatever
-process is held or dead.
+Events outside of processes (bytes on a wire, faults) are events of the world. They run when they are due,
+also if a process is paused or dead.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _Event: TypeAlias = tuple[float, int, Process | None, asyncio.Handle]
 
 
 class Stuck(Exception):
-    """Nothing will ever happen again, yet somebody waits; or time is up and they still do."""
+    """No event is left although a task waits, or the time limit has passed."""
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The loop of a simulation. `network` carries bytes, `trace` writes down what happens."""
+    """The loop of a simulation. `network` carries bytes, `trace` records events."""
 
     def __init__(self, seed: object) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.processes: list[Process] = []
         #: those that may still have a turn, with their indexes
         self._living: list[tuple[int, Process]] = []
-        #: what callbacks and forgotten tasks of living processes raised, and nobody caught
+        #: exceptions of callbacks and tasks of living processes that no code caught
         self.unhandled: list[dict[str, Any]] = []
         #: called after each callback, with the process that it was of
         self.after_step: Callable[[Process], None] | None = None
@@ -142,7 +142,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.after_step(process)
 
     def _take_due(self) -> None:
-        """Do what the world has due, and queue what processes have."""
+        """Run the world's events that are due, and queue the due timers of processes."""
         events = self._events
         while events and events[0][0] <= self._now:
             when, _, process, handle = heappop(events)
@@ -244,7 +244,7 @@ class SimLoop(asyncio.BaseEventLoop):
         super().stop()
 
     def run(self, main: Awaitable[T], limit_s: float) -> T:
-        """What `main`, which is of no process, comes to; Stuck after `limit_s` of virtual time."""
+        """The result of `main`, which belongs to no process; Stuck after `limit_s` of virtual time."""
 
         async def bounded() -> T:
             return await main
@@ -280,7 +280,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _end(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    """Tell whoever waits for a worker."""
+    """Complete the future of a worker's call."""
     if not future.cancelled():
         if error is None:
             future.set_result(result)

@@ -1,7 +1,7 @@
-"""Members of a consumer group (KIP-848): they join, take what they are given, commit, leave and come back.
+"""Members of a consumer group (KIP-848): they join, take assignments, commit offsets, leave and rejoin.
 
-A member commits offsets that only rise, from where its group was when it got the partition, and asks now and
-then where the group is: what was stored must never be forgotten, whoever has the partition.
+A member commits rising offsets, from the committed offset at its assignment on. It sometimes sends
+OffsetFetch. A committed offset must never be lost, whichever member has the partition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.wire.apis.offset_fetch import (
 __all__ = ["GroupMember"]
 
 _JOIN, _LEAVE = 0, -1
-#: how often a member leaves, and commits rather than asks
+#: probability that a member leaves, and that it commits instead of sending OffsetFetch
 _LEAVES: Final = 0.05
 _COMMITS: Final = 0.6
 _REBALANCE_MS: Final = 5_000
@@ -51,7 +51,7 @@ class GroupMember:
         self._pause_s = pause_s
         self._member_id = ""
         self._epoch = _JOIN
-        #: what it has, and up to where it has committed
+        #: its partitions, each with the offset that it has committed
         self._positions: dict[int, int | None] = {}
         self.stopping = False
 
@@ -117,7 +117,7 @@ class GroupMember:
             member_id=self._member_id,
             topics=[OffsetCommitRequestTopic(topic_id=self._topic_id, partitions=[committed])],
         )
-        # Even if no answer comes: what may be stored must not be stored again after something higher.
+        # Before the response: a commit that may be stored must not be repeated after a higher one.
         self._positions[index] = offset
         answer = await self._client.ask_coordinator(self._group, OFFSET_COMMIT, request)
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:

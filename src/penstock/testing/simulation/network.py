@@ -1,10 +1,9 @@
-"""The network between processes: which hosts reach each other, and what the links do to TCP.
+"""The network between processes: which hosts reach each other, and how faulty links affect TCP.
 
-TCP loses, repeats and reorders nothing within a connection; what a bad network does to it is to stall it, to
-cut it, or to let one side believe that it lives. So that is what happens here: a lost segment costs a
-retransmission timeout, a partition holds bytes until it heals or the sender gives up, a dead process's peer
-hears of it at once, a dead host's never. Connections are independent, so what goes through two of them
-overtakes.
+Within a connection, TCP does not lose, repeat or reorder data. A faulty network can delay a connection, reset
+it, or leave it half open. The simulation does the same. A lost segment costs a retransmission timeout. A
+partition holds bytes until it heals or the sender gives up. The peer of a dead process gets a reset at once,
+the peer of a dead host never. Connections are independent, so data of one may overtake data of another.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _KNOCK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a segment meets on its way from one host to another."""
+    """The properties of the path from one host to another."""
 
     latency_s: tuple[float, float] = (0.0001, 0.001)
     bytes_per_s: float = 1e9
@@ -120,7 +119,7 @@ class Network:
         self._cut.pop((source, target), None)
 
     def heal(self) -> None:
-        """Let everything through again: what was held arrives after its next retransmission."""
+        """Heal all links: held data arrives after its next retransmission."""
         self._cut.clear()
         self._links.clear()
 
@@ -141,7 +140,7 @@ class Network:
         return len(chosen)
 
     def process_died(self, process: Process, *, silently: bool) -> None:
-        """Close what a dead process had: peers hear of it, unless its machine went with it."""
+        """Close the sockets of a dead process: peers get a reset, unless the machine is down, too."""
         for key in [key for key, server in self._servers.items() if server.process is process]:
             del self._servers[key]
         for wire in self._live():
@@ -151,7 +150,7 @@ class Network:
         self._wires = [wire for wire in self._wires if not wire.is_over]
         return self._wires
 
-    # -- what a wire asks
+    # -- used by wires
 
     def passes(self, source: str, target: str) -> bool:
         """Whether a segment arrives now; between processes of one host always."""

@@ -28,7 +28,7 @@ _RESTART_S: Final = 0.1
 
 
 class Node:
-    """One machine. What a fault is called here is what a fault schedule calls it."""
+    """One machine. The methods that inject faults have the names that fault schedules use."""
 
     def __init__(self, loop: SimLoop, seed: object, node_id: int, settings: Mapping[str, str]) -> None:
         self._loop = loop
@@ -58,7 +58,7 @@ class Node:
         self.supervised = False
         self._restart_due = False
         self.process: Process | None = None
-        #: the broker while it is up: started, and not asked to stop
+        #: the broker while it is up: started, and not being stopped
         self.broker: Broker | None = None
         #: the broker from its first moment to its last
         self.program: Broker | None = None
@@ -130,13 +130,13 @@ class Node:
     # -- faults
 
     def kill(self) -> None:
-        """`kill -9`: the system keeps what was written, and closes the sockets."""
+        """`kill -9`: the operating system keeps written data, and closes the sockets."""
         if self.is_up:
             self.note("is killed")
             self._exit()
 
     def power_off(self) -> None:
-        """The plug: what was not synced is gone, and nobody is told."""
+        """Power loss: unsynced data is gone, and peers get no reset."""
         self._only_killed = False
         self.disk.power_off()
 
@@ -146,7 +146,7 @@ class Node:
         self.disk.crash_at = self.disk.changes + changes
 
     def stop(self) -> None:
-        """Ask the broker to end in good order."""
+        """Start a controlled shutdown of the broker."""
         if self.is_up and self.broker is not None and self.process is not None:
             self.note("is asked to stop")
             broker, self.broker = self.broker, None

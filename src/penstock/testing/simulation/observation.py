@@ -1,7 +1,7 @@
-"""Looks into real brokers after every step of theirs, and shows what has changed to the invariants.
+"""Reads the state of real brokers after each of their steps, and passes changes to the invariants.
 
-Only the node whose process ran can have changed, and of its logs only what was cut or appended is read, so
-that looking costs little. Nothing is written, and nothing that a broker would notice is done.
+Only the node whose process ran can have changed. Of its logs, only truncated or appended batches are read, to
+keep the cost low. Observation writes nothing and has no effect on a broker.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class _LogMirror:
         self.batches: list[BatchView] = []
 
     def refresh(self, log: Log, *, tampered: bool = False) -> list[_Appended]:
-        """Follow the log: what has been appended to it, perhaps after a cut.
+        """Follow the log: return the batches that were appended, perhaps after a truncation.
 
-        It comes in parts where something is missing between them: what is damaged, what compaction took, or
-        what somebody has removed from the disk.
+        There are several parts if batches between them are missing: damaged, removed by compaction, or
+        removed from the disk by a disaster.
         """
         batches, end = self.batches, log.end_offset
         while batches and (
@@ -108,7 +108,7 @@ def _batch_view(header: BatchHeader) -> BatchView:
 
 
 class _Seen:
-    """What a broker was when it was last looked at, from its boot on."""
+    """The state of a broker at its last observation since its start."""
 
     def __init__(self, broker: Broker, *, after_clean_stop: bool) -> None:
         self.broker = broker
@@ -122,15 +122,15 @@ class _Seen:
         self.rot: dict[TopicPartition, dict[BatchView, BatchView]] = {}
         #: a replica that was set aside has another log afterwards
         self.opened: dict[Partition, Log] = {}
-        #: the epoch in which it leads what the simulated group is stored in, if it does
+        #: the epoch in which it leads the partition of the simulated group's offsets, if it does
         self.coordinates: int | None = None
 
 
 class Observation:
     """Checks every named invariant; `after_step` is for the loop.
 
-    `coordinates` is told who leads the log that `group` is stored in, as each broker has it: which node, in
-    which epoch, None for no longer.
+    `coordinates` is called when a broker begins or ceases to lead the partition that stores `group`, by its
+    own metadata: with the node and the leader epoch, None when it ceases.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Observation:
         self._look_at_coordinator(node, seen)
 
     def saw(self, event: Event) -> None:
-        """What a client did, or heard."""
+        """An event of a client's history."""
         self._starts.observe(event)
 
     def _look_at_registration(self, seen: _Seen) -> None:
@@ -203,7 +203,7 @@ class Observation:
     def _look_at_quorum(self, seen: _Seen) -> None:
         driver = seen.broker.node.quorum
         node, log = driver.node, seen.broker.node.log
-        # A vote counts from when it is on the disk; what waits for that has not happened yet.
+        # A vote counts once it is on the disk. Messages that wait for that have not been sent yet.
         if driver.is_saving or driver.failure is not None:
             return
         state = (
@@ -307,7 +307,7 @@ class Observation:
 def _start_view(
     broker: Broker, partition: Partition, gone: Sequence[BatchView] | None, batches: Sequence[BatchView]
 ) -> StartView:
-    """`gone` is what the log starts behind now, None where it was not seen before."""
+    """`gone` are the batches before the new log start, None if the log was not observed before."""
     log = partition.log
     return StartView(
         partition=incarnation(partition.topic, partition.topic_id, partition.index),
@@ -324,7 +324,7 @@ def _start_view(
 
 
 def _expired(config: LogConfig, gone: Sequence[BatchView] | None, now_ms: int) -> bool:
-    """Whether what is gone was older than what is kept; of a log that is new nobody saw what went."""
+    """Returns true if retention expires the batches that are gone; false for a log without an observation."""
     if not config.delete or config.retention_ms < 0:
         return False
     return (

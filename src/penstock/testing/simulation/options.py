@@ -24,7 +24,7 @@ _ROLL_OFTEN_MS: Final = 300
 _STRUCK: Final = 0.125
 #: the share of clusters that get a directed fault
 _DIRECTED: Final = 0.25
-#: of the others, the share that an operator is at work in
+#: of the remaining runs, the share with an operator
 _OPERATED: Final = 0.5
 _DISK: Final = "/disk"
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
@@ -32,7 +32,7 @@ _RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run is made of."""
+    """The options of a run."""
 
     nodes: int = 1
     partitions: int
@@ -50,7 +50,7 @@ class Options:
     directed_fault: str | None = None
     #: how old a segment gets before it is sealed; None for longer than any run
     roll_ms: int | None = None
-    #: whether brokers compact what groups have stored: their chores are too rare for most runs
+    #: whether brokers compact `__consumer_offsets`: by default they do so too rarely for most runs
     compaction: bool = False
     #: how many of the nodes vote in the quorum
     voters: int = 1
@@ -128,11 +128,11 @@ class Options:
         )
 
     def with_operator(self) -> Options:
-        """These options with an operator who changes the cluster, and without a directed fault."""
+        """These options with an operator that changes the cluster, and without a directed fault."""
         return replace(self, directed_fault=None, operated=True)
 
     def lengthened(self, seconds: float) -> Options:
-        """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
+        """A longer run at the same rate of faults, long enough for sealed segments and compaction."""
         return replace(
             self,
             directed_fault=None,
@@ -164,7 +164,7 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
     if options.has_racks:
         settings |= {"broker.rack": rack_of(node_id), "replica.selector.class": _RACK_AWARE}
     if options.operated:
-        # Beside the operator, the cluster moves replicas by itself, and lets go of what is old.
+        # Beside the operator's changes, the cluster balances replicas and applies retention.
         settings |= {
             "penstock.balance": "replicas",
             "penstock.balance.interval.seconds": "1",

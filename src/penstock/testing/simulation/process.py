@@ -1,8 +1,8 @@
-"""Processes of the simulation: whose turn a callback is.
+"""Processes of the simulation: each callback belongs to one.
 
 All processes share one loop. Each has a queue of its own, which is served in order, as asyncio promises;
 which process is next is the seed's choice. A callback belongs to the process in whose context it was
-scheduled, so the code under test need not know that it shares its loop with others.
+scheduled, so the code under test need not know that several processes share its loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _current: ContextVar[Process] = ContextVar("penstock_simulated_process")
 
 class State(Enum):
     RUNNING = "running"
-    #: what is due waits (SIGSTOP, or a machine that swaps)
+    #: callbacks that are due wait (SIGSTOP, or a machine that swaps)
     PAUSED = "paused"
     #: nothing of it ever runs again
     DEAD = "dead"
@@ -56,7 +56,7 @@ class Process:
         return loop.create_task(work, context=self.context.copy())
 
     def started(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task: what dies with the process must not be finalized while others still run."""
+        """Keep a reference to a task, so that it is not finalized when its process dies during the run."""
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_limit:
             self._tasks = [task for task in self._tasks if not task.done()]
@@ -76,7 +76,7 @@ class Process:
         self.ready.clear()
 
     def bury(self) -> None:
-        """Let go of what a dead process left behind, when nothing can be hurt any more."""
+        """End the tasks of a dead process, after the run."""
         assert self.is_dead
         for task in self._tasks:
             abandon(task)
@@ -84,12 +84,12 @@ class Process:
 
 
 def current_process(context: Context | None = None) -> Process | None:
-    """The process that `context`, or whoever asks, belongs to; None outside of all."""
+    """The process that `context`, or the current one, belongs to; None if it belongs to none."""
     return _current.get(None) if context is None else context.get(_current)
 
 
 def abandon(task: asyncio.Task[Any]) -> None:
-    """End a task that nobody will run again; what its clean-up code makes of that is of no interest."""
+    """End a task that will not run again; errors of its clean-up code are ignored."""
     if task.done():
         return
     task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -196,7 +196,7 @@ class Simulation:
         return made
 
     def _observe(self, client: str, event: Event) -> None:
-        """Check an event. The first violation ends the run, whatever the client would do next."""
+        """Check an event. The first violation ends the run, before the client continues."""
         if self.violation is None:
             try:
                 self.cluster.checker.observe(client, event)

@@ -1,7 +1,7 @@
-"""What happened in a run: a hash over everything, and lines about what matters to a reader.
+"""The trace of a run: a hash over all events, and lines about the important ones.
 
-Two runs of one seed must have equal hashes, whatever PYTHONHASHSEED and the machine are. So nothing that
-depends on addresses, hash order or real time may be recorded here, nor decide what is.
+Two runs of one seed must have equal hashes on all machines and with every PYTHONHASHSEED. So no recorded
+value may depend on memory addresses, hash order or real time, and neither may the choice of recorded events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Trace:
         self._hash.update(_STEP.pack(now, what))
 
     def data(self, data: Buffer) -> None:
-        """Bytes that reached somebody."""
+        """Bytes that a process received."""
         self._hash.update(data)
 
     def note(self, now: float, who: str, what: str) -> None:

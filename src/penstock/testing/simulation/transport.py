@@ -1,9 +1,9 @@
-"""One TCP connection of the simulation: two transports and what is on the way between them.
+"""One TCP connection of the simulation: two transports and the data in flight between them.
 
-A direction holds at most `_WINDOW` bytes that its receiver has not read; the rest waits in the sender's
-transport, which is what pauses writers. Everything that happens "in the kernel" (arrival, loss, resets) is an
-event of the world; what reaches a protocol is queued for its process, so a process that is held reads nothing
-and still takes in a window's worth.
+A direction holds at most `_WINDOW` bytes that its receiver has not read. The rest waits in the sender's
+transport, which pauses the writer. Everything that happens "in the kernel" (arrival, loss, resets) is an
+event of the world. Calls of a protocol are queued for its process, so a paused process reads nothing, while
+its kernel still receives up to one window.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LinkState(Protocol):
 
 
 class SimTransport(asyncio.Transport):
-    """One end. `_unsent` is what the window has no room for, `_unread` what arrived and was not read."""
+    """One end. `_unsent` are bytes beyond the window, `_unread` bytes that arrived and were not read."""
 
     def __init__(
         self, kernel: Kernel, wire: Wire, process: Process, name: tuple[str, int], peer: tuple[str, int]
@@ -59,7 +59,7 @@ class SimTransport(asyncio.Transport):
         self._eof = False
         self._closing = False
         self.attached = False
-        #: the socket is gone; its protocol has been told or will be
+        #: the socket is closed; connection_lost has been called or is queued
         self.closed = False
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
@@ -110,14 +110,14 @@ class SimTransport(asyncio.Transport):
         return False
 
     def close(self) -> None:
-        """Send what was written, then end; nothing is read any more."""
+        """Send the written bytes, then close; no more bytes are read."""
         if not self.is_closing():
             self._closing = True
             self._unread.clear()
             self._send()
 
     def abort(self) -> None:
-        """End now. What the kernel has it still sends; what was not read the peer hears of as an error."""
+        """Close now. The kernel still sends its bytes. If bytes were not read, the peer gets a reset."""
         if not self.closed:
             if self._unread:
                 self._wire.send_reset(self)
@@ -128,7 +128,7 @@ class SimTransport(asyncio.Transport):
     # -- sending
 
     def _send(self) -> None:
-        """Put on the wire what the window has room for; the end of it all follows the last byte."""
+        """Put bytes on the wire up to the window; the FIN follows the last byte."""
         room = _WINDOW - self.in_flight
         if self._unsent and room > 0:
             data = bytes(self._unsent[:room])
@@ -164,7 +164,7 @@ class SimTransport(asyncio.Transport):
         if data is None:
             self._eof = True
         elif self.is_closing():
-            # Nobody will read it: that is an error to the peer.
+            # The socket is closed, so the bytes cannot be read: the peer gets a reset.
             self._wire.send_reset(self)
             self.lose(None)
             return
@@ -189,7 +189,7 @@ class SimTransport(asyncio.Transport):
             self.close()
 
     def _hand_over(self) -> int:
-        """Give the protocol some of what arrived; how much."""
+        """Pass some of the received bytes to the protocol; returns their number."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             buffer = memoryview(cast(bytearray, protocol.get_buffer(-1)))
@@ -211,7 +211,7 @@ class SimTransport(asyncio.Transport):
     # -- the end
 
     def lose(self, error: Exception | None) -> None:
-        """The socket is gone; tell the protocol in its turn."""
+        """The socket is closed: queue connection_lost of the protocol."""
         if not self.closed:
             self.closed = True
             self._unsent.clear()
@@ -280,11 +280,11 @@ class Wire:
             if end.process is process and not end.closed:
                 end.closed = True
                 if not silently:
-                    # What it wrote is with the kernel, which still sends it.
+                    # The kernel has the written bytes, and still sends them.
                     self.send(end, None)
 
     def host_died(self, host: str) -> None:
-        """With a machine goes what its kernel had to send, for the living and for the dead."""
+        """The machine is down: its kernel sends nothing more, also for processes that died before."""
         for direction in self._directions.values():
             if direction.source.host == host:
                 direction.abandon()
@@ -309,7 +309,7 @@ class Wire:
             if not target.closed:
                 target.arrived(data)
             elif data is not None and not source.closed:
-                # Nobody has this connection any more, and the machine says so.
+                # No process has this connection any more: the machine answers with a reset.
                 self._kernel.world_later(
                     self._link_state.delay_s(target.host, source.host, 0), source.lose, _reset()
                 )
@@ -317,7 +317,7 @@ class Wire:
             self._move(direction)
 
     def _gets_through(self, direction: _Direction) -> bool:
-        """Whether the first segment arrives; where nobody takes it, the sender has to hear that, too."""
+        """Returns true if the first segment arrives; if no process takes it, the reset must arrive, too."""
         source, target = direction.source.host, direction.target.host
         refused = direction.target.closed and direction.held[0] is not None and not direction.source.closed
         return self._link_state.passes(source, target) and not (
@@ -342,7 +342,7 @@ class Wire:
 
 
 class _Direction:
-    """What is on the way from one end to the other, in order."""
+    """The data in flight from one end to the other, in order."""
 
     __slots__ = ("abandoned", "held", "lost", "moving", "since", "source", "target")
 
@@ -353,7 +353,7 @@ class _Direction:
         self.moving = False
         #: the first segment did not arrive, and is about to be sent again
         self.lost = False
-        #: nobody is left to send again what gets lost
+        #: the sender is gone: lost segments are not retransmitted
         self.abandoned = False
         #: when something last arrived, or began to move
         self.since = 0.0
@@ -367,13 +367,13 @@ class _Direction:
             self.held.append(data)
 
     def abandon(self) -> None:
-        """Its sender is gone: only what is on the way may still arrive."""
+        """The sender is gone: only data in flight may still arrive."""
         self.abandoned = True
         while len(self.held) > (self.moving and not self.lost):
             self.held.pop()
 
     def take(self, split: Callable[[int], int]) -> int:
-        """Make the first segment what leaves at once; how large it is."""
+        """Split the first segment, so that it has the bytes that leave at once; returns its size."""
         first = self.held[0]
         if not first:
             return 0

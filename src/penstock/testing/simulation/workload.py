@@ -1,7 +1,7 @@
-"""What simulated clients do: write unique values, and read them.
+"""The workload of simulated clients: they write unique values, and read them.
 
-Each goes on until it is told to stop and then ends what it has begun, so that after healing every write is
-acknowledged or refused. Whatever happens on the way is retried as real clients do, under the same sequence.
+Each client runs until it is stopped, and then finishes its current operation, so that after healing every
+write is acknowledged or refused. Failed requests are retried with the same sequence, as real clients do.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Producer:
             await self._client.backoff()
 
     async def _send(self, batch: Batch) -> tuple[ErrorCode, int | None]:
-        """Send until an answer says what became of the batch."""
+        """Send the batch until a response has its outcome."""
         data = _encode(batch, self._client.clock.now_ms())
         while True:
             try:

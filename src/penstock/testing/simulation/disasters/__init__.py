@@ -1,1 +1,1 @@
-"""Disasters: damaged, stale and missing copies, and what a cluster still owes its clients after them."""
+"""Disasters: damaged, stale and missing copies, and the guarantees that still hold after them."""

@@ -1,4 +1,4 @@
-"""Disasters: damaged, stale and missing copies, and what a cluster still owes its clients after them."""
+"""The catalogue of disasters: damaged, stale and missing copies of data."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def values_in(disk: FaultyDisk, folder: str) -> set[bytes]:
 
 
 def values_on(disk: FaultyDisk) -> set[bytes]:
-    """The values of all records on a disk: in logs and in quarantine, but not in what is being deleted."""
+    """The values of all records on a disk: in logs and in quarantine, but not in folders to be deleted."""
     return set(_values(_kept(disk.root)))
 
 

@@ -1,4 +1,4 @@
-"""What a disaster did to a simulated cluster, and what the cluster still owes its clients after it.
+"""Damages a simulated cluster, and derives which guarantees must still hold.
 
 Scenarios tamper with disks through `Damage`, which records the replicas and metadata logs that were touched.
 `assess` then decides, from the files on all disks, what has to hold in the end:
@@ -35,10 +35,10 @@ _QUORUM_STATE: Final = "quorum-state"
 
 
 class Voter(Enum):
-    """What is left of a voter's metadata log."""
+    """The state of a voter's metadata log after the damage."""
 
     INTACT = "intact"
-    #: an older copy was put back: it votes, and lacks what was committed since
+    #: replaced by an older copy: the node votes, and lacks records that were committed since
     STALE = "stale"
     #: it must not vote: its log is damaged, or its disk is a new one
     DAMAGED = "damaged"
@@ -47,7 +47,7 @@ class Voter(Enum):
 
 
 class Outlook(Enum):
-    """What a cluster has to come to after a disaster."""
+    """The state that a cluster must reach after a disaster."""
 
     #: everything works, and all that an untampered replica holds can be read
     WHOLE = "whole"
@@ -58,7 +58,7 @@ class Outlook(Enum):
 
 
 class Damage:
-    """Tampers with the disks of stopped brokers, and knows what that leaves."""
+    """Tampers with the disks of stopped brokers, and keeps track of the undamaged copies."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Damage:
         self._voters = dict.fromkeys((node.id for node in nodes), Voter.INTACT)
         self._promised: set[bytes] = set()
         self._assessed = False
-        #: what an operator who has recovered the quorum may expect
+        #: the expected state after an operator has recovered the quorum
         self._recovered: Outlook | None = None
         self.outlook = Outlook.WHOLE
 
@@ -97,7 +97,7 @@ class Damage:
     def _metadata_places(self, node: Node) -> list[tuple[str, int, int]]:
         """Ranges of metadata files, (path, begin, end), that a start reads and that a checksum covers.
 
-        They are the newest snapshot, and what is committed behind it.
+        They are the newest snapshot, and the records committed after it.
         """
         path, begin = self.metadata_path(node), self._snapshot_end(node)
         end = copies.end_offset(node.disk, path)
@@ -218,10 +218,10 @@ class Damage:
             self._tampered.add((node.id, _METADATA))
             self._voters[node.id] = voter
 
-    # -- what is left
+    # -- expectations
 
     def assess(self) -> None:
-        """Decide what has to hold from here on; to be called after the last change to any disk."""
+        """Derive the expectations from the files on all disks; call it after the last change to a disk."""
         self._assessed = True
         for node in self._nodes:
             node.mount()

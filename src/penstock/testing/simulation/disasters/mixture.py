@@ -30,7 +30,7 @@ from penstock.testing.simulation.node import Node
 __all__ = ["mixture"]
 
 _DAY_MS: Final = 86_400_000
-#: what happens to one disk; a copy of it from an earlier clean stop, if there is one
+#: the damage to one disk; takes a copy of the disk from an earlier clean stop, if there is one
 Blow: TypeAlias = Callable[[SimCluster, Node, Directory | None], None]
 
 
@@ -48,7 +48,7 @@ async def mixture(cluster: SimCluster) -> None:
         await bring_down(cluster, [node], rng.choice(DOWN) if how == "any" else how)
     for node in victims:
         for _ in range(rng.choice((1, 1, 2))):
-            # What an earlier blow has removed cannot be damaged any more.
+            # Files that an earlier fault has removed cannot be damaged.
             with suppress(StateNotReached):
                 rng.choice(_BLOWS)(cluster, node, backups.get(node.id))
     if rng.random() < 0.1:

@@ -1,7 +1,7 @@
 """Disasters in the order that leads into a known loss, one per kind.
 
 Each is a coroutine that a simulation runs instead of drawn faults: clients write, brokers end, disks are
-tampered with, brokers start. `Damage.assess` says what has to hold from then on.
+tampered with, brokers start. `Damage.assess` derives the expectations from then on.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ async def voter_wiped(cluster: SimCluster) -> None:
 
 
 async def majority_rolled_back(cluster: SimCluster) -> None:
-    """A majority of the voters is rolled back, and starts before the others."""
+    """A majority of the voters is rolled back, and starts before the other voters."""
     await load(cluster)
     nodes = list(cluster.nodes)
     cluster.rng.shuffle(nodes)

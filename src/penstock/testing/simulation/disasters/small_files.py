@@ -32,7 +32,7 @@ __all__ = ["SMALL_FILES", "WAYS", "spoil_some"]
 _META: Final = "meta.json"
 _ELECTION_S: Final = 10.0
 _GLANCE_S: Final = 0.0005
-#: what happens to a file
+#: the damage to a file
 WAYS: Final = ("removed", "emptied", "flipped")
 _IDENTITY: Final = "partition.metadata"
 #: in a data directory
@@ -157,7 +157,7 @@ async def quorum_recovered(cluster: SimCluster) -> None:
 
 
 def _recover(cluster: SimCluster, nodes: list[Node]) -> Node:
-    """Do what the runbook says for a quorum whose majority is gone for good; returns the only voter."""
+    """Follow the runbook for a quorum that lost its majority permanently; returns the only voter."""
     damage = damage_of(cluster)
     chosen = max(nodes, key=lambda node: copies.last_batch(node.disk, damage.metadata_path(node)))
     end = copies.end_offset(chosen.disk, damage.metadata_path(chosen))

@@ -115,7 +115,7 @@ async def backup_at_clean_stop(cluster: SimCluster, nodes: Sequence[Node]) -> di
 
 
 def unsettled_replicas(cluster: SimCluster) -> str | None:
-    """What is not as it should be, apart from what is being written just now."""
+    """Why replicas have not converged; None once every partition has a leader and in-sync followers."""
     left = unsettled(cluster.nodes)
     return None if len(cluster_roles(cluster.nodes)) >= len(cluster.partitions) else left
 
@@ -167,7 +167,7 @@ async def one_or_all_down(cluster: SimCluster, how: str = "stopped") -> tuple[Cl
 
 
 async def all_up(cluster: SimCluster, victim: Node) -> None:
-    """Start all brokers that are down, the victim first, or in any order, or the others much later."""
+    """Start all brokers that are down: the victim first, or in any order, or one broker much later."""
     damage_of(cluster).assess()
     others = [node for node in cluster.nodes if node is not victim]
     cluster.rng.shuffle(others)
@@ -183,7 +183,7 @@ async def all_up(cluster: SimCluster, victim: Node) -> None:
 
 
 async def staggered(cluster: SimCluster, first: Sequence[Node], later: Sequence[Node]) -> None:
-    """Start some brokers, leave them alone for a while, and then start the others."""
+    """Start some brokers, and the rest after a while."""
     damage_of(cluster).assess()
     await _staggered(cluster, first, later)
 

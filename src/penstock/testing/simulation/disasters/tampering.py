@@ -72,7 +72,7 @@ def segments(disk: FaultyDisk, folder: str) -> list[str]:
 
 
 def content(disk: FaultyDisk, path: str) -> bytes:
-    """What a file holds; also while the machine is off."""
+    """The content of a file; also works while the machine is off."""
     return bytes(_inode(disk, path).content)
 
 
