@@ -1,9 +1,9 @@
 """Filters the records of one batch for compaction.
 
-A batch keeps its place whatever it loses: base offset, last offset, producer and sequences stay, so that
-offsets never move and a producer's last sequence survives its records. Records that stay are copied byte by
-byte; only where the batch gets a delete horizon (KIP-534) are their timestamp deltas written anew, because
-the horizon takes the place of the base timestamp that they are relative to.
+A batch keeps its base offset, last offset, producer and sequences, whichever records are removed. So offsets
+never change, and a producer's last sequence outlives its records. Records that stay are copied byte by byte.
+Their timestamp deltas are rewritten only if the batch gets a delete horizon (KIP-534), because the horizon
+replaces the base timestamp.
 """
 
 from __future__ import annotations
@@ -94,6 +94,6 @@ def _shifted(data: bytes, span: Span, shift: int) -> bytes:
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without its records: what remains for the sake of its offsets and its producer's state."""
+    """The batch without its records, kept for its offsets and its producer's state."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return seal(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")

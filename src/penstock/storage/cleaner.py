@@ -3,10 +3,10 @@
 A log's dirty part starts where the last compaction ended (its checkpoint) and ends before the first segment
 that must be left alone: the one being written, the one that holds the last stable offset, or one that is
 younger than `min.compaction.lag.ms`. The dirtiest log goes first, by dirty bytes over all bytes; a log whose
-dirty part is older than `max.compaction.lag.ms` is due whatever its ratio.
+dirty part is older than `max.compaction.lag.ms` is due at any ratio.
 
-The event loop's thread runs everything here but the checkpoints; what walks records goes to a process, what
-syncs to a thread. Told to use only what is cached, it raises ColdPages where it would wait for a disk.
+The event loop's thread runs everything here but the checkpoints. Walks over records run in another process,
+syncs in a worker thread. With `cached_only`, ColdPages is raised instead of waiting for a disk.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ async def clean(
 async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -> CompactionResult:
     if not isinstance(files, MemoryFiles):
         return await workers.in_process(compact, files, compaction)
-    # Another process does not see this memory: it gets a copy of the segments and returns what it made.
+    # Another process cannot read this memory: it gets a copy of the segments and returns the new ones.
     result, made = await workers.in_process(compact_copy, copy_sources(files, compaction), compaction)
     directory = f"{compaction.directory}/{CLEANED}"
     if files.is_dir(directory):

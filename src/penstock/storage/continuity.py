@@ -10,8 +10,8 @@ Compaction leaves offsets out, so where a compacted segment ends cannot be read 
 file records it (`Segment.coverage`). The empty markers of release 0.1.0 record nothing: behind such a segment
 a missing one is not noticed before the segment is compacted again.
 
-What is not detected here: bytes that changed while the file kept its size (`scrub` finds those), and a
-missing last segment (the recovery point and the manifest of a clean shutdown tell where a log ended).
+Two kinds of damage are detected elsewhere. `scrub` finds bytes that changed while the file kept its size. The
+recovery point and the manifest of a clean shutdown show that a last segment is missing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _walk(segment: Segment, position: int) -> SoundEnd:
 def find_holes(segments: Sequence[Segment]) -> list[Corruption]:
     """The offsets that are missing between `segments`, which follow each other; changes no file.
 
-    What lies behind the last whole batch of a truncated segment is no longer part of it.
+    Bytes behind the last whole batch of a truncated segment do not count as part of it.
     """
     holes = []
     for segment, following in pairwise(segments):
@@ -106,7 +106,7 @@ def _end_of(segment: Segment, following_base: int) -> int:
 def set_misplaced_aside(files: Files, path: str, segments: Iterable[Segment]) -> list[Segment]:
     """Rename the files of segments whose batches belong at other offsets; returns the segments that are left.
 
-    Nothing is deleted: an operator who renamed a file by mistake gives it its old name back.
+    No file is deleted: after a renaming by mistake, an operator can restore the old name.
     """
     kept = []
     for segment in segments:

@@ -2,20 +2,21 @@
 
     <path>/meta.json                                its owner: cluster, node, the directory's own id
     <path>/lock                                     held while a broker uses it
-    <path>/reserve                                  room for what has to be written on a full disk, too
+    <path>/reserve                                  space for files that must be written on a full disk, too
     <path>/clean-shutdown                           the manifest of a clean shutdown (`manifest`)
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: its log start offset
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
     <path>/topics, deleted, quarantine              the partitions (`folders`), and logs that were set aside
 
-Only what a committed decision of the controller removed while the broker ran goes to `deleted`, so a start
-may finish that deletion. What a start finds and the metadata does not know goes to the quarantine.
+Logs go to `deleted` only if the controller removed them by a committed record while the broker ran. So the
+next start may finish their deletion. Logs that a start finds and the metadata does not have go to the
+quarantine.
 
-The manifest of a clean shutdown is removed, durably, as soon as the directory is opened: whatever happens
-then, the next start knows that it has to look.
+The manifest of a clean shutdown is removed durably as soon as the directory is opened. After a crash, the
+next start finds no manifest and recovers the logs.
 
-The event loop's thread owns a directory. What only touches files says so, and belongs into a worker thread.
+The event loop's thread owns a directory. Methods that only touch files say so, and run in a worker thread.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class DataDirectory:
         return directory
 
     def close(self, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close every log that is still open; with `clean`, the next start may trust what it finds.
+        """Close every log that is still open; with `clean`, the next start needs no recovery.
 
         `broker_epoch` is the one of the registration that ends here. It touches files, and syncs logs that
         were not sealed: that belongs into a worker thread.
@@ -160,7 +161,7 @@ class DataDirectory:
             raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
 
     def seal(self) -> list[tuple[Log, FlushPlan]]:
-        """Before `close`: write what the next start needs. Touches files only.
+        """Before `close`: write the files that the next start needs. Touches files only.
 
         The caller carries out the plans, or closes the directory as not clean. Nothing may be appended from
         now on.

@@ -1,7 +1,7 @@
 """Prints the files of a log, and verifies them.
 
 Works on files alone, without a broker: a segment, an index, a snapshot, a checkpoint, or the directory of a
-partition with all of them. `dump` changes nothing and goes as far as it can; `verify` says what is wrong.
+partition with all of them. `dump` changes nothing and reads as far as it can; `verify` reports errors.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class LeaderEpochs:
         self.dirty = False
 
     def assign(self, epoch: int, start: int) -> None:
-        """`epoch` writes from `start` on; what contradicts that was never committed and is forgotten."""
+        """`epoch` writes from `start` on; entries that contradict it were never committed and are dropped."""
         if epoch < 0 or (epoch == self.latest and start >= self.starts[-1]):
             return
         keep = min(bisect_left(self.epochs, epoch), bisect_left(self.starts, start))

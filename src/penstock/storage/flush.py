@@ -32,7 +32,7 @@ class ClosedFile:
         self._path = path
 
     def sync(self) -> None:
-        # Retention may have been faster: what is gone needs no sync.
+        # Retention may have removed the file, which then needs no sync.
         with suppress(FileNotFoundError):
             file = self._files.open(self._path)
             file.sync()

@@ -7,7 +7,7 @@
     <path>/quarantine/                                      what was set aside (`quarantine`)
 
 A folder's identity stays the same when the folder is renamed by hand. Release 0.1.0 did not write it, and a
-power loss may take it before the log's first flush. Such a folder is what its path says.
+power loss may take it before the log's first flush. Then the path of the folder counts.
 
 Names in a directory are synced before anything relies on them. Everything here raises `OSError` as the disk
 does, and touches files only, so it may run in a worker thread.
@@ -68,7 +68,7 @@ class Identity(NamedTuple):
 
 
 class PartitionFolder(NamedTuple):
-    """A folder as its path has it, and what it says about itself."""
+    """A folder: the partition that its path names, and the identity that its file names."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ class PartitionFolder(NamedTuple):
 class PartitionRemoval:
     """Partitions that their directory has let go of; a worker thread does the rest.
 
-    `set_aside` makes their place free for others, `delete` frees their space.
+    `set_aside` frees their paths for new folders, `delete` frees their space.
     """
 
     __slots__ = ("_aside", "_files", "_health", "_path")
@@ -215,7 +215,7 @@ class PartitionFolders:
         self._unsynced.add((topic, partition))
 
     def unsynced_identity(self, topic: str, partition: int) -> Unsynced | None:
-        """The file to sync with a log's first flush, None if it has been synced. Asks once for each log."""
+        """The file to sync with a log's first flush, None if it has been synced. Called once for each log."""
         if (topic, partition) not in self._unsynced:
             return None
         self._unsynced.discard((topic, partition))
@@ -322,8 +322,8 @@ class PartitionFolders:
         """Move folders that lie under other partitions' names to their own.
 
         All of them pass through the quarantine: two that were swapped find free places, and a crash loses
-        none. Returns what was moved, with the reason, and the entries of folders whose places are taken. Such
-        a folder stays in the quarantine.
+        none. Returns the moved partitions, each with the reason, and the entries of folders whose paths are
+        taken. Such a folder stays in the quarantine.
         """
         moved: dict[TopicPartition, str] = {}
         left = []

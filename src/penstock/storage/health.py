@@ -1,11 +1,14 @@
 """The health of a data directory, and the meaning of an `OSError` for it.
 
-A full disk is a state that passes: the write is refused, nothing changes, reads go on. From the first such
-refusal until there is room again (`DataDirectory.has_room`) the directory takes no records: what little is
-left is for the cluster's metadata, so that the broker goes on hearing who leads. Any other error of a disk
-means that what we believe of its content may be wrong, so the directory goes offline for good; a failed
-`fsync` above all, because the kernel drops the pages that it could not write and the next one would succeed.
-Set from worker threads, too: it is one assignment.
+A full disk is temporary: the write is refused, the log does not change, and reads go on. From the first such
+refusal until there is space again (`DataDirectory.has_room`), the directory takes no records. The space that
+is left is for the cluster's metadata, so that the broker still learns of leader changes.
+
+After any other error of a disk, its content may differ from the state in memory, so the directory goes
+offline for good. This holds above all for a failed `fsync`: the kernel drops the pages that it could not
+write, and the next `fsync` would succeed.
+
+Worker threads set these attributes, too: each is one assignment.
 """
 
 from __future__ import annotations
@@ -46,11 +49,11 @@ class Health:
     __slots__ = ("_free_reserve", "full", "offline")
 
     def __init__(self, free_reserve: Callable[[], None] = lambda: None) -> None:
-        """`free_reserve` makes room for what has to be written on a full disk, too."""
+        """`free_reserve` frees the space for files that must be written on a full disk, too."""
         self._free_reserve = free_reserve
         #: why the directory is offline, None while it is online
         self.offline: str | None = None
-        #: what found no room, None while there is some
+        #: the operation that found the disk full, None while there is space
         self.full: str | None = None
 
     @property
@@ -85,14 +88,14 @@ class Health:
     def path_failed(self, error: OSError, doing: str) -> StorageError:
         """As `failed`, for an attempt to find or make a partition's files.
 
-        What is wrong with their names or permissions concerns that partition alone.
+        An error of their names or permissions concerns that partition alone.
         """
         if error.errno in _PATH:
             return StorageError(f"{doing}: {error}")
         return self.failed(error, doing)
 
     def sync_failed(self, error: OSError, doing: str) -> StorageError:
-        """As `failed`, for a sync: whatever the disk's error, what was written may be gone.
+        """As `failed`, for a sync: after any error of the disk, written data may be gone.
 
         Without a descriptor nothing was tried, so the sync can be tried again.
         """
@@ -101,7 +104,7 @@ class Health:
         return self.left_half_done(error, doing)
 
     def left_half_done(self, error: OSError, doing: str) -> StorageError:
-        """As `failed`, for a change of several steps: whatever the error, its outcome is not known."""
+        """As `failed`, for a change of several steps: after any error, its outcome is not known."""
         reason = f"{doing}: {error}"
         if error.errno != _GONE:
             self.offline = self.offline or reason

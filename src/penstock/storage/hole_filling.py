@@ -74,7 +74,7 @@ class HoleFilling:
         self.size = 0
 
     def restart(self) -> None:
-        """Begin with the first batch, whatever has been added so far."""
+        """Begin again with the first batch, and drop the batches added so far."""
         if self._files.is_dir(self._directory):
             self._files.rmtree(self._directory)
         self._files.makedirs(self._directory)
@@ -84,7 +84,7 @@ class HoleFilling:
         self.size = 0
 
     def _producers_before(self) -> ProducerStates:
-        """The producers at the start of the hole: what transactions that end in it began with."""
+        """The producers at the start of the hole, with the open transactions that end in it."""
         if not self._before:
             return ProducerStates()
         segments = Segments([Segment(self._files, self._path, base, size, 0) for base, size in self._before])
@@ -94,7 +94,7 @@ class HoleFilling:
         return load_producers(segments, snapshots, first_offset, self._files, self._path)
 
     def add(self, batches: memoryview) -> None:
-        """Append whole batches that were checked, and follow what was added before."""
+        """Append whole, checked batches behind those added before."""
         position = 0
         for header in check_replicated(batches):
             size = header[BATCH_LENGTH] + LOG_OVERHEAD

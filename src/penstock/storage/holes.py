@@ -75,7 +75,7 @@ def held_end(log: Log) -> int:
     """The end of a log's records: the start of a hole at its end, else its end offset.
 
     Why: offsets below the recovery point are not given again, so a log that lost its last segment ends with a
-    hole. It cannot claim that what it lacks is committed.
+    hole. It must not report missing records as committed.
     """
     corruption = log.recovery.corruption
     if corruption and not log.segments.active.size and is_hole(log, corruption[-1]):

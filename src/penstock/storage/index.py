@@ -4,8 +4,8 @@ Offset index: (last offset of a batch, where that batch starts), for one batch e
 Time index: (largest timestamp so far, last offset of the batch that has it), wherever that grew.
 
 Offsets are relative to the segment's base. Both only ever grow at their end; keys rise strictly. The files
-are Kafka's, big-endian entries of 8 and 12 bytes; they hold what memory held when the segment was sealed or
-closed, and whatever is wrong with them is mended by walking the segment (`IndexDamaged` says so).
+have Kafka's format, big-endian entries of 8 and 12 bytes. They are written when the segment is sealed or
+closed. A damaged file (`IndexDamaged`) is rebuilt from the batches of the segment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SWAP: Final = sys.byteorder == "little"
 
 
 class IndexDamaged(PenstockError):
-    """An index file that cannot be what was written; it has to be rebuilt from its segment."""
+    """An index file that is damaged; it has to be rebuilt from its segment."""
 
 
 class OffsetIndex:
@@ -112,7 +112,7 @@ class TimeIndex:
             self.ends.append(end)
 
     def add_late(self, timestamp: int, end: int) -> None:
-        """Take in a batch that later ones were noted without: what it makes untrue goes."""
+        """Add a batch before batches that are indexed already; removes the entries that it makes wrong."""
         late = slice(bisect_left(self.ends, end), bisect_left(self.timestamps, timestamp))
         del self.ends[late], self.timestamps[late]
 

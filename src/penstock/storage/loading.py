@@ -180,7 +180,7 @@ def _find_segments(
 
 
 def _report_holes(segments: Segments, checked: Sequence[Segment], report: RecoveryReport) -> None:
-    """Report what is missing between the segments `checked`, which follow each other in `segments`."""
+    """Report offsets that are missing between the segments `checked`, which are adjacent in `segments`."""
     for hole in find_holes(checked):
         report.found(hole)
         # A truncated segment has lost bytes, which its log must not count.
@@ -194,7 +194,7 @@ def _snapshots(names: list[str]) -> list[int]:
 
 
 def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
-    """Remove the snapshots behind `end_offset`; the offsets of the others, rising."""
+    """Remove the snapshots behind `end_offset`; returns the offsets of the remaining ones, rising."""
     snapshots = _snapshots(files.listdir(path))
     for offset in snapshots:
         if offset > end_offset:
@@ -203,7 +203,7 @@ def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
 
 
 def _names(files: Files, path: str) -> tuple[list[str], list[str], list[str]]:
-    """The names in `path`, after what was interrupted is over and what no segment owns is removed.
+    """The names in `path`, after interrupted swaps are completed and files without a segment are removed.
 
     Second, how the names of each segment's files begin. Third, the names that could be a segment's file and
     are not: they are left alone.
@@ -276,7 +276,7 @@ def _clean_end(segment: Segment, tail: int) -> int | None:
 def load_producers(
     segments: Segments, snapshots: list[int], end_offset: int, files: Files, path: str
 ) -> ProducerStates:
-    """The producers as of `end_offset`: the newest snapshot up to there, and what the log has behind it."""
+    """The producers as of `end_offset`: the newest snapshot up to there, and the batches behind it."""
     producers = ProducerStates()
     start = segments.first.base_offset
     for offset in reversed([offset for offset in snapshots if start <= offset <= end_offset]):
@@ -358,7 +358,7 @@ class _Recovery:
         before = [segment for segment in segments if segment.base_offset <= start]
         _report_holes(segments, before, self._report)
         self.producers = load_producers(segments, snapshots, start, self._files, self._path)
-        # The batches say it, too, and what a crash has left of this file's past may be out of date.
+        # The batches have the epochs, too. After a crash, the file may be older than the batches.
         self._epochs.forget_from(start)
         walker = SegmentRecovery(
             self._config, self._recovery_point, self._epochs, self.producers, self._report
@@ -391,7 +391,7 @@ class _Recovery:
             for suffix in SUFFIXES:
                 if self._files.exists(segment.path(suffix)):
                     self._files.remove(segment.path(suffix))
-        # They must not come back at the next crash, behind what will have been written in their place.
+        # The removed segments must not come back after a crash, behind batches that replace them.
         self._files.sync_dir(self._path)
 
     def _close_gap(self, segments: Segments, end_offset: int) -> int:

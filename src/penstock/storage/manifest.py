@@ -4,7 +4,7 @@
     {"directory_id": …, "broker_epoch": …, "logs": [[topic, partition, topic id, …], …]}
 
 A broker writes it last of all, and the next start removes it, durably, before it uses the directory. A start
-trusts a log without reading it only if the log on the disk is what the manifest says. A folder that was
+trusts a log without reading it only if the log on the disk agrees with the manifest. A folder that was
 removed, swapped or rolled back to an older copy while the broker was stopped is found in this way.
 
 All directories of a broker name the epoch of the registration that ended. A directory that was rolled back as
@@ -191,7 +191,7 @@ class LastShutdown:
         self.broker_epoch = NO_BROKER_EPOCH
         #: why the manifest is not used, None if it is or if there was none
         self.problem: str | None = None
-        #: logs that are not what they were, with the reason
+        #: logs that differ from the manifest, with the reason
         self.unclean: dict[TopicPartition, str] = {}
         self._expected: dict[TopicPartition, LoggedState] = {}
         if content is None:
@@ -217,6 +217,6 @@ class LastShutdown:
             self._expected.pop(key, None)
 
     def distrust(self, key: TopicPartition, reason: str) -> None:
-        """Have a log recovered when it is loaded, whatever the manifest says."""
+        """Have a log recovered when it is loaded, even if it agrees with the manifest."""
         self._expected.pop(key, None)
         self.unclean[key] = reason

@@ -1,8 +1,8 @@
-"""A file system in memory: what `--memory` runs on, and what the fault-injecting test disk builds on.
+"""A file system in memory, for `--memory` and as the base of the fault-injecting test disk.
 
-It behaves as POSIX does: an open file outlives its name, a rename replaces what is there, and errors carry
-the errno that an operating system would give. Everything that changes content or names is a method of
-`MemoryFiles`, so that a test disk can watch, refuse and forget.
+It behaves as POSIX does: an open file outlives its name, a rename replaces an existing file, and errors have
+the errno of an operating system. Every change of content or names is a method of `MemoryFiles`, so that a
+test disk can observe, refuse and undo it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VOLUME_BYTES: Final = 1 << 40
 
 
 class Inode:
-    """The content of a file, whatever its name is now."""
+    """The content of a file, independent of its name."""
 
     __slots__ = ("content", "modified_ms")
 
@@ -29,7 +29,7 @@ class Inode:
 
 
 class Directory(dict[str, "Inode | Directory"]):
-    """Names and what they name."""
+    """Names, each with its file or directory."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class MemoryFiles:
         self.root = Directory()
 
     def link(self, directory: Directory, name: str, node: Inode | Directory) -> None:
-        """Give `node` a name, instead of whatever has it now."""
+        """Give `node` a name, and take the name from any node that has it."""
         directory[name] = node
 
     def unlink(self, directory: Directory, name: str) -> None:

@@ -1,7 +1,7 @@
 """The checkpoint files of a data directory: the offsets on the disk, and the offsets to write next.
 
 Three files have a line per log: its recovery point, its log start offset, and its high watermark. The event
-loop's thread owns what is in memory; a `Checkpoint` is of one moment, and any thread may write it.
+loop's thread owns the state in memory. A `Checkpoint` is a copy of one moment, which any thread may write.
 
 The log start checkpoint is of version 1: a start in it was on the disk before any segment below it was
 removed, so a first segment that begins beyond it has lost its predecessors. A log without a line, and every
@@ -138,7 +138,7 @@ class OffsetCheckpoints:
         self.log_starts = self._read_log_starts(keys)
         self.high_watermarks = self._read(_HIGH_WATERMARKS, keys)
         self._knows_high_watermarks = bool(self.high_watermarks)
-        #: what the checkpoints on the disk may speak of, and the highest recovery points that they may have
+        #: logs that the checkpoints on the disk may list, and the highest recovery points that they may have
         self._checkpointed = self._keys()
         self._written = dict(self.recovery_points)
         self._latest = -1
@@ -232,7 +232,7 @@ class OffsetCheckpoints:
         )
 
     def written(self, checkpoint: Checkpoint) -> None:
-        """It is on the disk, or a later one is: what only earlier ones spoke of is gone from there."""
+        """`checkpoint` or a later one is on the disk, where logs that only earlier ones list are gone."""
         self._checkpointed = self._keys() | checkpoint.partitions
         if checkpoint.number == self._latest:
             self._written = checkpoint.recovery_points
@@ -261,8 +261,8 @@ def _key(partition: str, keys: dict[str, TopicPartition]) -> TopicPartition:
 def protect_restored(files: Files, path: str, keys: Sequence[TopicPartition]) -> None:
     """Record, in the stopped data directory `path`, that all records of restored logs are committed.
 
-    Why: a follower cuts what lies above its high watermark without setting it aside. The checkpoints speak of
-    the logs that the restored ones replace.
+    Why: a follower truncates records above its high watermark without quarantining them. The checkpoints have
+    the offsets of the logs that the restored ones replace.
     """
     checkpoints = OffsetCheckpoints(files, path, Health())
     checkpoints.forget(keys)

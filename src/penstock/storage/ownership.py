@@ -1,7 +1,7 @@
 """The owner of a data directory: `meta.json` has cluster, node, and the ids of all directories of the node.
 
-Every directory of a broker names all of them, and is used only after the others name it. A start can tell
-that a directory is missing: its empty path is a disk that is not mounted, not a new directory. The partitions
+Every directory of a broker names all directories, and is used only after all other ones name it. So a start
+detects a missing directory: its empty path is a disk that is not mounted, not a new directory. The partitions
 that are stored there must not be created empty elsewhere.
 
 `meta.json` has a checksum of its other fields. Files of release 0.1.0 have none and are accepted.
@@ -27,7 +27,7 @@ _CHECKSUM: Final = "checksum"
 
 
 class DirectoryRefused(PenstockError):
-    """A directory that this broker must not use; the message says what to do about it."""
+    """A directory that this broker must not use; the message has the remedy."""
 
 
 class Owner(NamedTuple):
@@ -153,7 +153,7 @@ def _check(meta: Mapping[str, Any]) -> None:
 
 
 def _checksum(meta: Mapping[str, Any]) -> str:
-    """CRC-32C of all fields but the checksum itself, whatever their order and the spaces between them."""
+    """CRC-32C of all fields but the checksum itself, independent of their order and of white space."""
     fields = {name: value for name, value in meta.items() if name != _CHECKSUM}
     return f"{crc32c(json.dumps(fields, sort_keys=True).encode()):08x}"
 

@@ -36,7 +36,7 @@ _TOPIC_LENGTH_MAX: Final = 200
 
 
 class QuarantineRefused(PenstockError):
-    """A request for an entry that cannot be met; the message says what to do about it."""
+    """A request for an entry that cannot be met; the message has the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class Quarantine:
 
         An entry that a crash left empty expires at once, any other when both the wall clock and the broker's
         own running time are past `retention_ms`; a negative one keeps entries for ever.
-        Why: a wall clock that jumps ahead by days must not delete what was set aside a minute ago.
+        Why: a wall clock that jumps ahead by days must not delete logs that were quarantined a minute ago.
         """
         expired = []
         for entry in self.entries():
@@ -182,7 +182,7 @@ class Quarantine:
 
 
 def tree_size(files: Files, path: str) -> int:
-    """Bytes of all files at and below `path`; what cannot be looked at counts as nothing."""
+    """Bytes of all files at and below `path`; files that cannot be read count as 0."""
     size = 0
     with suppress(OSError):
         for name in files.listdir(path):

@@ -1,8 +1,8 @@
 """The check of a client's records: their compressed frame, their structure, and the configs of the topic.
 
 `penstock.record.validation` says how far the check goes; ADR 13 has the cost of each level. The checksum is
-checked before these checks run. Whatever they find is how the client made the batch, so it is an
-InvalidRecord, not a CorruptMessage, which clients would send again.
+checked before these checks run. So an error that they find was made by the client: it is an InvalidRecord,
+not a CorruptMessage, which clients would retry.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SHORT_RECORDS_BYTES_MAX: Final = 64 << 10
 _SLOW_RECORDS_MAX: Final = 2000
 #: up to this size a copy costs less than to find the buffer that a view belongs to
 _COPIED_BYTES_MAX: Final = 16 << 10
-#: what each thread keeps: four times a large batch
+#: the size of the buffer that each thread keeps: four times a large batch
 _SCRATCH_BYTES_MAX: Final = 4 << 20
 _TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 def check_codec(batch: memoryview, codec: int, rules: Rules | None = None) -> None:
-    """Refuse an unknown codec, LZ4 frames that Java consumers cannot read, and what `rules` say of frames.
+    """Refuse an unknown codec, LZ4 frames that Java consumers cannot read, and frames that break `rules`.
 
     `check_batch` checks every frame by itself.
     """

@@ -1,14 +1,16 @@
-"""Recovery after a crash: walks segments, truncates what was not acknowledged, and reports damage.
+"""Recovery after a crash: walks segments, truncates unacknowledged batches, and reports damage.
 
-Everything below the recovery point was on the disk when it was acknowledged. A batch there that is damaged is
-corruption: it is reported, and neither it nor what follows is dropped.
+Everything below the recovery point was on the disk when it was acknowledged. A damaged batch there is
+corruption: it is reported, and neither it nor the batches behind it are removed.
 
-Above the recovery point a batch may be damaged for two reasons. A crash leaves out: the file is short, or a
-sector of it was never written and reads as zeros. Then the log ends before that batch, whatever lies behind.
-Rot leaves nothing out, it changes: all bytes are there, and what follows is sound. That is corruption, too.
+Above the recovery point a batch may be damaged for two reasons. After a crash, data is missing: the file is
+short, or a sector was never written and reads as zeros. Then the log ends before that batch, even if batches
+follow. A faulty disk changes bytes: none is missing, and the batches behind are sound. That is corruption,
+too.
 
-And a batch that is sound need not be the log's: where that was cut just before, the disk may have what took
-the place of old batches, and not have heard that others behind them are gone. Leader epochs only rise.
+A sound batch need not belong to the log. If the log was truncated just before the crash, the disk may have
+the new batches and, behind them, old ones whose removal was not synced. These are recognised by their leader
+epochs, which only rise.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ __all__ = ["BatchSearch", "Corruption", "RecoveryReport", "SegmentRecovery", "re
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _OFFSETS_MAX: Final = 2**31
-#: what a disk writes as a whole or not at all
+#: the unit that a disk writes as a whole or not at all
 _SECTOR_BYTES: Final = 512
 _NEVER_WRITTEN: Final = bytes(_SECTOR_BYTES)
 #: a shorter piece at the end of a segment says nothing by being zeros: values may end with some, records do
 _LAST_PIECE_BYTES: Final = 64
-#: of a batch's start, what has to be seen to know it for a candidate
+#: bytes at a batch's start that must be read to recognise a candidate
 _CANDIDATE_BYTES: Final = 17
 
 
@@ -112,11 +114,11 @@ class RecoveryReport:
         return offset
 
     def forget_before(self, offset: int) -> None:
-        """The log now starts at `offset`: what was damaged before it is given up."""
+        """The log now starts at `offset`: damage before it is dropped from the report."""
         self.corruption = [damage for damage in self.corruption if damage.next_offset > offset]
 
     def forget_from(self, offset: int) -> None:
-        """The log now ends at `offset`: what was damaged behind it is gone."""
+        """The log now ends at `offset`: damage behind it is dropped from the report."""
         self.corruption = [damage for damage in self.corruption if damage.first_offset < offset]
 
 
@@ -147,8 +149,8 @@ def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tu
 def _written_end(file: File, position: int, end: int) -> int:
     """The position of the first sector from `position` on that was never written; `end` if there is none.
 
-    A sector that lies only partly in [position, end) counts with that part, if it is longer than what may be
-    zeros at the start of a sound batch, or at its end.
+    A sector that lies only partly in [position, end) counts with that part, if the part is longer than the
+    zeros that may be at the start or the end of a sound batch.
     """
     aligned = position + -position % _SECTOR_BYTES
     if aligned - position >= LOG_OVERHEAD and not any(file.pread(min(aligned, end) - position, position)):
@@ -183,7 +185,7 @@ def replay_batch(
 
 
 class BatchSearch:
-    """Tells which bytes of a segment are the batches that belong there, at the offsets that belong there."""
+    """Finds the batches of a segment that belong to the log, at the right offsets."""
 
     def __init__(self, recovery_point: int) -> None:
         self._recovery_point = recovery_point
@@ -245,7 +247,7 @@ class BatchSearch:
                         or self._ends_log(file, position, at, end, header)
                     )
                     and not self._is_left_over(header, self.next_offset)
-                    # Last: what only looks like a batch may claim all the rest of the segment.
+                    # Last: bytes that only look like a batch may have a length up to the end of the segment.
                     and _checksum_holds(file, at, header)
                 ):
                     return at, header[BASE_OFFSET]
@@ -275,7 +277,7 @@ def _checksum_holds(file: File, position: int, header: tuple[int, ...]) -> bool:
 
 
 class SegmentRecovery(BatchSearch):
-    """Walks segments in order from one on, rebuilding their indexes and what the log knows of its batches."""
+    """Walks segments in order, and rebuilds their indexes, the producers and the leader epochs of the log."""
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class SegmentRecovery(BatchSearch):
         self._rotten: list[tuple[int, ...]] = []
 
     def walk(self, segment: Segment, following_base: int | None) -> bool:
-        """Recover `segment`; False if the log ends in it and whatever follows must go."""
+        """Recover `segment`; False if the log ends in it and the segments behind it must be removed."""
         self.next_offset = max(self.next_offset, segment.base_offset)
         self._limit = following_base or segment.base_offset + _OFFSETS_MAX
         self._open_end = following_base is None
@@ -315,7 +317,7 @@ class SegmentRecovery(BatchSearch):
                 self._report.bytes_cut += end - position
                 file.truncate(position)
                 return False
-            # The bytes stay where they are, but nothing may be read or written behind what is sound.
+            # The bytes stay in the file, but no read or append goes behind the sound ones.
             self._report_corrupt(segment, file, position, end, following_base)
         return self._continues(segment, following_base)
 
@@ -389,7 +391,7 @@ class SegmentRecovery(BatchSearch):
         return sound_to
 
     def _learn_epochs(self, epoch: int) -> None:
-        """Take in what epochs damaged batches began: `epoch`, of the sound one behind, is the limit."""
+        """Add epochs that damaged batches may have begun, up to `epoch` of the next sound batch."""
         for header in self._rotten:
             if self._epochs.latest < header[LEADER_EPOCH] <= epoch:
                 self._epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])

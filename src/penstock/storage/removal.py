@@ -33,7 +33,7 @@ class Removal:
         self.size = size
 
     def delete(self) -> None:
-        """Free the space; what is gone already is gone. Runs in a worker thread."""
+        """Free the space; ignores files that are gone already. Runs in a worker thread."""
         for path in self._paths:
             with suppress(FileNotFoundError):
                 self._files.remove(path)

@@ -16,7 +16,7 @@ __all__ = ["ColdIndexes", "ColdPages", "CorruptLog", "find_batch", "plausible", 
 _CHUNK_BYTES: Final = 4096
 #: warming needs the pages, not the bytes: no more of them than this are held at a time
 _WARM_BYTES: Final = 1 << 20
-#: base offset, length, magic, last offset delta: what it takes to step from batch to batch
+#: base offset, length, magic, last offset delta: the fields needed to step from batch to batch
 _STEP: Final = Struct(">qi4xb6xi")
 
 

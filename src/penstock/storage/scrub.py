@@ -91,7 +91,7 @@ def describe_as_is(log: Log, segment: Segment) -> SealedSegment | None:
 
 
 def scrub(files: Files, sealed: SealedSegment, done: Piece, size: int) -> Piece:
-    """Check about `size` more bytes of a segment, behind what is done; works in another process, too."""
+    """Check about `size` more bytes of a segment, behind the checked ones; works in another process, too."""
     return _Scrub(sealed, done).check(files.open(sealed.path), size)
 
 
@@ -199,8 +199,8 @@ def _forget(log: Log, segment: Segment, damage: Corruption) -> None:
 def repair_target(log: Log, damage: Corruption) -> File | None:
     """The file to write healthy bytes to, None where that cannot be done in place, or no longer.
 
-    Only what is committed is the same everywhere; and where bytes are missing, or compaction has been, the
-    same offsets need not take the same place.
+    Only committed batches are equal on all replicas. If bytes are missing, or after compaction, the same
+    offsets may be at other positions.
     """
     segment = log.segments.holding(damage.first_offset)
     end = damage.position + damage.size
@@ -219,7 +219,7 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
 
 
 def repaired(log: Log, damage: Corruption) -> list[File]:
-    """The range is sound again, and on the disk. Returns what has to be synced for its indexes to last."""
+    """The range is sound again, and on the disk. Returns the index files that must be synced."""
     segment = log.segments.holding(damage.first_offset)
     _forget(log, segment, damage)
     _date(segment, _place(damage))

@@ -1,8 +1,8 @@
 """One segment of a log: a file of batches, and the indexes that find an offset or a timestamp in it.
 
-Everything but the last segment is sealed: it never grows, its index files are complete, and what it keeps
-open (descriptor, indexes) may be dropped at any time and comes back at the next use. The last segment's
-indexes live in memory and reach their files when it is sealed or closed, because they can be rebuilt.
+All segments but the last are sealed: they never grow, and their index files are complete. The descriptor and
+the indexes of a sealed segment may be dropped at any time; the next use loads them again. The last segment's
+indexes are in memory and are written when it is sealed or closed, because they can be rebuilt.
 
 With `cached_only` reads raise `ColdPages` instead of waiting for the disk.
 """
@@ -47,7 +47,7 @@ class Segment:
     """The batches from `base_offset` on, up to the base offset of the next segment.
 
     Why it has more than 25 methods: file and indexes of a segment change together, are loaded on demand and
-    dropped when others need the memory. Every method keeps them in agreement.
+    dropped when other segments need the memory. Every method keeps them in agreement.
     """
 
     __slots__ = (
@@ -91,13 +91,13 @@ class Segment:
         self.file: File | None = None
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        #: what `ColdIndexes.warm` leaves for the next use: this segment with indexes, or why there are none
+        #: the result of `ColdIndexes.warm` for the next use: this segment with indexes, or the error
         self.rebuilt: Segment | CorruptLog | None = None
         self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
         self._entries_max = _ENTRIES_MAX
         #: true if the indexes have as many entries as they may
         self.full = False
-        #: true if the index files hold what memory holds
+        #: true if the index files have all entries in memory
         self.indexes_saved = True
         #: where a batch near the end starts, by the manifest or by the index; -1 if that is not known
         self.known_tail = NO_TAIL
@@ -106,12 +106,12 @@ class Segment:
         #: base offset -> position, of the latest batches; the log adds each that it appends
         self.recent: dict[int, int] = {}
         self.unindexed_bytes = 0
-        #: what recovery has found to be damaged, in order
+        #: damaged ranges that recovery has found, in order
         self.damage: list[Damage] = []
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, now_ms: int) -> Segment:
-        """A new, empty segment; whatever lies about under its names is debris of one that was never used."""
+        """A new, empty segment; replaces files of these names, left by a segment that was never used."""
         segment = cls(files, directory, base_offset, 0, now_ms)
         segment.transactions.clear()
         segment.start_indexes()
@@ -139,7 +139,7 @@ class Segment:
     def is_compacted(self) -> bool:
         return self._files.exists(self._path + COMPACTED)
 
-    # -- what is open
+    # -- open file and loaded indexes
 
     def open_file(self) -> File:
         file = self.file
@@ -148,7 +148,7 @@ class Segment:
         return file
 
     def release(self) -> None:
-        """Drop what can be had again."""
+        """Drop the open file and the indexes; the next use loads them again."""
         self.close_file()
         self.drop_indexes()
 
@@ -308,7 +308,7 @@ class Segment:
         return read_last_entry(self._files, self._path + suffix, entry_bytes, cached_only)
 
     def save_indexes(self) -> list[File]:
-        """Bring the index files up to date; returns what has to be synced for them to last."""
+        """Bring the index files up to date; returns the files that must be synced."""
         if self.indexes_saved:
             return []
         offsets, times = self.offsets(), self.times()
@@ -336,7 +336,7 @@ class Segment:
     def append(self, data: Buffer) -> int:
         """Write whole batches at the end; returns where they start. They are to be `index`ed next."""
         if self._offsets is None:
-            # The entries of the index files have to be in memory before others are added.
+            # The entries of the index files have to be in memory before new ones are added.
             self.offsets()
         position = self.size
         (self.file or self.open_file()).append(data)

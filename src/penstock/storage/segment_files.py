@@ -50,7 +50,7 @@ def base_offset_of(path: str) -> int:
 
 
 class Damage(NamedTuple):
-    """Bytes [position, end) of a segment that are not what was written; sound again from `next_offset` on."""
+    """Damaged bytes [position, end) of a segment; batches are sound again from `next_offset` on."""
 
     position: int
     end: int

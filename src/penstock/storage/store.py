@@ -1,8 +1,7 @@
 """The segments of one log on disk: writes, finds, rolls, truncates and removes batches.
 
-This is the log without its meaning: it knows positions and files, not producers, epochs or watermarks (`log`
-does). What it raises is the operating system's `OSError`; every method either does all of its work or leaves
-the segments as they were.
+It knows positions and files; `log` knows producers, leader epochs and watermarks. It raises the operating
+system's `OSError`. Every method either does all of its work or leaves the segments as they were.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LENGTH: Final = Struct(">8xi")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 #: The newest bytes of the last segment, where this process wrote them: they are in memory, no need to probe.
 _HOT_TAIL_BYTES: Final = 16 * 1024 * 1024
-#: How far apart a larger range is probed: about what the kernel reads ahead at once.
+#: The distance of probes in a larger range: about the kernel's read-ahead.
 _PROBE_STRIDE: Final = 256 * 1024
 
 
@@ -105,7 +104,7 @@ class SegmentStore:
     def roll(self, end_offset: int, first_offset: int, now_ms: int, snapshot: bytes) -> None:
         """Seal the last segment, which ends at `end_offset`, and start one that can take `first_offset`.
 
-        `snapshot` is what the producers are now.
+        `snapshot` is the encoded state of the producers.
         """
         sealed = self.segments.active
         # Only a replica of a compacted log meets such a gap: its leader has nothing in between.
@@ -267,7 +266,7 @@ class SegmentStore:
         segment.damage = [damage for damage in segment.damage if damage.end <= position]
         segment.cut(position, end_offset)
         if segment.is_compacted:
-            # It takes appends again: what was recorded when it was sealed holds no longer.
+            # It takes appends again: the marker written when it was sealed is no longer right.
             self.unsynced.append(segment.mark_compacted())
         segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
@@ -282,7 +281,7 @@ class SegmentStore:
         segment = Segment.create(self.files, self.path, base_offset, now_ms)
         segment.limit_indexes(self._index_bytes_max)
         self.segments.replace(old, [segment])
-        # At a crash the old ones must not come back before, or instead of, what will be written here.
+        # After a crash the old segments must not come back before, or instead of, batches written later.
         self.files.sync_dir(self.path)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:

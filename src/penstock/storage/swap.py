@@ -1,8 +1,8 @@
 """Replaces segments by compacted ones, so that a crash leaves either the old or the new segments.
 
-Compaction writes into the directory `cleaned` of a log, last of all a manifest of what its result replaces.
-The swap is decided by one rename, `cleaned` to `swap`: before it the old segments stand, behind it the new
-ones do, whatever happens. The rest only moves files and can be repeated; opening a log does that.
+Compaction writes into the directory `cleaned` of a log, last of all a manifest of the segments to replace.
+One rename, `cleaned` to `swap`, commits the swap: after a crash before it the old segments are valid, after a
+crash behind it the new ones. The rest only moves files and can be repeated; opening a log does that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["CLEANED", "SWAP_DIRECTORIES", "Swap", "finish_interrupted_swaps", "w
 
 CLEANED: Final = "cleaned"
 _SWAP: Final = "swap"
-#: what a swap that was interrupted leaves in the directory of a log
+#: the directories that an interrupted swap leaves in the directory of a log
 SWAP_DIRECTORIES: Final = frozenset({CLEANED, _SWAP})
 _MANIFEST: Final = "replaced"
 
@@ -60,7 +60,7 @@ class Swap:
             raise self._health.left_half_done(e, f"cannot swap segments of {self._directory}") from e
 
     def finish(self) -> None:
-        """Forget the swap, once what it moved is durable, and let go of the old segments."""
+        """Remove the swap's directory, once the moved files are durable, and release the old segments."""
         self._sync_directory()
         self._remove(_SWAP)
         for file in self._old:
@@ -111,7 +111,7 @@ def finish_interrupted_swaps(files: Files, directory: str) -> None:
 
 
 def _move_into_place(files: Files, directory: str) -> None:
-    """Move what was committed over the old files and remove the others; may be repeated from any state."""
+    """Move the committed files over the old ones and remove the remaining old files; repeatable."""
     swap = f"{directory}/{_SWAP}"
     for name in parse_checkpoint(files.read(f"{swap}/{_MANIFEST}")):
         if files.exists(f"{directory}/{name}"):

@@ -110,6 +110,6 @@ class Truncation:
         log.durability.recovery_point = offset
 
     def _prepare(self, offset: int) -> None:
-        """Forget what was noted of batches from `offset` on, before they are removed."""
+        """Drop the cached last append, and lower the recovery point to `offset`, before the removal."""
         self._log.appender.newest = NOTHING_NEW
         self._log.durability.lower(offset)

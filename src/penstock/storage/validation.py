@@ -1,10 +1,10 @@
 """Checks batches before an append, by header and checksum, and stamps them with the append time.
 
-The records of a client's batch are checked as far as `penstock.record.validation` says. Below the level
-`records` they are checked only where the topic asks for something that no header tells (keys in compacted
-topics, a bound on how old a timestamp may be), and where the header's timestamps cannot be right. Where
-records are checked the header gets the true maximum timestamp, as in Kafka. Only what may have been damaged
-on the way is a CorruptMessage: clients send that again.
+`penstock.record.validation` decides how far the records of a client's batch are checked. Below the level
+`records` they are checked in two cases only: the topic has a rule that headers cannot show (keys in compacted
+topics, the greatest age of a timestamp), or the header's timestamps cannot be right. If records are checked,
+the header gets the true maximum timestamp, as in Kafka. CorruptMessage, which clients retry, is raised only
+for damage that may have happened on the network.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
-#: what the shortest message of any format says of its length
+#: the length field of the shortest message of any format
 _LENGTH_MIN: Final = 14
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
@@ -90,7 +90,7 @@ class LongWalk(PenstockError):
         self._now_ms = now_ms
 
     def check(self) -> None:
-        """Raise what the append would; if nothing, the batch meets `rules`, and its header is put right."""
+        """Raise the error that the append would; else the batch meets `rules` and has a corrected header."""
         validate(self._batch, self.rules, _CLIENT, self._now_ms, at_length=True)
 
 
@@ -105,9 +105,9 @@ def validate(
     """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
 
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
-    A batch that meets the rules of `checked_by` is not checked again for these, its checksum included. What
-    `one_batch` leaves out of a client's bytes is not among the headers. A client's batch whose check would
-    take long is a LongWalk, unless `at_length`; then nothing gets the append time: the append stamps that.
+    A batch that meets the rules of `checked_by` is not checked again for these, its checksum included. Bytes
+    that `one_batch` leaves out have no header in the result. A client's batch whose check would take long is
+    a LongWalk, unless `at_length`. With `at_length`, batches do not get the append time: the append sets it.
 
     The hot path: everything that every batch needs is written out here.
     """
