@@ -72,7 +72,7 @@ def alter_configs(
     values: Mapping[str, str],
     removed: Iterable[str] = (),
 ) -> None:
-    """Set some configs and unset others; the rest does not change."""
+    """Set and unset configs; all other configs do not change."""
     _check_is_there(cluster, resource)
     for name, value in values.items():
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))

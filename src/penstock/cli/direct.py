@@ -17,7 +17,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 
 __all__ = ["HELLO", "DirectLine", "NoAnswer", "address_of", "refuse"]
 
-#: what any broker answers by itself
+#: a request that every broker answers without other brokers
 HELLO: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
 
 

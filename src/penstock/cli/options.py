@@ -17,7 +17,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number") from None
-    # Not a number is in no range, and infinity is beyond what clients can wait for.
+    # NaN is in no range, and clients cannot wait for an infinite time.
     if not 0.1 <= seconds <= 864_000:
         raise typer.BadParameter(f"{text} is not in the range from 0.1 to 864000 seconds")
     return seconds

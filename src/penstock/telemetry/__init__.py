@@ -1,6 +1,6 @@
-"""GPU telemetry: what is measured, how a measurement travels, and the collectors that send it.
+"""GPU telemetry: metrics, the format of samples, and the collectors that send them.
 
-`fields` is the one table of metrics, `message` the one form in which a sample travels. A collector
-(`simulate`, `replay`, `scrape`, `nvml`) turns what it reads into samples and hands them to an `outlet`; none
-of them knows another. Brokers are known from the wire only: any cluster that speaks Kafka's protocol will do.
+`fields` is the table of metrics, `message` the format of a sample in a topic. A collector (`simulate`,
+`replay`, `scrape`, `nvml`) turns its input into samples and passes them to an `outlet`. Collectors do not
+depend on each other. They use Kafka's protocol only, so any Kafka cluster will do.
 """

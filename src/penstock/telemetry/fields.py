@@ -1,10 +1,10 @@
 """The one table of metrics: DCGM's fields by number, under every name that they go or went by.
 
-A field's number never changes; its name did (DCGM 4.6 renamed GPU_TEMP to GPU_TEMP_CELSIUS and many more), so
-what arrives under any name is known by its number and goes on under `name`, the one that exporters and
-dashboards have used longest. DCGM says "there is no value" with values at the far end of the field's type:
-which ones depends on the type, and only on it. An energy counter in millijoules is above the 32-bit ones
-within the hour, and that is no blank.
+A field's number never changes. Its name may: DCGM 4.6 renamed GPU_TEMP to GPU_TEMP_CELSIUS and many more. So
+a field is identified by its number under every name, and has one `name` here, the one that exporters and
+dashboards have used longest. DCGM marks a missing value by values at the end of the range of the field's type
+(blanks). The type alone decides which ones: an energy counter in millijoules exceeds the 32-bit blanks within
+an hour, and is no blank.
 
 Numbers below zero are Penstock's own fields, which DCGM does not have.
 """
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class FieldType(StrEnum):
-    """DCGM's type of a field, which decides what a blank looks like."""
+    """DCGM's type of a field, which decides its blank values."""
 
     INT32 = "int32"
     INT64 = "int64"
@@ -73,13 +73,13 @@ def blank(type: FieldType, value: float) -> Blank | None:
         return None
     reasons = tuple(Blank)
     distance = 0 if math.isinf(value) else int(value) - first
-    # What a broken exporter says beyond the last reason is no value either.
+    # Values beyond the last reason come from a broken exporter, and count as missing.
     return reasons[distance] if distance < len(reasons) else Blank.BLANK
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One metric. `low` to `high` is what a working GPU can say; anything else is a fault of the exporter."""
+    """One metric. A working GPU reports `low` to `high`; any other value is an error of the exporter."""
 
     id: int
     name: str

@@ -52,7 +52,7 @@ def _read_proc(name: str) -> str:
 
 
 def read_host(read: Callable[[str], str] = _read_proc) -> Iterator[Reading]:
-    """Everything once, without what has to be compared with the reading before."""
+    """All metrics that need one reading only, and no comparison with the reading before."""
     for name, value in zip(("1", "5", "15"), read("loadavg").split(), strict=False):
         yield Reading(f"system_load{name}", float(value))
     memory = {name: int(rest.split()[0]) * 1024 for name, rest in _pairs(read("meminfo"))}
@@ -60,7 +60,7 @@ def read_host(read: Callable[[str], str] = _read_proc) -> Iterator[Reading]:
     yield Reading("system_memory_used_bytes", memory["MemTotal"] - memory["MemAvailable"])
     for line in read("diskstats").splitlines():
         fields = line.split()
-        # Partitions and loop devices repeat what their disk counts.
+        # The counters of partitions and loop devices are contained in those of their disk.
         if len(fields) >= 14 and _is_disk(fields[2]):
             yield Reading("system_disk_read_bytes_total", int(fields[5]) * _SECTOR_BYTES, fields[2])
             yield Reading("system_disk_written_bytes_total", int(fields[9]) * _SECTOR_BYTES, fields[2])

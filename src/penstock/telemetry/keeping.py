@@ -1,8 +1,8 @@
-"""Whether a topic keeps what a collector sends: a replayed recording is older than most topics' retention.
+"""Checks that a topic keeps a collector's samples: a recording may be older than the topic's retention.
 
-Retention goes by the time of records. With `message.timestamp.type=CreateTime`, Kafka's default, that is the
-time of a sample: a cluster deletes samples of last month within minutes of acknowledging them. Collectors
-create their topic with LogAppendTime, so that retention counts from when a sample arrived.
+Retention uses the timestamps of records. With `message.timestamp.type=CreateTime`, Kafka's default, these are
+the times of samples: a cluster deletes samples of last month within minutes of acknowledging them. Collectors
+create their topic with LogAppendTime, so that retention counts from the arrival of a sample.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _SPELLINGS: Final = {
     "GPU_I_PROFILE": "mig_profile",
     "GPU_I_ID": "mig_instance",
 }
-# Ours, because prometheus-client's parser never ends on some of what is not a list of labels.
+# A parser of our own, because prometheus-client's parser never ends on some malformed lists of labels.
 _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\\n]|\\[\\n"])*)"\s*(?:,\s*|$)')
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
 _ESCAPES: Final = {"\\": "\\", "n": "\n", '"': '"'}

@@ -98,7 +98,7 @@ def _dcgm(rows: Iterator[list[str]], header: list[str], counts: Counts, hostname
         except (MalformedSample, MalformedLabels, ValueError):
             counts.malformed += 1
             continue
-        # What has a column of its own goes before what the exporter's label said.
+        # A label with a column of its own has precedence over the exporter's label.
         columns = {name: cells.get(name, "") for name in header if name not in _NOT_LABELS}
         place = origin({**labels, **{name: text for name, text in columns.items() if text}}, hostname)
         if not place.uuid:

@@ -60,7 +60,7 @@ class Sample(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A sample on its way: what a producer needs to know of it."""
+    """An encoded sample: the key, value and timestamp for a producer."""
 
     key: bytes
     value: bytes

@@ -1,6 +1,6 @@
 """The GPUs of this host, through NVML.
 
-Each field is read separately: unsupported or refused fields are counted as blank, without affecting others.
+Each field is read separately: an unsupported or refused field counts as blank and does not affect the rest.
 NVML has no "last XID" to read, only events, so that field is missing here; exporters have it.
 """
 
@@ -105,7 +105,7 @@ def _load_readers(nvml: Any) -> list[_Reader]:
         return rates.gpu, rates.memory
 
     def memory(gpu: Any) -> tuple[float, ...]:
-        # The first version counts what the driver reserves as used; DCGM does not.
+        # Version 1 of the call counts memory that the driver reserves as used; DCGM does not.
         info = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
         return tuple(size // _MIB for size in (info.total, info.free, info.used, info.reserved))
 
@@ -125,7 +125,7 @@ def _load_readers(nvml: Any) -> list[_Reader]:
 
 
 def _health_readers(nvml: Any) -> list[_Reader]:
-    """Power, heat, and whatever counts errors."""
+    """Power, temperature, and error counters."""
 
     def reading(gpu: Any, number: int) -> float:
         (value,) = nvml.nvmlDeviceGetFieldValues(gpu, [number])

@@ -1,8 +1,7 @@
-"""Where collectors' messages go: a topic, through librdkafka, in bulk.
+"""The output of collectors: a topic, through librdkafka.
 
-librdkafka batches and retries; with idempotence, which is always on, what was handed over once is stored
-once. Only failures are reported message by message, so a message costs no callback: once everything has been
-flushed, what was not refused was acknowledged.
+librdkafka batches and retries. Idempotence is always on, so each message is stored once. Only failed messages
+cause a callback, because callbacks are expensive: after a flush, all messages without one are acknowledged.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Shard:
 
 @dataclass(slots=True)
 class Replay:
-    """Sends what a file holds.
+    """Sends the samples of a file.
 
     Times are the file's, moved by a constant: so that the first is `restamp_ms`, if that is given. With every
     further round they move on by the recording's length, since the same times again would only be duplicates.

@@ -1,4 +1,4 @@
-"""Scrapes exporters: one thread per target and round, so that a slow target does not delay others.
+"""Scrapes exporters: one thread per target and round, so that a slow target does not delay the rest.
 
 A target has `timeout_s` for its whole response, and a fixed time of its own within `jitter_s`, so that a
 thousand targets are not scraped at once. One `up` sample per target and round has the result.

@@ -14,7 +14,7 @@ __all__ = ["Thresholds", "WrongThresholds", "load_thresholds"]
 
 
 class WrongThresholds(PenstockError):
-    """A file of thresholds that says something else; the message says what and where."""
+    """A malformed file of thresholds; the message has the place and the error."""
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,7 +81,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def load_thresholds(changes: str = "") -> Thresholds:
-    """The defaults, changed by what the YAML text `changes` says."""
+    """The defaults, overridden by the YAML text `changes`."""
     text = resources.files("penstock.telemetry").joinpath("thresholds.yaml").read_text()
     try:
         told = yaml.safe_load(changes) or {}

@@ -35,7 +35,7 @@ WORKLOAD_LABELS: Final = (
 )
 _PLAIN: Final = (("namespace", "pod_namespace"), ("pod", "pod_name"), ("container", "container_name"))
 _EXPORTED: Final = (("exported_namespace",), ("exported_pod",), ("exported_container",))
-#: what the scrape calls the exporter: its pod's name begins with it
+#: the exporter's name in a scrape: the name of its pod begins with it
 _SCRAPE: Final = ("job", "service")
 _EXPORTER: Final = "dcgm-exporter"
 

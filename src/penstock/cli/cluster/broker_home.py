@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerHome", "bootstrap_of", "home_of", "homes_in"]
 
 _FOLDER: Final = re.compile(r"broker-([0-9]+)")
-#: with less space than this a broker cannot even say what is wrong
+#: with less space than this a broker cannot even log the reason for its end
 _LITTLE_BYTES: Final = 1 << 20
 _CLEANUP_S: Final = 10.0
 _HEADER: Final = "# Written by `penstock`, read at each start of the broker.\n"

@@ -212,7 +212,7 @@ def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
                 f"{name} has no leader to copy from: start the brokers of its replicas ({holders}), or "
                 f"delete the topic"
             )
-    # Of an earlier try, perhaps: no plan touches what is moving.
+    # Moves in progress, perhaps of an earlier attempt: no plan changes partitions that are moving.
     await_moves(line, [name for name, partition in held.items() if partition.reassigning], timeout_s)
     moves = plan_moves(line, leaving=[number])
     emptied = {move.partition for move in moves if number not in move.replicas}
@@ -247,7 +247,7 @@ def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
             )
             deadline = time.monotonic() + _ANSWER_S
             response = line.ask(ADD_RAFT_VOTER, request)
-            # It has not caught up yet: who has just started needs a moment.
+            # A broker that has just started may not have caught up yet.
             while response.error_code == ErrorCode.REQUEST_TIMED_OUT and time.monotonic() < deadline:
                 time.sleep(_PAUSE_S)
                 response = line.ask(ADD_RAFT_VOTER, request)

@@ -177,7 +177,7 @@ def _write(
         for home, own in zip(homes, configs, strict=True):
             home.write(own, topics)
     except BaseException:
-        # A part of a cluster would be taken for a smaller one. What else is in the folders is not ours.
+        # A partly created cluster would be taken for a smaller one. Other files in the folders are kept.
         for home in homes:
             if home.config_file.exists():
                 home.config_file.unlink()

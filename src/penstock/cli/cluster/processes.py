@@ -46,7 +46,7 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
     """
     from penstock.model.config.environment import is_setting
 
-    # What the environment said is in its config file already, which may say otherwise by now.
+    # The broker's config file has the values of the environment variables, and may be newer.
     environment = {k: v for k, v in os.environ.items() if not is_setting(k, v) and k != "PENSTOCK_CONFIG"}
     reading, writing = os.pipe()
     try:

@@ -184,7 +184,7 @@ def _group_settings(group: str, from_beginning: bool) -> dict[str, Any]:
         **SETTINGS,
         "group.id": group,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
-        # What is stored is committed in the background, before partitions go, and when it is closed.
+        # Stored offsets are committed in the background, before partitions are revoked, and at the end.
         "enable.auto.commit": True,
         "enable.auto.offset.store": False,
     }

@@ -30,7 +30,7 @@ _BROKERS_S: Final = 60.0
 _BROKERS_END_S: Final = 20.0
 _LOOK_S: Final = 1.0
 _CLUSTER_ANSWER_S: Final = 1.0
-#: how long the pipeline may take to read what is left once nothing more comes
+#: how long the pipeline may take to read the rest after the simulator has ended
 _DRAIN_S: Final = 90.0
 
 
@@ -159,7 +159,7 @@ def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
 
 
 def _outcome(show: Show) -> Outcome | None:
-    """The outcome; None if the simulator has not reported what it has sent."""
+    """The outcome; None if the simulator has not reported its counts."""
     from penstock.telemetry.demo import read_outcome
 
     produced = show.produced

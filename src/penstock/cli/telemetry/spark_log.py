@@ -19,7 +19,7 @@ __all__ = ["SparkLog"]
 
 _STANDARD_ERROR: Final = 2
 _NAME: Final = "spark.log"
-#: what to look for first, of the lines that a JVM leaves when it ends
+#: lines to look for first in the output of a JVM that has ended
 _ERROR_MARKS: Final = ("Error", "error", "Exception", "ERROR")
 _TAIL_BYTES: Final = 20_000
 

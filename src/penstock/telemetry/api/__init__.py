@@ -1,7 +1,7 @@
 """The REST API over the pipeline's tables: `build_app` makes it, `serve` runs it.
 
-Requests are checked in `parameters`, questions answered by `penstock.telemetry.queries`, and whatever goes
-wrong is a problem document (`problems`).
+`parameters` checks requests, `penstock.telemetry.queries` answers them, and every error is a problem document
+(`problems`).
 """
 
 from penstock.telemetry.api.application import build_app

@@ -1,7 +1,7 @@
-"""Cursors: where a page ended, and of which question it was a page.
+"""Cursors: the end of a page, and the query that the page belongs to.
 
-A cursor holds the time window that the first page had, so that open ends do not move from page to page. It
-goes with the parameters that it came with: with others it would leave out rows without a word.
+A cursor holds the time window of the first page, so that an open window does not move from page to page. A
+cursor is valid only with the parameters of its own query: with other parameters, rows would be missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Cursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 def write_cursor(query: Period, about: str, span: Span, place: Any) -> str:
-    """Text that leads to what comes after `place`. `about` is what else the question depends on."""
+    """The cursor to the rows after `place`. `about` are further inputs of the query."""
     cursor = _Cursor(_question(query, about), *span, place)
     return urlsafe_b64encode(msgspec.msgpack.encode(cursor)).decode().rstrip("=")
 

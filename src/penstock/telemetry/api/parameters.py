@@ -1,4 +1,4 @@
-"""The parameters of requests: what each means, and what it may be. One that is not known is refused."""
+"""The parameters of requests: their descriptions and valid values. Unknown parameters are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-#: Samples are from 1970 or later; what is added to a time of the last year may be beyond Python's calendar.
+#: Samples are from 1970 or later. A duration added to a time in the last year may exceed Python's calendar.
 _YEARS: Final = range(1970, 9999)
 
 

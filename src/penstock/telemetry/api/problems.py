@@ -24,7 +24,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Fault(BaseModel):
-    """A parameter, and what is wrong with it."""
+    """A parameter, and the reason why it is invalid."""
 
     parameter: str
     reason: str

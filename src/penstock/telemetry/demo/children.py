@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.05
 
 
 class Child:
-    """`NAME.out` and `NAME.log` in `folder` get what it prints and what it complains about."""
+    """`NAME.out` and `NAME.log` in `folder` get its standard output and standard error."""
 
     def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
         self.name = name

@@ -14,8 +14,8 @@ from penstock.telemetry.pipeline.tables import Tables
 
 __all__ = ["Outcome", "Score", "read_outcome", "score"]
 
-#: An alert's time is the end of a step of which the fault may have seen the last moment only, and what is
-#: smoothed outlasts its cause.
+#: An alert may begin this long after the end of its fault. Why: the time of an alert is the end of a step,
+#: the fault may have ended within the step, and smoothed metrics lag behind.
 _AFTER_MS: Final = 3 * STEP_MS
 
 
@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`rows` are messages by what became of them, as batches have counted them."""
+    """`rows` are the counts of messages by outcome, as batches have counted them."""
 
     produced: int
     rows: Mapping[str, int]
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 def read_outcome(produced: Mapping[str, Any], tables: str, labels: Path) -> Outcome:
-    """From what the simulator said, the tables, and the file of faults."""
+    """The outcome, from the simulator's summary, the tables, and the file of faults."""
     opened = Tables(tables)
     batches = opened.open("batches").to_pyarrow_table(columns=list(VERDICTS))
     samples = opened.open("samples").to_pyarrow_table(columns=["at"])

@@ -1,7 +1,7 @@
 """The processes of the demo: simulator, pipeline and API, how each is started, and the order of their end.
 
-The simulator ends first, so that what was produced is known; the pipeline may then read on until it has all
-of it. The API only reads, and goes last.
+The simulator ends first, so that the number of produced messages is known. The pipeline then reads the rest
+of them. The API only reads, and ends last.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def report(self) -> Path:
-        """Tables and plots of what was seen, made at the end."""
+        """The folder of the report, which is written at the end."""
         return self.folder / "report"
 
     @property

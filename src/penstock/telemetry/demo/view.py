@@ -27,7 +27,7 @@ _SEVERITIES: Final = {"critical": "bold red", "warning": "yellow"}
 
 @contextmanager
 def screen(setting: Setting, console: Console) -> Iterator[Callable[[Sight], None]]:
-    """Gives what shows a sight. A terminal keeps the last picture when the show is over."""
+    """Yields the function that displays a state. A terminal keeps the last screen at the end."""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
             yield lambda seen: live.update(picture(seen, setting), refresh=True)
@@ -120,7 +120,7 @@ def _alerts_table(seen: Sight) -> Table:
     table = _table(
         f"alerts: {seen.open_alerts} open", ("at", "rule", "state", "subject", "host", "measure", "do")
     )
-    # What is to be done is long, and the other columns would pay for it.
+    # The advice is long: without a limit, the other columns would become too narrow.
     table.columns[-1].max_width = _ACTION_SHOWN
     for alert in seen.alerts:
         style = _SEVERITIES.get(alert["severity"], "") if alert["state"] == "open" else "dim"
@@ -159,7 +159,7 @@ def _brokers(seen: Sight) -> list[Mapping[str, Any]]:
 
 
 def _short(subject: str) -> str:
-    """Enough of a GPU's uuid to know it by: a whole one leaves no room for what to do."""
+    """The start of a GPU's uuid, which identifies it; a whole uuid leaves no room for the advice."""
     return subject if len(subject) <= _SUBJECT_SHOWN else f"{subject[:_SUBJECT_SHOWN]}…"
 
 

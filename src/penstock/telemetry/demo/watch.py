@@ -30,7 +30,7 @@ _ALERTS_SHOWN: Final = 8
 _RATE_S: Final = 15.0
 _PREFIX: Final = "penstock_pipeline_"
 
-#: What brokers say: a row for each, and the partitions that lack a replica; None without an answer.
+#: The state of the cluster: a row per broker, and under-replicated partitions; None without a response.
 Overview: TypeAlias = Callable[[], Mapping[str, Any] | None]
 
 
@@ -41,7 +41,7 @@ class Sight:
     elapsed_s: float = 0.0
     cluster: Mapping[str, Any] | None = None
     produced: int = 0
-    #: by what became of them; empty until the pipeline answers
+    #: counts of messages by outcome; empty until the pipeline responds
     rows: Mapping[str, int] = field(default_factory=dict)
     rows_per_s: float = 0.0
     batch_id: int | None = None

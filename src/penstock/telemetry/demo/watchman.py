@@ -42,7 +42,7 @@ class Watchman:
         if self._pipe is not None:
             # The show goes on without a watchman.
             with suppress(BrokenPipeError):
-                # Past the buffer: what is left in it would fail again when the pipe is closed.
+                # Without the buffer: bytes left in it would fail again when the pipe is closed.
                 os.write(self._pipe.fileno(), "".join(f"{word}\n" for word in words).encode())
 
 

@@ -1,4 +1,4 @@
-"""Alerts, put together from their changes: from when to when something was wrong with what."""
+"""Alerts, assembled from their changes: the GPU, the rule, the begin and the end of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Incident", "find_incidents"]
 
 _KEY: Final = ["rule", "subject", "since"]
 _LAST: Final = ("state", "severity", "hostname", "workload", "job", "pod", "measure", "evidence", "action")
-#: what was wrong: a resolution says something else, or nothing, about it
+#: columns of the alert's begin: the row of its resolution has other values, or none
 _WHILE_OPEN: Final = ("measure", "evidence", "action")
 
 
@@ -37,7 +37,7 @@ class Incident:
     job: str | None
     pod: str | None
     measure: float | None
-    #: what the rule has judged by
+    #: the evidence of the rule
     evidence: str | None
     action: str | None
 
@@ -52,7 +52,7 @@ def find_incidents(reader: TableReader) -> list[Incident]:
     if extent is None:
         return []
     changes = reader.read("alerts", extent, ["at", *_KEY, *_LAST, "batch_id"])
-    # A change may be repeated while its alert is open. A later batch knows better, whatever its time.
+    # A change may be repeated while its alert is open. The row of a later batch is right, at any time.
     changes = changes.sort_by([("batch_id", "ascending"), ("at", "ascending")])
     is_open = pc.equal(changes["state"], "open")
     for name in _WHILE_OPEN:

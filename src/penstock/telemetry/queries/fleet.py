@@ -1,7 +1,7 @@
 """Queries about a fleet: utilisation, energy, health (`idleness`: idle GPUs).
 
 The same queries as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
-GPU, workload and field the sums of a span's windows, which merge whatever their widths.
+GPU, workload and field the sums of a span's windows, which can have different widths.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOTHING: Final = pa.schema(
 ).empty_table()
 _MJ_PER_WH, _J_PER_WH = 3.6e6, 3600.0
 _NS_PER_S: Final = 1e9
-#: by what GPUs can be put together, and the column that says it
+#: the groupings of GPUs, each with its column
 GROUPS: Final = {
     "gpu": "gpu_id",
     "host": "hostname",
@@ -65,7 +65,7 @@ GROUPS: Final = {
     "pod": "pod",
     "namespace": "namespace",
 }
-#: what a GPU's state can be, the worst first
+#: the states of a GPU, the worst first
 SEVERITIES: Final = ("critical", "warning", "ok")
 
 
@@ -121,7 +121,7 @@ def totals(
     levels: Sequence[Level] = ROLLUPS,
     only: Only = ALL,
 ) -> Any:
-    """For each GPU, workload and field: what its windows add up to.
+    """The sums of the windows of each GPU, workload and field.
 
     samples, weighted (mean × samples), max, increase, covered_s, and observed_s, of which idle_s in windows
     that have never exceeded `idle_max`.
@@ -153,7 +153,7 @@ def _merged(rows: Any, keys: Sequence[str]) -> Any:
 
 
 def by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
-    """By key, and then by field: what the windows add up to."""
+    """The sums of the windows by key, and then by field."""
     found: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for row in _merged(rows, (*keys, "field")).to_pylist():
         found.setdefault(tuple(row[key] for key in keys), {})[row["field"]] = row
@@ -197,7 +197,7 @@ def utilization(rows: Any, by: str) -> list[Utilization]:
 
 
 def _or_less(measured: float | None) -> float:
-    """Sort missing measurements after all others."""
+    """Sort missing measurements last."""
     return -1.0 if measured is None else measured
 
 

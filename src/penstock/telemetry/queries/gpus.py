@@ -1,4 +1,4 @@
-"""Which GPUs there are, and what was last said about each."""
+"""The known GPUs, each with its newest attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, 
 
 __all__ = ["ABOUT", "ALL", "Gpu", "Only", "find_gpus", "is_of_gpu", "latest"]
 
-#: what rows of every table say about a GPU besides its measurements
+#: columns of every table with attributes of a GPU
 ABOUT: Final = ("gpu_id", "hostname", "model", "workload", "job", "pod", "namespace")
 
 
@@ -48,7 +48,7 @@ ALL: Final = Only()
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU, where it is and what it does, as its newest samples say."""
+    """A GPU with its host and workload, by its newest samples."""
 
     gpu_id: str
     hostname: str | None

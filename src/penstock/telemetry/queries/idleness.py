@@ -37,7 +37,7 @@ class Idle:
     sm_active_share: float | None
     memory_used_mib: float | None
     fake_busy: bool
-    #: what says that it is busy in name only
+    #: the evidence that it only seems to be busy
     evidence: str | None
 
 

@@ -1,6 +1,7 @@
 """The current state of each GPU, from its newest sample: without waiting times and closed windows.
 
-A recording with one scrape is enough. What needs two samples (counters) or a time (an alert) is not judged.
+A recording with one scrape is enough. Conditions that need two samples (counters) or a duration (alerts) are
+not evaluated.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _FIELDS: Final = (
 _POWER_BITS, _HEAT_BITS = 0x04 | 0x80, 0x20 | 0x40
 #: How far back a GPU's newest values are looked for, step by step: most are in the first.
 _LOOKS_MS: Final = (60_000, 600_000, HOUR_MS)
-#: what a GPU can be doing, those that waste it first
+#: the states of a GPU, those that waste it first
 STATES: Final = ("idle_occupied", "fake_busy", "silent", "unknown", "busy", "idle")
 
 
 @dataclass(frozen=True, slots=True)
 class NowGpu:
-    """A GPU at its newest sample; what it has not said is None."""
+    """A GPU at its newest sample; missing values are None."""
 
     gpu_id: str
     hostname: str | None
@@ -50,7 +51,7 @@ class NowGpu:
     job: str | None
     namespace: str | None
     state: str
-    #: what is wrong besides: hot, thermal_throttle, power_throttle, xid, row_remap
+    #: further findings: hot, thermal_throttle, power_throttle, xid, row_remap
     findings: list[str]
     #: why it is said to be in its state
     evidence: str | None

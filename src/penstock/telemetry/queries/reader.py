@@ -171,7 +171,7 @@ class TableReader:
 
 
 def _renewed(known: _Snapshot, table: str, now: float) -> _Snapshot:
-    """The snapshot as its table is now; others may still hold the old one, which stays as it was."""
+    """The newest snapshot of the table; an older snapshot stays valid for queries that use it."""
     version = known.table.version()
     if version == known.version:
         known.checked_at = now

@@ -1,7 +1,7 @@
 """The telemetry of one GPU, page by page, as samples or as windows.
 
-Rows are in order of (time, field), which is unique for a GPU. A page says after which row it begins, so rows
-that were there when the first page was read come exactly once, whatever is added meanwhile.
+Rows are in order of (time, field), which is unique for a GPU. A cursor names the row after which a page
+begins. So the rows at the time of the first page come exactly once, even if rows are added meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Resolution:
     picked_ms: int
     #: and longer ones than this never
     most_ms: int
-    #: how much is looked through at once: what one file or a few hold
+    #: rows per scan step: about the rows of one file or a few
     slice_ms: int
 
 
@@ -97,7 +97,7 @@ class Window:
 
 
 class Page(NamedTuple):
-    """Some rows, and the place of the last one if others follow."""
+    """Some rows, and the place of the last one if more rows follow."""
 
     rows: list[Sample | Window]
     last: Place | None

@@ -1,4 +1,4 @@
-"""A metric of every GPU over time, in equal steps: what plots show."""
+"""A metric of every GPU over time, in equal steps, for plots."""
 
 from __future__ import annotations
 

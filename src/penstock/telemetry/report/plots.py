@@ -73,7 +73,7 @@ def _edges(timeline: Timeline) -> tuple[int, int]:
 def heatmap(busy: Timeline) -> Figure:
     """Utilisation, a row for each GPU: GPUs of a host are neighbours."""
     gpus = len(busy.gpu_ids)
-    # A row is a pixel high at least, up to what a screen can show.
+    # A row is at least one pixel high, up to the height of a screen.
     height_in = (
         float(np.clip(1.6 + 0.24 * gpus, 3.0, 8.0))
         if gpus <= 200
@@ -125,7 +125,7 @@ def _rule(axes: Axes, rows: Sequence[int], width: float) -> None:
 
 
 def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
-    """How busy GPUs are and how they differ, and what all of them draw."""
+    """Utilisation of GPUs with its spread, and the power of all GPUs."""
     figure = _figure(6.5, f"Utilisation and power of the fleet, {_step_text(busy.step_ms)} steps")
     upper, lower = figure.subplots(2, 1, sharex=True)
     at = [_date(start + busy.step_ms // 2) for start in busy.starts_ms]

@@ -80,7 +80,7 @@ def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: 
 
 
 def _wasteful_first(rows: Any, by: str) -> list[Utilization]:
-    """The group whose GPUs leave most of their time unused comes first; what was not measured, last."""
+    """Sort groups by unused time, the largest first; groups without measurements last."""
 
     def unused(one: Utilization) -> float:
         return -1.0 if one.gpu_util_percent is None else one.gpus * (100.0 - one.gpu_util_percent)

@@ -1,6 +1,6 @@
-"""A fleet of GPUs that does not exist: seeded, with known faults.
+"""A simulated fleet of GPUs with known faults, from a seed.
 
-`fleet` says which GPUs there are and what runs on them, `faults` what goes wrong with which and when (the
-ground truth), `physics` what they measure at each tick, `encoding` turns a tick into messages, `dirt` spoils
-some of them, and `run` paces it all. One seed and one start give the same messages, byte for byte.
+`fleet` has the GPUs and their jobs, `faults` the faults with their times (the ground truth), `physics` the
+metrics at each tick. `encoding` turns a tick into messages, `dirt` damages some of them, and `run` sends them
+on time. One seed and one start give the same messages, byte for byte.
 """

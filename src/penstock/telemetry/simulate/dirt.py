@@ -1,7 +1,7 @@
-"""Dirty data on request: what goes wrong between a GPU and a table, in known amounts.
+"""Dirty data: errors that happen between a GPU and a table, in known amounts.
 
-Each message is spoilt in at most one way, and each way has its count, so what comes out at the other end can
-be reconciled exactly: sent = clean + late + out of order + duplicates + malformed + sentinels.
+Each message has at most one kind of error, and each kind is counted, so the result can be reconciled exactly:
+sent = clean + late + out of order + duplicates + malformed + sentinels.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Shares:
 
 @dataclass(slots=True)
 class Tally:
-    """How many messages were sent, by what was done to them."""
+    """The number of sent messages by kind of error."""
 
     clean: int = 0
     late: int = 0
@@ -62,7 +62,7 @@ class Tally:
 
 
 class Dirt:
-    """Spoils messages. Late ones come `late_s` after their time, others out of order by up to three ticks."""
+    """Damages messages. Late ones come `late_s` after their time, out-of-order ones up to three ticks."""
 
     def __init__(self, shares: Shares, seed: int, *, interval_s: float, late_s: float) -> None:
         self.tally = Tally()
@@ -122,7 +122,7 @@ class Dirt:
         return messages
 
     def _choose(self, count: int, *, late: bool) -> list[int]:
-        """A way for each message: 0 is clean, the others in the order of `Shares`."""
+        """The kind of error of each message: 0 is clean, then in the order of `Shares`."""
         shares = self._shares
         if not shares.total:
             return [0] * count

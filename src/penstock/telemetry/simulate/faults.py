@@ -23,7 +23,7 @@ __all__ = ["Fault", "FaultClass", "Plan", "as_label", "plan_faults"]
 
 
 class FaultClass(StrEnum):
-    """A kind of fault. The comment says what `size` measures."""
+    """A kind of fault. The comment has the unit of `size`."""
 
     STRAGGLER = "straggler"  # share of its clock that a GPU of a training job has lost
     THERMAL_THROTTLE = "thermal_throttle"  # share of the time that clocks are held down
@@ -38,7 +38,7 @@ class FaultClass(StrEnum):
     LEMON_NODE = "lemon_node"  # faults of the host's GPUs
 
 
-#: Smaller ones are lost in what healthy GPUs do.
+#: Smaller faults do not stand out from the noise of healthy GPUs.
 NOISE: Final = {
     FaultClass.STRAGGLER: 0.05,
     FaultClass.THERMAL_THROTTLE: 0.05,

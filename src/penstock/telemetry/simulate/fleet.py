@@ -72,7 +72,7 @@ class Fleet:
 
 
 def build_fleet(hosts: int, seed: int) -> Fleet:
-    """`hosts` machines of eight: most of them train, whole hosts at a time; others are shared out singly."""
+    """`hosts` machines of eight GPUs: most run training jobs on whole hosts; the rest run single-GPU jobs."""
     rng = np.random.default_rng([seed, 0])
     gpus = hosts * GPUS_PER_HOST
     uuids = tuple(f"GPU-{UUID(bytes=rng.bytes(16), version=4)}" for _ in range(gpus))

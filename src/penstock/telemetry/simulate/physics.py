@@ -3,8 +3,8 @@
 Load comes first; clocks, power, temperature, memory and counters follow from it. The figures are those of an
 H200 as we captured one: 75 W and 36 °C idle, 700 W and 62 °C at full load, 345 to 1980 MHz.
 
-A job's GPUs share its ups and downs: siblings differ by about one percent, strangers by much more. That is
-what makes a straggler visible, and it is why noise is drawn per job and per GPU apart.
+The load of all GPUs of a job varies together: they differ by about one percent, GPUs of different jobs by
+much more. A straggler is visible because of this, and so the noise has one part per job and one per GPU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REASON_IDLE, _REASON_POWER_CAP, _REASON_THERMAL = 0x1, 0x4, 0x20
 _BURST_S, _PAUSE_S, _PAUSE_MAX_S = 60.0, 40.0, 120.0
 #: corrected errors of a healthy GPU: one in ten days
 _SBE_PER_S = 1.0 / 864_000
-#: seconds in which a load has forgotten two thirds of what it was
+#: time constant of the load in seconds: two thirds of a deviation are gone after it
 _NOISE_LAG_S = 120.0
 
 _Active: TypeAlias = dict[FaultClass, list[tuple[int, Fault]]]
@@ -64,7 +64,7 @@ class _Now:
 
 
 class Physics:
-    """The state of all GPUs; `step` moves it on and gives what they measure."""
+    """The state of all GPUs; `step` advances it and returns the metrics."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
         rng = self._rng = np.random.default_rng([seed, 2])
@@ -105,7 +105,7 @@ class Physics:
         return np.column_stack([columns[number] for number in MEASURED])
 
     def _reset(self, gpus: Iterable[int]) -> None:
-        """A GPU that failed is reset in the end: whatever counts since its driver was loaded starts again."""
+        """Reset a failed GPU at the end of its fault: counters since the driver's start begin again at 0."""
         for gpu in gpus:
             self._sbe_before[gpu] += self._sbe[gpu]
             self._dbe_before[gpu] += self._dbe[gpu]
@@ -220,7 +220,7 @@ class Physics:
         }
 
     def _health(self, now: _Now, active: _Active) -> dict[int, Floats]:
-        """Power, heat, and whatever counts errors."""
+        """Power, temperature, and error counters."""
         n = self._fleet.gpus
         full, xid, pending, failure = np.ones(n), np.zeros(n), np.zeros(n), np.zeros(n)
         for gpu, fault in active.get(FaultClass.XID, ()):

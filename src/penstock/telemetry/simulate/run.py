@@ -93,7 +93,7 @@ class Simulation:
         self._outlet.send(self._dirt.rest())
 
     def summary(self) -> dict[str, Any]:
-        """The counts of sent messages: `sent` is the sum of the others."""
+        """The counts of sent messages: `sent` is the sum of the rest."""
         tally = self._dirt.tally
         return {
             "seed": self.scenario.seed,
