@@ -2,7 +2,7 @@
 
     python -m chaos --seconds 60 --seed 7 --brokers 3
 
-A seed yields a schedule of faults (`nemesis`), which a cluster of processes suffers (`cluster`, `links`)
-while clients write and read (`clients`) and keep a record of what they were told (`history`); in the end
-everything is healed, must work again, and the record is judged (`checker`) as `jepsen.tests.kafka` would.
+A seed yields a schedule of faults (`nemesis`), which are injected into a cluster of processes (`cluster`,
+`links`) while clients write and read (`clients`) and record all responses (`history`). At the end all faults
+are healed, the cluster must work again, and the history is checked (`checker`) as `jepsen.tests.kafka` does.
 """

@@ -1,15 +1,15 @@
-"""Anomalies of a history, by the names of `jepsen.tests.kafka`; pure functions, each returning what it found.
+"""Finds anomalies in a history, by the names of `jepsen.tests.kafka`, with one pure function per anomaly.
 
-| anomaly | what it means |
+| anomaly | meaning |
 |---|---|
-| lost-write | an acknowledged value was never read, though somebody read behind its offset |
-| unseen | an acknowledged value was never read, and nobody came as far |
+| lost-write | an acknowledged value was never read, though a consumer read behind its offset |
+| unseen | an acknowledged value was never read, and no consumer reached its offset |
 | duplicate | one value is at two places |
 | inconsistent-offsets | two values were seen at one place |
 | nonmonotonic-poll, int-nonmonotonic-poll | a consumer went back, between two polls or within one |
 | poll-skip, int-poll-skip | a consumer passed over a record that exists, between two polls or within one |
 | nonmonotonic-send | a producer's later value has the lower offset |
-| G1a | a value was read whose sender was told that it failed |
+| G1a | a value was read although its send failed |
 
 A consumer whose position was set anew (a rebalance, a seek) owes nothing to its earlier polls. Offsets
 without a known record are no gaps: the log has records of its own.
@@ -100,7 +100,7 @@ ANOMALIES: Final[Mapping[str, Callable[[History], Sequence[object]]]] = {
 
 
 def anomalies(history: History) -> dict[str, Sequence[object]]:
-    """What is wrong with a history, by name; empty if nothing is."""
+    """The anomalies of a history by name; empty if there is none."""
     found = {name: find(history) for name, find in ANOMALIES.items()}
     return {name: cases for name, cases in found.items() if cases}
 

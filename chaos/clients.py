@@ -1,4 +1,4 @@
-"""librdkafka's producers and consumers, each in a thread of its own, which write down what they are told."""
+"""librdkafka's producers and consumers, each in a thread of its own, which record all responses."""
 
 from __future__ import annotations
 

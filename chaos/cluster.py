@@ -1,6 +1,6 @@
 """Brokers as processes of their own, in a network that can be cut.
 
-Whatever happens, `close` leaves none of them behind: each was started here and is ended by its own handle.
+`close` always ends all of them: each was started here and is ended by its own handle.
 """
 
 from __future__ import annotations

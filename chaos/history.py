@@ -1,7 +1,7 @@
-"""What clients were told, in the order in which each of them was: all that the checker knows.
+"""The history of clients: their operations and responses, in the order of each client.
 
-Values are unique in a history. A send whose outcome is not known may have been carried out or not, and may
-even be carried out later: only `FAILED` says that the value must never appear.
+Values are unique in a history. A send with an unknown outcome may have been executed or not, and may even be
+executed later: only after `FAILED` the value must never appear. The checker has no other input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["History", "Outcome", "Poll", "Record", "Send"]
 
 
 class Outcome(Enum):
-    #: nobody has been told anything yet
+    #: the operation has no response yet
     PENDING = "pending"
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
@@ -40,7 +40,7 @@ class Send:
 
 
 class Poll(NamedTuple):
-    """What one poll returned; `moved` where the consumer's position was set anew since its last one."""
+    """The records of one poll; `moved` if the consumer's position was reset since its last poll."""
 
     consumer: str
     records: Sequence[Record]
@@ -58,7 +58,7 @@ class History:
         return sum(send.outcome is outcome for send in self.sends)
 
     def records(self) -> set[Record]:
-        """Everything that anybody knows to be in the log: acknowledged, or read."""
+        """All values that are known to be in the log: acknowledged, or read."""
         known = {record for poll in self.polls for record in poll.records}
         known.update(
             Record(send.partition, send.offset, send.value)

@@ -1,8 +1,9 @@
-"""The network among brokers: a proxy in front of each internal listener, which can hold back what passes.
+"""The network among brokers: a proxy in front of each internal listener, which can hold back data.
 
-Brokers know each other by the proxies' ports only. Who connects is told by the client id of the first request
-(`node-N`, or what Apache Kafka's brokers say), so that the way from one broker to another can be cut alone. A
-cut is silence, not an end: what is written into it arrives when it is healed, as TCP would have it.
+Brokers know each other by the proxies' ports only. The client id of the first request identifies the broker
+that connects (`node-N`, or the client id of Apache Kafka's brokers), so that the link from one broker to one
+other can be cut alone. A cut link keeps its connections: data that is sent meanwhile arrives when the link is
+healed, as with TCP.
 """
 
 from __future__ import annotations
@@ -117,13 +118,13 @@ class Links:
     async def _close(self) -> None:
         for server in self._servers:
             stop_listening(server)
-        # Who is being accepted gets a transport in this turn, and a task of ours in one of the next.
+        # A connection that is being accepted gets its transport in this turn, and its task in a later one.
         await asyncio.sleep(0)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-        # What they have aborted is closed after this turn.
+        # Aborted transports are closed after this turn of the loop.
         await asyncio.sleep(0)
 
 
@@ -134,7 +135,7 @@ def _set_event() -> asyncio.Event:
 
 
 async def _first_request(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Who connects, and what has been read to find out; -1 where it is no broker."""
+    """The id of the connecting broker, and the bytes read so far; -1 if it is no broker."""
     head = await reader.readexactly(_HEADER.size)
     size = _HEADER.unpack(head)[-1]
     name = await reader.readexactly(max(0, size))

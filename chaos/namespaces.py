@@ -1,10 +1,10 @@
 """The network among brokers where root allows it: a namespace for each, all of them on one bridge.
 
-A cut is a wrong hardware address in the sender's table of neighbours: what it sends goes to nobody, and it is
-not told. TCP sends it again, gives up, or goes on when the cut is healed, by its own timers.
+A cut is a wrong hardware address in the sender's table of neighbours: its packets reach no host, without an
+error. TCP retransmits them, gives up, or continues when the cut is healed, by its own timers.
 
-Nothing leads out of the bridge but to this machine. Who is killed before `close` leaves it behind: `ip netns
-list` shows the namespaces, whose names begin with `chaos-`.
+The bridge is connected to this machine only. If the process is killed before `close`, the namespaces stay:
+`ip netns list` shows them, with names that begin with `chaos-`.
 """
 
 from __future__ import annotations

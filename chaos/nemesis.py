@@ -1,4 +1,4 @@
-"""What goes wrong and when: a schedule of faults that follows from a seed alone, and its execution.
+"""Faults and their times: a schedule that depends on a seed alone, and its execution.
 
 Each fault is undone before the next one begins, so that acks=all with two replicas in sync promises that no
 acknowledged write is lost. `kill-two` takes the majority away: nothing may be lost, but nothing
@@ -16,7 +16,7 @@ from chaos.cluster import Cluster
 
 __all__ = ["KINDS", "Fault", "schedule", "unleash"]
 
-#: how often each kind is chosen, relative to the others
+#: the relative frequency of each kind
 KINDS: Final = {
     "kill": 4,
     "pause": 3,

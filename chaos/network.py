@@ -1,4 +1,4 @@
-"""What brokers need of the network that they live in, so that it can be cut: `Links` or `Namespaces`."""
+"""The interface of a network between brokers that can be cut: `Links` or `Namespaces`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Network", "Place"]
 class Place(NamedTuple):
     """Where a broker is."""
 
-    #: what it listens on
+    #: the address that it listens on
     host: str
     client_port: int
     internal_port: int
     #: where other brokers reach its internal listener
     peers: str
-    #: what its command line begins with
+    #: the start of its command line
     within: tuple[str, ...] = ()
 
 

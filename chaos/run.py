@@ -28,7 +28,7 @@ _LAST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found; `complaints` are about liveness after healing."""
+    """The result of a run; `complaints` are failures of liveness after healing."""
 
     faults: int
     outcomes: dict[str, int]
@@ -97,7 +97,7 @@ def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Call
 
 
 def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History) -> list[str]:
-    """What does not work again after healing; the writers end with it."""
+    """The failures of liveness after healing; stops the writers."""
     complaints = []
     if not fully_replicated(cluster.bootstrap, _HEALED_S):
         complaints.append(f"not every replica was in sync within {_HEALED_S:g} s")

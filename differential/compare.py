@@ -12,7 +12,7 @@ __all__ = ["ABSENT", "Difference", "differences"]
 
 
 _INDEX: Final = compile(r"\[[^]]*\]")
-#: what tells the elements of a list apart
+#: the fields that identify the elements of a list
 _KEYS: Final = (
     "name",
     "topic_id",
@@ -57,7 +57,7 @@ def _differences(path: str, ours: Plain, theirs: Plain) -> Iterator[Difference]:
 
 
 def _list_differences(path: str, ours: list[Plain], theirs: list[Plain]) -> Iterator[Difference]:
-    """Elements are compared by what identifies them, where that is unique, else by position."""
+    """Compares elements by their identifying fields, if these are unique, else by position."""
     our_keys, their_keys = _keys(ours), _keys(theirs)
     if our_keys is None or their_keys is None:
         for index, pair in enumerate(zip(ours, theirs, strict=False)):

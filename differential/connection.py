@@ -16,7 +16,7 @@ from penstock.wire.schema import Struct
 __all__ = ["Connection", "mangled"]
 
 _ANSWER_S: Final = 20.0
-#: a mangled request may ask for an answer after hours
+#: a mangled request may have a timeout of hours
 _MANGLED_ANSWER_S: Final = 1.0
 _SIZE: Final = struct.Struct(">i")
 _CORRELATION_ID: Final = 1
@@ -53,7 +53,7 @@ class Connection:
             self._socket = None
 
     def ask(self, operation: Operation, request: Struct) -> Struct | str:
-        """The response, or what the broker did instead."""
+        """The response, or the broker's reaction without one."""
         api, version = operation.api, operation.version
         parts = encode_request(api, version, _CORRELATION_ID, self._client_id, request)
         frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]

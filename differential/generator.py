@@ -16,7 +16,7 @@ from differential.operations import Operation
 __all__ = ["KINDS", "generate"]
 
 Make = Callable[[Model], Operation]
-#: what is made, and how often, by the name that selects it
+#: the operations and their frequencies, by the name that selects them
 KINDS: Final[dict[str, tuple[tuple[Make, int], ...]]] = {
     "produce": ((data.produce, 14),),
     "fetch": ((data.fetch, 10), (data.fetch_session, 12)),
@@ -54,7 +54,7 @@ KINDS: Final[dict[str, tuple[tuple[Make, int], ...]]] = {
         (groups.find_coordinator, 1),
     ),
 }
-#: requests that may be mangled: whatever they become, it leaves no topic, and no member that others wait for
+#: requests that may be mangled: in any form, they create no topic and no member that delays a rebalance
 _MANGLED: Final = ("produce", "fetch", "offsets", "groups")
 _MANGLED_SHARE: Final = 0.06
 _FIRST_TOPICS: Final = 3

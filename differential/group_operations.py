@@ -316,7 +316,7 @@ def find_coordinator(model: Model) -> Operation:
 
 
 def _assignor(model: Model, group: Group) -> str | None:
-    """One per group: which of two that as many members ask for wins is not defined."""
+    """One assignor per group: the choice between two with equal votes of members is not defined."""
     if model.chance(0.05):
         return "other"
     return "range" if group is model.consumer_groups[0] else model.pick(None, "uniform")

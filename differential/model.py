@@ -1,4 +1,4 @@
-"""What a generator believes to exist: topics, producers, groups and fetch sessions.
+"""The generator's model of the cluster: topics, producers, groups and fetch sessions.
 
 It never learns whether a request succeeded. A wrong belief yields a request that both brokers refuse, and
 they have to agree about that as well.

@@ -1,6 +1,6 @@
-"""Answers reduced to what two brokers must agree on.
+"""Reduces responses to the fields that must agree between two brokers.
 
-A message becomes a dictionary by field name, with labels in place of what the broker chose. Left out or
+A message becomes a dictionary by field name, with labels instead of values that the broker chose. Left out or
 reduced to presence: throttle times, texts of errors, the cluster's id, times of the broker's clock. Lists of
 structures whose order means nothing to clients are sorted.
 """
@@ -20,7 +20,7 @@ from penstock.wire.schema import Struct
 __all__ = ["CLOSED", "SILENT", "Plain", "normalise"]
 
 Plain: TypeAlias = Any
-#: what a broker may do instead of answering
+#: the reactions of a broker without a response
 CLOSED: Final = "closed the connection"
 SILENT: Final = "did not answer"
 
@@ -53,7 +53,7 @@ def normalise(message: Struct, translation: Translation) -> Plain:
 
 
 def _by_topic(response: FetchResponse) -> FetchResponse:
-    """One entry per topic: Kafka lists partitions with errors apart from the others of their topic."""
+    """One entry per topic: Kafka lists partitions with errors in an entry of their own."""
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     for topic in response.responses:
         one = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)

@@ -1,7 +1,7 @@
-"""An operation: one request, with labels instead of what each broker chooses by itself.
+"""An operation: one request, with labels instead of values that each broker chooses.
 
-Labels are values of the same type as what they stand for, so that a request is an ordinary message: names
-start with `~`; topic ids, producer ids, session ids and member ids are made by the functions here.
+A label has the type of the value that it stands for, so that a request is an ordinary message. Names start
+with `~`; the functions here make topic ids, producer ids, session ids and member ids.
 
 Invariant: an operation never changes, so that any subset of a seed's operations can be sent again.
 """

@@ -45,7 +45,7 @@ class Disagreement:
 
     @property
     def signature(self) -> tuple[str, str]:
-        """What stays the same when other operations are left out."""
+        """The identity of a difference, which stays the same if other operations are left out."""
         return self.operation.api.name, self.differences[0].fields
 
     def lines(self) -> list[str]:
@@ -87,7 +87,7 @@ def run(
 ) -> Report:
     """Send the operations to both; ends with the first difference that is not allowed, or keeps going.
 
-    What follows a disagreement may be its consequence.
+    A difference after another one may be its consequence.
     """
     prefix = f"r{next(_runs)}x{time.time_ns() % 1_000_000_007}-"
     sides = _Side(ours, prefix), _Side(theirs, prefix)

@@ -51,7 +51,7 @@ def settle(
     operation: Operation,
     response: Struct,
 ) -> None:
-    """Wait for what the operation changed, and bind the ids of topics that it created."""
+    """Wait until the operation's change is visible, and bind the ids of topics that it created."""
     api, request = operation.api, operation.request
     if api is CREATE_TOPICS:
         for name, label in operation.creates.items():

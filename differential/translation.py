@@ -1,4 +1,4 @@
-"""What one broker calls things: labels of operations to its own values, and back.
+"""The values of one broker: translates labels of operations to its own values, and back.
 
 Owned by one run on one broker. Every value that a broker chooses has one label per run; a value without a
 label is reduced to the fact that there is one.
@@ -101,7 +101,7 @@ class Translation:
         return str(known) if known is not None else text.replace(self.prefix, NAME_MARK)
 
     def learn(self, operation: Operation, response: Struct) -> None:
-        """Bind the labels that the operation brings to what the response gives out."""
+        """Bind the labels of the operation to the values in the response."""
         self._learn_epoch(operation, response)
         label = operation.binds
         if label is None:

@@ -1,4 +1,4 @@
-"""Disasters on real processes: what operators and clouds do to data directories, clocks and limits.
+"""Disasters on real processes: damage that operators and clouds do to data directories, clocks and limits.
 
     python -m disasters                          every disaster, on three Penstock brokers
     python -m disasters --against kafka          the same on Apache Kafka (from the lab)

@@ -28,7 +28,7 @@ def main() -> int:
         PAGE.write_text(published(PAGE.read_text()))
         return 0
     chosen = _chosen(given)
-    # As an interrupt does: whoever ends the run must not leave its brokers behind.
+    # As for an interrupt: the brokers must end with the run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("disasters: ended"))
     if given.keep:
         results = _run(chosen, given, given.keep)

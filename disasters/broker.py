@@ -29,7 +29,7 @@ _LOOK_S: Final = 0.2
 
 
 class _ShiftedClock:
-    """Adds what the file says, which is read again every now and then: a clock may be set at run time."""
+    """Adds the offset in a file, which is read again regularly: a test can set the clock at run time."""
 
     def __init__(self, file: str) -> None:
         self._file = file

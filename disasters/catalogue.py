@@ -1,4 +1,4 @@
-"""A disaster as data: a name, what is done, and the script that does it."""
+"""A disaster as data: a name, a description, and the script that does it."""
 
 from __future__ import annotations
 

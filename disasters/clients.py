@@ -1,4 +1,4 @@
-"""librdkafka's clients, and the ledger of what they were told."""
+"""librdkafka's clients, and the ledger of acknowledged records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARTITIONS: Final = 3
 #: bytes of a value; a segment holds some 120 of them
 VALUE_BYTES: Final = 200
 SEGMENT_BYTES: Final = "32768"
-#: so that a segment has several batches, and damage to one leaves others
+#: so that a segment has several batches, and damage to one leaves the rest
 _BATCH_RECORDS: Final = 20
 _QUIET: Final[dict[str, Any]] = {
     "log_level": 0,
@@ -133,7 +133,7 @@ class Client:
             self.ledger.acknowledgements -= 1
 
     def elect_preferred(self, topics: Iterable[str]) -> None:
-        """Asks for the preferred leaders; partitions that cannot have them keep those they have."""
+        """Elects the preferred leaders; partitions for which this is impossible keep their leaders."""
         places = [TopicPartition(topic, n) for topic in topics for n in self.layout_of(topic)]
         try:
             self._admin.elect_leaders(ElectionType.PREFERRED, places).result(_ASK_S)
@@ -181,7 +181,7 @@ class Client:
             consumer.close()
 
     def committed(self) -> dict[tuple[str, int], int]:
-        """Returns what the group has committed now, of what it had committed before."""
+        """Returns the group's committed offsets now, for the partitions that had one before."""
         asked = [TopicPartition(topic, partition) for topic, partition in self.ledger.commits]
         if not asked:
             return {}
@@ -259,7 +259,7 @@ def _read(consumer: Consumer, topic: str, partitions: int) -> dict[Place, bytes]
 
 
 def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
-    """Returns a partition's end, 0 if no leader tells it: a request fails while the leader moves."""
+    """Returns a partition's end offset, 0 if no leader responds: requests fail while the leader changes."""
     deadline = time.monotonic() + _STALLED_S
     while True:
         try:

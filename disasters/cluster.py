@@ -26,7 +26,7 @@ _CHECK_MS: Final = "1000"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a cluster must have for a disaster; disasters of one shape can share a cluster."""
+    """The requirements of a disaster on its cluster; disasters of one shape can share a cluster."""
 
     brokers: int = 3
     directories: int = 1

@@ -1,4 +1,4 @@
-"""Several disasters in one stop, each on a topic of its own: what `make test` has time for."""
+"""Several disasters during one stop, each on a topic of its own, to save time in `make test`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _write(scene: Scene, kinds: Mapping[str, object]) -> None:
 
 
 def _damage(scene: Scene, kinds: Mapping[str, Callable[[Path], object]]) -> None:
-    """Does to each partition of each topic what the topic is named after."""
+    """Does the damage that each topic is named after to all its partitions."""
     for kind, damage in kinds.items():
         for partition in scene.disk().partitions(f"{scene.topic}-{kind}"):
             damage(partition)

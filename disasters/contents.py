@@ -1,4 +1,4 @@
-"""Reads what a replica's segment files hold. Both kinds of broker store Kafka's record batches."""
+"""Reads the segment files of a replica. Both kinds of broker store Kafka's record batches."""
 
 from __future__ import annotations
 

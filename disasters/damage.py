@@ -1,4 +1,4 @@
-"""What a disaster does to files: small functions on the paths of a stopped broker."""
+"""Damages files: small functions on the paths of a stopped broker."""
 
 from __future__ import annotations
 

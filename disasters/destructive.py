@@ -1,7 +1,7 @@
 """The disasters that destroyed acknowledged records once, by row of their table, with their variants.
 
-All brokers are stopped cleanly unless the sentence says otherwise. The victim is the last to stop, and is
-started before the others, so that it is the one to be elected if its word is taken for everything.
+All brokers are stopped cleanly unless the sentence says otherwise. The victim stops last and starts first, so
+that it is elected if the other brokers do not detect its damage.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def offsets_removed(scene: Scene) -> None:
 
 
 def _roll_back(scene: Scene, topic: str) -> None:
-    """Rolls the victim's replicas of a topic back to a clean copy from before half of what was written."""
+    """Rolls the victim's replicas of a topic back to a clean copy that has half of the records."""
     _stopped(scene)
     older = scene.copy()
     scene.start_all()
@@ -107,7 +107,7 @@ def second_directory_rolled_back(scene: Scene) -> None:
 
 
 def _killed(scene: Scene) -> None:
-    """Kills all brokers; the others are started first, so that the victim is the last known leader."""
+    """Kills all brokers in turn, the victim last, which is then the last known leader."""
     _written(scene)
     scene.kill_in_turn()
 
@@ -168,7 +168,7 @@ def segment_first(scene: Scene) -> None:
 
 
 def _flip_in_metadata(scene: Scene, node: int) -> None:
-    """Flips one bit of the topic's name in the metadata log, outside of what brokers keep apart."""
+    """Flips one bit of the topic's name in the metadata log."""
     needle = scene.topic.encode()
     for segment in segments(scene.disk(node).metadata_log()):
         if (at := segment.read_bytes().find(needle)) >= 0:

@@ -36,7 +36,7 @@ def _stopped(scene: Scene) -> None:
 
 
 def _restored(scene: Scene, *nodes: int) -> None:
-    """Puts the directories back that a script kept, as the refusal asks for."""
+    """Puts back the directories that a script kept, as the error message of the broker advises."""
     for node in nodes:
         if scene.cluster.runs(node):
             scene.stop(node)
@@ -158,7 +158,7 @@ def directories_exchanged(scene: Scene) -> None:
 
 
 def _rolled_back(scene: Scene, node: int, *, kill: bool = False) -> None:
-    """Rolls a broker's whole directory back to a clean copy from before half of what was written."""
+    """Rolls a broker's whole directory back to a clean copy that has half of the records."""
     _stopped(scene)
     older = scene.copy(node)
     scene.start_all()

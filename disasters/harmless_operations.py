@@ -182,7 +182,7 @@ def metadata_diverged(scene: Scene) -> None:
     systems=("penstock",),
 )
 def replica_set_aside(scene: Scene) -> None:
-    """The operator loses what only the lost disk has; when it is back, nothing of it is deleted."""
+    """Records that only the lost disk has are unavailable; when the disk is back, none of them is deleted."""
     scene.create(replicas=(VICTIM, 2), configs={"min.insync.replicas": "1"})
     scene.write(300)
     on_both = set(scene.client.ledger.acknowledged)

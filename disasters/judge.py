@@ -1,4 +1,4 @@
-"""From what was found after a disaster to its verdict; pure.
+"""Computes the verdict on a disaster from the records found after it; pure.
 
 A record counts as lost if it was acknowledged, at least one replica still had it in its files after the
 damage was done, and in the end no replica has it and it cannot be read at its offset. It counts as unreadable
@@ -43,14 +43,14 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found once the brokers had time to recover."""
+    """The observations after the brokers had time to recover."""
 
     acknowledged: int = 0
     read: int = 0
     lost: int = 0
     #: records that consumers do not get although a replica has them
     unreadable: int = 0
-    #: records read that belong elsewhere, or differ from what was acknowledged at their offset
+    #: records read that belong elsewhere, or differ from the acknowledged record at their offset
     wrong: int = 0
     commits_lost: int = 0
     whole: bool = True
@@ -89,7 +89,7 @@ def compare(
     read: Mapping[Place, bytes],
     committed: Mapping[tuple[str, int], int],
 ) -> Counts:
-    """Compares the ledger with what was read; replicas held `held` after the damage, `on_disk` in the end."""
+    """Compares the ledger with the records read; replicas had `held` after the damage, `on_disk` last."""
     right = {place for place, value in ledger.acknowledged.items() if read.get(place) == value}
     missing = held - right
     wrong = sum(

@@ -114,7 +114,7 @@ class Disk:
                 shutil.copytree(source / str(index), data, symlinks=True)
 
     def restore_topic(self, source: Path, topic: str) -> None:
-        """Puts the copies of a topic's partitions back in place of what they became; the rest stays."""
+        """Replaces a topic's partitions by their copies; everything else stays."""
         for number, data in enumerate(self.directories):
             for copy in self.layout.partitions(source / str(number), topic):
                 place = data / copy.relative_to(source / str(number))

@@ -9,14 +9,14 @@ __all__ = ["recover_quorum", "restore_metadata"]
 
 
 def restore_metadata(scene: Scene) -> None:
-    """Restores the victim's metadata log from a backup, as the refusal asks for."""
+    """Restores the victim's metadata log from a backup, as the error message of the broker advises."""
     scene.stop(*scene.cluster.running)
     scene.disk().restore_topic(scene.kept(VICTIM, "backup"), METADATA)
     scene.start()
 
 
 def recover_quorum(scene: Scene, survivor: int) -> None:
-    """Makes one node's metadata that of the cluster and has the others fetch it, as the runbook says."""
+    """Recovers the quorum from one node's metadata; the other nodes rejoin, as in the runbook."""
     if scene.cluster.system.name != "penstock":
         return
     scene.stop(*scene.cluster.running)

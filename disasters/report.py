@@ -45,7 +45,7 @@ def _notes(result: Result) -> list[str]:
 
 
 def cell(result: Result | None) -> str:
-    """Returns what a column of the published table says of a result."""
+    """Returns the text of a result in a column of the published table."""
     if result is None:
         return "not run"
     last = result.last
@@ -110,7 +110,7 @@ def save(results: Sequence[Result], path: Path) -> None:
 
 
 def _plain(result: Result) -> dict[str, Any]:
-    """Returns what a file keeps: all but the log lines, which name places on this machine."""
+    """Returns a result as stored in a file: without log lines, which name paths of this machine."""
     plain = {**asdict(result), "verdict": result.verdict.name, "seconds": round(result.seconds, 1)}
     del plain["said"]
     return plain

@@ -36,7 +36,7 @@ _SEVERE: Final = re.compile(r"level=(?:warning|error|critical).* event=(\S+)|(?:
 
 @dataclass(slots=True)
 class Runner:
-    """Use it in a `with`: it ends what it started."""
+    """Runs disasters; a context manager that ends the brokers that it started."""
 
     system: System
     directory: Path
@@ -129,7 +129,7 @@ def _is_good(examination: Examination) -> bool:
 
 
 def _glance(scene: Scene) -> Examination | None:
-    """Starts every broker; returns what is seen at once if the documented action is called for."""
+    """Starts every broker; returns the first observations if the documented action is needed."""
     cluster = scene.cluster
     scene.start()
     wait_until(lambda: scene.is_whole() or _has_ended(cluster), cluster.system.whole_s)
@@ -198,7 +198,7 @@ def _has_ended(cluster: Cluster) -> bool:
 
 
 def _disagreements(scene: Scene) -> list[str]:
-    """Returns which brokers do not know a topic that others know."""
+    """Returns the brokers without a topic that other brokers have in their metadata."""
     found = []
     for node in scene.cluster.running:
         host, _, port = scene.cluster.address(node).rpartition(":")

@@ -1,4 +1,4 @@
-"""What a disaster's script works with: a cluster, its clients, a topic, and room for copies."""
+"""The environment of a disaster's script: a cluster, its clients, a topic, and a folder for copies."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Scene:
         self.client = Client(cluster.bootstrap, f"group-{topic}")
         #: acknowledged records that some replica had in its files when the brokers were last started
         self.held: set[Place] | None = None
-        #: what was acknowledged by then
+        #: the records acknowledged by then
         self.stock: set[Place] = set()
-        #: whether the script has ended: what is gone from now on is held against the brokers
+        #: whether the script has ended: records that are lost from now on count against the brokers
         self.is_done = False
         self.unclean_stops: list[int] = []
-        #: what the script itself found wrong
+        #: errors that the script itself found
         self.complaints: list[str] = []
         self._spare = spare
         self._log_sizes = {node: len(cluster.log(node)) for node in cluster.nodes}
@@ -131,7 +131,7 @@ class Scene:
         for node in others:
             self._note_stop(node, self.cluster.stop(node))
         if companion != last:
-            # The last broker needs a controller that lets it go: it is asked before the other's process ends.
+            # The last broker needs a controller for its shutdown, so that begins before the other one ends.
             self.cluster.terminate(companion)
             wait_until(lambda: self._leads_alone(last) or not self.cluster.runs(companion), _SETTLE_S)
         self.cluster.terminate(last)
@@ -153,14 +153,14 @@ class Scene:
         self.cluster.kill(*nodes)
 
     def kill_in_turn(self, last: int = VICTIM) -> None:
-        """Kills every broker, with a pause that the others notice; `last` led to the end."""
+        """Kills every broker, each once the one before is out of all ISRs; `last` leads at the end."""
         for node in reversed([node for node in self.cluster.nodes if node != last]):
             self.cluster.kill(node)
             wait_until(lambda gone=node: self._out_of_sync(gone), 5)  # type: ignore[misc]
         self.cluster.kill(last)
 
     def start(self, *nodes: int) -> None:
-        """Starts brokers; the first start after a full stop takes stock of what the replicas hold."""
+        """Starts brokers; before the first start after a full stop, records the content of all replicas."""
         if not self.cluster.running and not self.is_done:
             self.held = self.on_disks()
             self.stock = set(self.client.ledger.acknowledged)
@@ -171,7 +171,7 @@ class Scene:
         self.cluster.wait_ready(self.cluster.system.whole_s)
 
     def start_first(self, *nodes: int, settle_s: float = _SETTLE_S) -> None:
-        """Starts some brokers and lets them elect whom they will, then the others."""
+        """Starts some brokers, waits for their elections, then starts the rest."""
         self.start(*nodes)
         self.settle(settle_s)
         self.start()
@@ -247,7 +247,7 @@ class Scene:
         return bool(layout) and all(node not in isr for _, isr in layout)
 
     def acknowledged_and_held(self) -> set[Place]:
-        """Returns what replicas held when all brokers were last down, and what was acknowledged since."""
+        """Returns the records on replicas when all brokers were last down, and those acknowledged since."""
         acknowledged = set(self.client.ledger.acknowledged)
         return acknowledged if self.held is None else (self.held & acknowledged) | (acknowledged - self.stock)
 

@@ -32,7 +32,7 @@ _SMALL_DISK_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is wrong with the machine that a broker is started on."""
+    """The faults of the machine that a broker is started on."""
 
     clock_ms: int = 0
     descriptors_max: int | None = None
@@ -56,7 +56,7 @@ class System(Protocol):
         """Sets the command and environment of the next start."""
 
     def format(self, home: Path) -> None:
-        """Does what an operator must do so that a broker starts on empty directories."""
+        """Prepares a broker to start on empty directories, as an operator must."""
 
     def fill(self, home: Path) -> None:
         """Makes the disk of a broker full, which may run."""
@@ -152,7 +152,7 @@ class _Kafka:
 
 
 def _limited(command: Sequence[str], conditions: Conditions) -> list[str]:
-    """Returns the command under the descriptor limit asked for, in place of an earlier one."""
+    """Returns the command with a descriptor limit, which replaces an earlier one."""
     plain = list(command[3:] if command[0] == "prlimit" else command)
     if conditions.descriptors_max is None:
         return plain

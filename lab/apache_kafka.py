@@ -30,7 +30,7 @@ POM = f"""\
 </project>
 """
 
-# What upstream's own start script passes for a server, with a heap that is the same from start to end.
+# The options of Apache Kafka's own start script for a server, with a heap of constant size.
 JVM = (
     "-server",
     "-Xms1g",

@@ -37,17 +37,17 @@ MIN_IN_SYNC = 2
 
 NodeMaker: TypeAlias = Callable[[Path, int, Mapping[str, str]], Server]
 Way: TypeAlias = Callable[[int, int], int]
-"""`way(node, port)`: where others reach what the node has on that port; elsewhere if a proxy is between."""
+"""`way(node, port)`: the port on which other nodes reach that port of the node; a proxy's port, if any."""
 
 
 def direct(node: int, port: int) -> int:
-    """The way without anything between."""
+    """The way without a proxy."""
     return port
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Started and stopped as one; a failed start stops what it started."""
+    """Brokers that are started and stopped together; a failed start stops those that run."""
 
     brokers: list[Server]
 

@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 class LabError(Exception):
-    """Something could not be fetched or built; the message ends with what the tool itself said."""
+    """A download or build failed; the message ends with the output of the tool."""
 
 
 class MissingTool(LabError):
@@ -48,8 +48,8 @@ def command(arguments: Sequence[str | Path], cwd: Path) -> str:
 def built(folder: Path, recipe: Sequence[str], build: Callable[[Path], None]) -> Path:
     """`folder`, built by `build(folder)` unless its stamp says that this very recipe already did.
 
-    The stamp is written last: a build that was interrupted starts again from an empty folder. Who comes
-    while another process builds it waits for that.
+    The stamp is written last: a build that was interrupted starts again from an empty folder. If another
+    process builds the folder, the call waits for it.
     """
     stamp = folder.with_name(folder.name + ".stamp")
     wanted = hashlib.sha256("\n".join(recipe).encode()).hexdigest()

@@ -10,7 +10,7 @@ EXAMPLE = REPOSITORY / "examples" / "node"
 
 
 def node_example() -> Path:
-    """A folder with the example and what it requires; `LabError` if there is no Node.js or no registry."""
+    """A folder with the example and its packages; `LabError` if there is no Node.js or no registry."""
     require("node", "npm")
     files = ("package.json", "events.js")
     return built(lab_root() / "node-example", [(EXAMPLE / name).read_text() for name in files], _install)

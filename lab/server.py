@@ -1,7 +1,7 @@
-"""A broker as a child process: started, asked whether it answers, stopped by its process id.
+"""A broker as a child process: starts it, waits until it responds, and stops it by its process id.
 
-Both kinds, ours and Apache Kafka, are the same to whoever measures them: an address, a process, a log file.
-What can happen to a process can be done to it: it is killed, or made to hang and to go on.
+Penstock and Apache Kafka have the same interface: an address, a process, a log file. The process can be
+killed, suspended and resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.home import LabError
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
-"""Below those that the system gives to outgoing connections: nobody takes a port while its broker is down."""
+"""Below the ephemeral ports, so that no outgoing connection takes the port of a broker that is down."""
 METADATA_ALL_TOPICS_V0 = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
 DESCRIBE_CLUSTER_V0 = struct.pack(">hhih", 60, 0, 1, -1) + bytes(3)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on."""
+    """Different ports on which no process listens."""
     found: list[int] = []
     with ExitStack() as probes:
         while len(found) < count:
@@ -61,7 +61,7 @@ def ask(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
 
 
 def described_brokers(answer: bytes) -> int:
-    """How many brokers a DescribeCluster v0 answer has: one byte tells it, as long as they are few."""
+    """The number of brokers in a DescribeCluster v0 response: one byte, as long as there are few."""
     at = 4 + 1 + 4 + 2  # correlation id, tags, throttle time, error code
     for _ in ("error message", "cluster id"):
         at += max(1, answer[at])  # a byte of length plus one, and the text
