@@ -22,7 +22,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
 from penstock.net.calls import Call, Landing
@@ -33,9 +33,15 @@ from penstock.wire.compiler import Part
 from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
 from penstock.wire.frames import MAX_FRAME_BYTES
 
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
+
 __all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
 
 T = TypeVar("T")
+#: the part of a session's lifetime after which a client authenticates again, as in Kafka
+_LOGIN_AGAIN: Final = 0.85
+_LOGIN_SPREAD: Final = 0.1
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
 
@@ -76,6 +82,7 @@ class Peer:
         "_not_before",
         "_on_gone",
         "_rng",
+        "_security",
         "_timer",
         "_waiting",
         "client_id",
@@ -96,7 +103,10 @@ class Peer:
         backoff: Backoff | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_response_bytes: int = MAX_FRAME_BYTES,
+        security: ClientSecurity | None = None,
     ) -> None:
+        """`security` has TLS and SASL; None for plaintext."""
+        self._security = security
         self.host = host
         self.port = port
         self._loop = loop
@@ -220,14 +230,21 @@ class Peer:
         else:
             self._end_attempt()
 
-    def _new_link(self) -> _Link:
+    def _new_link(self) -> asyncio.BufferedProtocol:
+        security = self._security
         conversation = Conversation(
             self.client_id,
             max_in_flight=self._max_in_flight,
             max_response_bytes=self._max_response_bytes,
+            login=None if security is None else security.login,
         )
-        self._link = _Link(self, conversation, self._waiting)
-        return self._link
+        link = self._link = _Link(self, conversation, self._waiting)
+        if security is None or security.tls is None:
+            return link
+        from penstock.net.tls import TlsTransport  # only TLS pays for the import
+
+        link.channel = TlsTransport(self._loop, security.tls.context, link, server_hostname=self.host)
+        return link.channel
 
     def _end_attempt(self) -> None:
         self._connecting = None
@@ -235,9 +252,17 @@ class Peer:
 
     # -- what the link reports ------------------------------------------------------------------------
 
-    def link_ready(self) -> None:
+    def link_ready(self, link: _Link) -> None:
         """The handshake is done."""
         self._backoff.succeeded()
+        self._schedule_login(link)
+
+    def _schedule_login(self, link: _Link) -> None:
+        """Authenticate again before the session ends (KIP-368)."""
+        lifetime_s = link.conversation.session_lifetime_s
+        if lifetime_s:
+            share = _LOGIN_AGAIN + _LOGIN_SPREAD * self._rng.uniform(0.0, 1.0)
+            self._loop.call_later(lifetime_s * share, link.authenticate)
 
     def link_heard(self) -> None:
         """Something has come."""
@@ -305,7 +330,7 @@ class Peer:
 class _Link(asyncio.BufferedProtocol):
     """One connection of a `Peer`, perhaps in the making: bytes between a transport and a conversation."""
 
-    __slots__ = ("_is_over", "_peer", "_transport", "_waiting", "calls", "conversation")
+    __slots__ = ("_is_over", "_peer", "_transport", "_waiting", "calls", "channel", "conversation")
 
     def __init__(self, peer: Peer, conversation: Conversation, waiting: deque[Call]) -> None:
         self._peer = peer
@@ -315,6 +340,20 @@ class _Link(asyncio.BufferedProtocol):
         self.conversation = conversation
         #: what awaits an answer, in the order of the requests
         self.calls: deque[Call] = deque()
+        #: the TLS connection below, also during its handshake
+        self.channel: asyncio.Transport | None = None
+
+    def authenticate(self) -> None:
+        """Authenticate again on the same connection."""
+        if not self._is_over and self.conversation.has_room:
+            self.conversation.authenticate()
+            self._write(self.conversation.handshake())
+
+    def secured(self, channel: object) -> None:
+        """The TLS handshake is done; `connection_made` has been called."""
+
+    def handshake_failed(self, reason: str) -> None:
+        self._peer.link_lost(self, reason)
 
     def send(self) -> None:
         """Send what waits, once the handshake is done and while there is room for requests in flight."""
@@ -344,8 +383,9 @@ class _Link(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         self._is_over = True
-        if self._transport is not None:
-            self._transport.abort()
+        transport = self._transport or self.channel
+        if transport is not None:
+            transport.abort()
 
     def _write(self, parts: list[Part]) -> None:
         assert self._transport is not None
@@ -373,17 +413,20 @@ class _Link(asyncio.BufferedProtocol):
         self._peer.link_heard()
         conversation = self.conversation
         was_ready = conversation.peer is not None
+        had_login = not conversation.is_authenticated
         try:
             responses = conversation.received(nbytes)
         except ProtocolError as e:
             self._peer.link_lost(self, str(e))
             return
+        if was_ready and had_login and conversation.is_authenticated:
+            self._peer.link_ready(self)
         for response in responses:
             self.calls.popleft().succeed(response.message)
-        if not was_ready:
-            self._write(self.conversation.handshake())
-            if self.conversation.is_ready:
-                self._peer.link_ready()
+        if not was_ready or not conversation.has_room:
+            self._write(conversation.handshake())
+            if conversation.is_ready and not was_ready:
+                self._peer.link_ready(self)
         if self._waiting:
             self.send()
 

@@ -89,10 +89,13 @@ class Connection(asyncio.BufferedProtocol):
         "_write_blocked",
         "active_at",
         "address",
+        "application",
         "closed",
         "listener",
+        "max_frame_bytes",
         "memo",
         "peer",
+        "pending_since",
         "session",
         "software",
     )
@@ -111,6 +114,12 @@ class Connection(asyncio.BufferedProtocol):
         self.memo: Any = None
         self.closed = False
         self.active_at = 0.0
+        #: serves the frames: a gate until the peer is authenticated, then the server's application
+        self.application: Application = server.application
+        #: the largest frame, which is small until the peer is authenticated
+        self.max_frame_bytes = server.max_request_bytes
+        #: when a connection was made that is not authenticated yet; None for any other
+        self.pending_since: float | None = None
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()
         # What arrived and is not served: `_buffer[:_filled]`. At `_need` bytes there is something to do;
         # reading goes up to `_stop`.
@@ -140,6 +149,10 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session(listener=self.listener.name, host=self.address)
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
+        self.application = self._server.application
+        if self.listener.security is not None:
+            self.pending_since = self.active_at
+            self.application = self.listener.security.gate(self, self.application)
         self._server.admit(self)
 
     @property
@@ -194,6 +207,29 @@ class Connection(asyncio.BufferedProtocol):
         self._output.resume()
         self._update_reading()
 
+    # -- security -------------------------------------------------------------------------------------
+
+    def secured(self, channel: Any) -> None:
+        """The TLS handshake is done."""
+        assert self.listener.security is not None
+        self.listener.security.secured(self, channel)
+
+    def handshake_failed(self, reason: str) -> None:
+        self.fail(reason)
+
+    def authenticated(self, application: Application) -> None:
+        """The peer is authenticated: `application` serves its frames from now on."""
+        self.pending_since = None
+        self.application = application
+        self.max_frame_bytes = self._server.max_request_bytes
+
+    def loop_time(self) -> float:
+        return self._server.loop.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call `callback` after a delay, unless the connection is closed by then."""
+        self._server.loop.call_later(delay_s, lambda: None if self.closed else callback())
+
     # -- frames in ------------------------------------------------------------------------------------
 
     def _advance(self, data: memoryview) -> None:
@@ -204,14 +240,14 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while end - position >= 4 and not self._paused:
                 (length,) = _unpack_length(data, position)
-                if not 0 <= length <= server.max_request_bytes:
-                    self.fail(f"frame of {length} bytes, limit {server.max_request_bytes}")
+                if not 0 <= length <= self.max_frame_bytes:
+                    self.fail(f"frame of {length} bytes, limit {self.max_frame_bytes}")
                 start = position + 4
                 stop = start + length
                 if stop > end or self.closed:
                     break
                 try:
-                    answer = server.application.serve(self, data[start:stop])
+                    answer = self.application.serve(self, data[start:stop])
                 except ProtocolError as e:
                     self.fail(str(e))
                     break

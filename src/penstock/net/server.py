@@ -33,6 +33,8 @@ class Limits:
     #: how long a frame may be incomplete, beside the time that its bytes take at the lowest rate
     frame_timeout_s: float = 30.0
     frame_bytes_per_s_min: int = 16 << 10
+    #: how long the TLS handshake and the authentication of a connection may take
+    authentication_timeout_s: float = 10.0
     backlog: int = 1024
     #: SO_SNDBUF and SO_RCVBUF of accepted sockets; -1 leaves them to the operating system
     send_buffer_bytes: int = -1
@@ -101,7 +103,7 @@ class Server:
         """Take every listener's address; a port of 0 is replaced by the one that the system chose."""
         for listener in listeners:
             server = await self.loop.create_server(
-                lambda listener=listener: Connection(self, listener),
+                lambda listener=listener: self._protocol(listener),
                 listener.host or None,
                 listener.port,
                 backlog=self.limits.backlog,
@@ -114,6 +116,10 @@ class Server:
             listener.port = listener.port or server.sockets[0].getsockname()[1]
             listener.advertised_port = listener.advertised_port or listener.port
             listener.advertised_host = listener.advertised_host or socket.gethostname()
+
+    def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
+        connection = Connection(self, listener)
+        return connection if listener.security is None else listener.security.wrap(connection)
 
     def _set_options(self, bound: socket.socket) -> None:
         """Set the options that accepted sockets inherit; a receive buffer counts only if set before `listen`.
@@ -214,7 +220,7 @@ class Server:
         self.counts.open_by_ip[address] -= 1
         if not self.counts.open_by_ip[address]:
             del self.counts.open_by_ip[address]
-        self.application.connection_lost(connection)
+        connection.application.connection_lost(connection)
         if not self.connections:
             self._emptied.set()
 
@@ -231,6 +237,10 @@ class Server:
         for connection in list(self.connections):
             if connection.is_trickling(now, limits.frame_timeout_s, limits.frame_bytes_per_s_min):
                 connection.fail("a request has been incomplete for too long")
+            elif connection.pending_since is not None and (
+                now - connection.pending_since > limits.authentication_timeout_s
+            ):
+                connection.fail("not authenticated in time")
             elif connection.idle_since() < oldest:
                 self.counts.expired += 1
                 # One that is closing already does not get rid of what we wrote.

@@ -26,8 +26,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock import __version__
 from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from penstock.ports import Buffer
+from penstock.security.sasl_client import Login, LoginFailed, SaslClient
 from penstock.wire.api import Api, RequestT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse
 from penstock.wire.compiler import Part
 from penstock.wire.frames import MAX_FRAME_BYTES, FrameReader
 from penstock.wire.messages import (
@@ -60,6 +63,7 @@ class Conversation:
     """Agrees on versions, numbers requests, and reads the answers to them."""
 
     __slots__ = (
+        "_authenticating",
         "_awaited",
         "_client_id",
         "_frames",
@@ -67,9 +71,13 @@ class Conversation:
         "_handshake_version",
         "_is_over",
         "_last_correlation_id",
+        "_login",
         "_max_in_flight",
+        "_offered",
+        "_sasl",
         "_spoken",
         "peer",
+        "session_lifetime_s",
     )
 
     def __init__(
@@ -78,7 +86,9 @@ class Conversation:
         *,
         max_response_bytes: int = MAX_FRAME_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT,
+        login: Login | None = None,
     ) -> None:
+        """With `login`, the handshake includes the authentication by SASL."""
         #: what the peer said that it serves, once it did
         self.peer: ApiVersionsResponse | None = None
         self._client_id = client_id
@@ -91,6 +101,14 @@ class Conversation:
         self._handshake_id: int | None = None
         self._handshake_version = API_VERSIONS.max_version
         self._is_over = False
+        self._login = login
+        self._sasl: SaslClient | None = None
+        #: the versions of the peer while it authenticates us
+        self._offered: ApiVersionsResponse | None = None
+        #: the next request of the authentication, once the response before it has come
+        self._authenticating: tuple[Api[Any, Any], Any] | None = None
+        #: the session ends after this time unless the client authenticates again; 0 if it does not end
+        self.session_lifetime_s = 0.0
 
     @property
     def in_flight(self) -> int:
@@ -100,7 +118,12 @@ class Conversation:
     @property
     def has_room(self) -> bool:
         """Whether one more request may be sent."""
-        return len(self._awaited) < self._max_in_flight
+        return len(self._awaited) < self._max_in_flight and self._sasl is None
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether no authentication is in progress."""
+        return self._sasl is None
 
     @property
     def is_ready(self) -> bool:
@@ -111,11 +134,54 @@ class Conversation:
 
     def handshake(self) -> list[Part]:
         """The next bytes of the handshake; empty while a response is pending, and once it is done."""
+        if self._authenticating is not None and self._handshake_id is None:
+            api, message = self._authenticating
+            self._authenticating = None
+            self._handshake_id, parts = self.ask(api, message, version=common_version(api, self._versions))
+            return parts
         if self.peer is not None or self._handshake_id is not None:
             return []
         request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
         self._handshake_id, parts = self.ask(API_VERSIONS, request, version=self._handshake_version)
         return parts
+
+    @property
+    def _versions(self) -> ApiVersionsResponse:
+        found = self.peer or self._offered
+        assert found is not None
+        return found
+
+    def authenticate(self) -> None:
+        """Start the authentication, or another one (KIP-368); `handshake` has its requests.
+
+        No other request may be sent until it is done: `has_room` is false.
+        """
+        assert self._login is not None
+        self._sasl = self._login.begin()
+        self._authenticating = SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=self._login.mechanism)
+
+    def _authenticated(self, response: Any) -> None:
+        """Go on with the authentication after a response."""
+        sasl, login = self._sasl, self._login
+        assert sasl is not None and login is not None
+        if response.error_code:
+            text = getattr(response, "error_message", None) or ", ".join(getattr(response, "mechanisms", ()))
+            raise ProtocolError(
+                f"SASL {login.mechanism} of {login.user!r} was refused, error {response.error_code}: {text}"
+            )
+        try:
+            if isinstance(response, SaslHandshakeResponse):
+                token: bytes | None = sasl.start()
+            else:
+                token = sasl.step(bytes(response.auth_bytes))
+        except LoginFailed as e:
+            raise ProtocolError(f"SASL {login.mechanism}: {e}") from e
+        if token is not None:
+            self._authenticating = SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token)
+            return
+        self.session_lifetime_s = response.session_lifetime_ms / 1000
+        self._sasl = None
+        self.peer, self._offered = self._versions, None
 
     def version(self, api: Api[Any, Any]) -> int:
         """The version for requests of `api`; UnsupportedVersion if there is none. Only once it `is_ready`."""
@@ -157,7 +223,7 @@ class Conversation:
         unknown.
         """
         spoken = self._spoken.get(api)
-        if spoken is None or len(self._awaited) >= self._max_in_flight:
+        if spoken is None or not self.has_room:
             return None
         correlation_id = self._number()
         self._awaited.append((correlation_id, spoken[2]))
@@ -217,10 +283,16 @@ class Conversation:
         return answers
 
     def _agree(self, frame: memoryview, decode: Reader) -> None:
-        """Store the API versions of the peer, or send ApiVersions again in a version that it supports.
+        """Take the response to a request of the handshake.
+
+        Store the API versions of the peer, or send ApiVersions again in a version that it supports.
 
         A peer that does not know the requested version responds in version 0 (KIP-511), with its range.
         """
+        if self._sasl is not None:
+            self._handshake_id = None
+            self._authenticated(decode(frame))
+            return
         offset = response_body_offset(API_VERSIONS, 0, frame)
         code = _ERROR_CODE.unpack_from(frame, offset)[0] if len(frame) >= offset + _ERROR_CODE.size else 0
         if code == ErrorCode.UNSUPPORTED_VERSION and self._handshake_version > 0:
@@ -232,7 +304,11 @@ class Conversation:
         if answer.error_code:
             raise ProtocolError(f"the handshake was refused with error {answer.error_code}")
         self._handshake_id = None
-        self.peer = answer
+        if self._login is not None:
+            self._offered = answer
+            self.authenticate()
+        else:
+            self.peer = answer
 
     def _check_not_over(self) -> None:
         if self._is_over:

@@ -23,9 +23,11 @@ from penstock.broker.request.internal_listener import (
     limits_of,
     listener_at,
 )
+from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.config import BrokerConfig
+from penstock.model.config.listeners import security_protocol_id
 from penstock.model.ids import (
     METADATA_TOPIC,
     parse_topic_id,
@@ -65,13 +67,18 @@ class Broker:
         partitions = Partitions(
             config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng)
         )
+        securities = ListenerSecurities(config, world)
         try:
+            for listener in listeners:
+                securities.secure(listener)
+            if internal is not None:
+                internal.secure(securities)
             # Binding fails most often. It comes first, so that the directories stay unchanged then.
             await server.bind(listeners)
             if internal is not None:
                 await internal.bind()
-            node = await _open_node(config, world, partitions, internal)
-            return cls(BrokerParts(config, world, server, listeners, internal, partitions, node))
+            node = await _open_node(config, world, partitions, internal, securities)
+            return cls(BrokerParts(config, world, server, listeners, internal, partitions, node, securities))
         except (Exception, asyncio.CancelledError):
             await server.stop()
             if internal is not None:
@@ -129,6 +136,7 @@ class Broker:
 
     async def _start(self) -> None:
         self.partitions.trust_clock(False)
+        await self.parts.securities.start()
         self.node.start()
         if self.internal is None or self.internal_dispatcher is None or self.lifecycle is None:
             await self.controller.change(self._register_alone)
@@ -190,6 +198,7 @@ class Broker:
 
     async def _leave(self) -> None:
         """Leave the cluster: stop heartbeats, the internal listener and the node."""
+        await self.parts.securities.stop()
         for background in (self.rejoining, self.lifecycle, self.internal, self.internal_dispatcher):
             if background is not None:
                 await background.stop()
@@ -225,7 +234,12 @@ class Broker:
                 incarnation_id=self.rng.token(16),
                 broker_epoch=self.controller.next_offset + len(records),
                 end_points=[
-                    BrokerEndpoint(name=e.name, host=e.advertised_host, port=e.advertised_port)
+                    BrokerEndpoint(
+                        name=e.name,
+                        host=e.advertised_host,
+                        port=e.advertised_port,
+                        security_protocol=security_protocol_id(e.security_protocol),
+                    )
                     for e in self.listeners
                 ],
                 features=[
@@ -295,10 +309,16 @@ class Broker:
             dynamic_default=self.image.configs.get((BROKER, ""), {}),
         )
         self.server.limits = limits_of(self.config)
+        if self.parts.securities.depends_on(self.config):
+            self.parts.securities.reload()
 
 
 async def _open_node(
-    config: BrokerConfig, world: World, partitions: Partitions, internal: InternalListener | None
+    config: BrokerConfig,
+    world: World,
+    partitions: Partitions,
+    internal: InternalListener | None,
+    securities: ListenerSecurities,
 ) -> ClusterNode:
     """Open the data directories and the metadata log; DirectoryRefused if they belong to another cluster."""
     metadata_log = partitions.open(new_cluster_id(config))
@@ -320,6 +340,7 @@ async def _open_node(
         cluster_id=home.cluster_id,
         directory_id=parse_topic_id(home.directory_id),
         internal=None if internal is None else internal.listener,
+        security=None if internal is None else securities.client(internal.listener),
     )
 
 

@@ -31,6 +31,8 @@ from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
 from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
@@ -47,6 +49,8 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     WRITE_TXN_MARKERS,
+    SASL_HANDSHAKE,
+    SASL_AUTHENTICATE,
 )
 
 

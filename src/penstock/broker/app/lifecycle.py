@@ -18,6 +18,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
+from penstock.model.config.listeners import security_protocol_id
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
 from penstock.ports import Rng
@@ -124,7 +125,13 @@ class Lifecycle:
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [
-            RegisteredListener(name=e.name, host=e.advertised_host, port=e.advertised_port) for e in listeners
+            RegisteredListener(
+                name=e.name,
+                host=e.advertised_host,
+                port=e.advertised_port,
+                security_protocol=security_protocol_id(e.security_protocol),
+            )
+            for e in listeners
         ]
 
     async def _register(self) -> None:

@@ -29,6 +29,7 @@ from penstock.broker.replica.replicas import Replicas
 from penstock.broker.replica.txn_markers import MarkerWriter
 from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import InternalListener
+from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
 from penstock.model.ids import (
@@ -62,6 +63,7 @@ class BrokerParts:
         internal: InternalListener | None,
         partitions: Partitions,
         node: ClusterNode,
+        securities: ListenerSecurities,
     ) -> None:
         """`internal` is the listener for other nodes, None if this broker is a cluster of one node."""
         self.config = config
@@ -77,6 +79,7 @@ class BrokerParts:
         self.internal = internal
         self.partitions = partitions
         self.node = node
+        self.securities = securities
         self.producer_ids = ProducerIds(node)
         self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
         self.forwarding = Forwarding(node, self.metrics)

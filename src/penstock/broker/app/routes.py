@@ -27,6 +27,7 @@ from penstock.broker.handlers.produce import ProduceHandler
 from penstock.broker.handlers.producers import ProducerHandlers
 from penstock.broker.handlers.quorum import QuorumHandlers
 from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
+from penstock.broker.handlers.sasl import sasl_authenticate, sasl_handshake
 from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.handlers.txn_markers import TxnMarkerHandlers
 from penstock.broker.produce.pending import ProduceEnvironment
@@ -77,6 +78,8 @@ from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
@@ -195,6 +198,8 @@ class Routes:
         forwarded = parts.forwarding.forwarded
         return {
             API_VERSIONS: ApiVersionsHandler(parts.node, self.clients).api_versions,
+            SASL_HANDSHAKE: sasl_handshake,
+            SASL_AUTHENTICATE: sasl_authenticate,
             METADATA: self.metadata.metadata,
             DESCRIBE_CLUSTER: self.metadata.describe_cluster,
             DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.broker.node.balancer import Balancer
 from penstock.broker.node.clock_watch import ClockWatch
@@ -53,6 +53,9 @@ from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.endpoints import NodeEndpoint
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
+
 __all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
 
 T = TypeVar("T")
@@ -89,7 +92,9 @@ class ClusterNode:
         cluster_id: str,
         directory_id: bytes,
         internal: Listener | None,
+        security: ClientSecurity | None = None,
     ) -> None:
+        """`internal` is the listener for other nodes, `security` that of connections to theirs."""
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self._config = config
@@ -106,7 +111,7 @@ class ClusterNode:
         )
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
         longest_wait_s = config.replica_fetch_wait_max_ms / 1000
-        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s)
+        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s, security)
         self.controller_loop = ControllerLoop(config, image, self.controller, self.peers, world.clock)
         self.balancer = Balancer(
             config, image, self.controller, self.peers, world.clock, lambda: self.controller_loop.policy

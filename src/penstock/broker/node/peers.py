@@ -15,12 +15,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.net.client import Peer, PeerGone, PeerTimedOut, nobody_listens
 from penstock.ports import Rng
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.backoff import Backoff
+
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
 
 __all__ = ["Peers"]
 
@@ -51,8 +54,13 @@ class Peers:
         locate: Callable[[int], tuple[str, int] | None],
         gone: Callable[[int], None],
         longest_wait_s: float = 0.0,
+        security: ClientSecurity | None = None,
     ) -> None:
-        """`longest_wait_s` is the longest time that a fetch may wait for records."""
+        """`longest_wait_s` is the longest time that a fetch may wait for records.
+
+        `security` has TLS and SASL of the internal listeners.
+        """
+        self._security = security
         self._silent_s = max(_SILENT_S, 1.5 * longest_wait_s)
         self._client_id = f"node-{node_id}"
         self._rng = rng
@@ -81,6 +89,7 @@ class Peers:
                 rng=self._rng,
                 on_gone=lambda error: self._lost(node_id, error),
                 backoff=Backoff(*_BACKOFF_S),
+                security=self._security,
             )
         return peer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.request.dispatch import Dispatcher
+from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import Endpoint
 from penstock.net.listener import Listener
@@ -20,6 +21,9 @@ class InternalListener:
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         self.listener = listener_at(endpoint)
         self._server = Server(limits, log.warning)
+
+    def secure(self, securities: ListenerSecurities) -> None:
+        securities.secure(self.listener)
 
     async def bind(self) -> None:
         await self._server.bind([self.listener])
@@ -57,6 +61,7 @@ def limits_of(config: BrokerConfig) -> Limits:
         memory_bytes=config.request_memory_bytes,
         memory_bytes_per_ip=config.request_memory_bytes_per_ip,
         frame_timeout_s=config.penstock_request_read_timeout_ms / 1000,
+        authentication_timeout_s=config.penstock_authentication_timeout_ms / 1000,
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,

@@ -7,7 +7,7 @@ so every reader sees current values. Owned by: the event loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
@@ -31,6 +31,7 @@ from penstock.model.config.listeners import (
     parse_internal_endpoint,
     parse_voters,
 )
+from penstock.model.config.security_keys import LISTENER_PREFIX, listener_name
 from penstock.model.config.topic_keys import TOPIC_KEYS
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
@@ -62,7 +63,15 @@ class ConfigEntry(NamedTuple):
 
 def parse_broker_config(name: str, text: str) -> ConfigValue:
     """The typed value of a broker config; raises InvalidConfig for an unknown name or a bad value."""
-    return find_key(BROKER_KEYS, name, "broker").parse(text)
+    return _key(name).parse(text)
+
+
+def _key(name: str) -> ConfigKey:
+    """The key of a name, which may be that of a key for one listener; InvalidConfig if it is unknown."""
+    of_listener = listener_name(name)
+    return (
+        find_key(BROKER_KEYS, name, "broker") if of_listener is None else of_listener.key._replace(name=name)
+    )
 
 
 class BrokerConfig(Mapping[str, ConfigValue]):
@@ -79,6 +88,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     broker_heartbeat_interval_ms: int
     broker_rack: str | None
     broker_session_timeout_ms: int
+    connection_failed_authentication_delay_ms: int
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
     controller_quorum_election_backoff_max_ms: int
@@ -112,6 +122,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    penstock_authentication_timeout_ms: int
     penstock_balance: str
     penstock_balance_bytes_per_second: int
     penstock_balance_exclude_brokers: tuple[str, ...]
@@ -123,6 +134,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     offsets_commit_timeout_ms: int
     penstock_flush: str
     penstock_flush_interval_ms: int
+    penstock_insecure_listeners_allow: bool
     penstock_log_format: str
     penstock_log_level: str
     penstock_machine: str | None
@@ -194,6 +206,20 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def for_listener(self, listener: str, mechanism: str = "") -> Callable[[str], str | None]:
+        """A function that returns the text of a key for one listener, and one mechanism of it if given."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        prefixes = (f"{prefix}{mechanism.lower()}.", prefix, "") if mechanism else (prefix, "")
+
+        def lookup(name: str) -> str | None:
+            for each in prefixes:
+                value = self._values.get(each + name)
+                if value is not None:
+                    return BROKER_KEYS[name].format(value)
+            return None
+
+        return lookup
+
     @property
     def is_broker(self) -> bool:
         """Whether this node holds partitions and serves clients."""
@@ -216,7 +242,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def settings_without_effect(self) -> list[ConfigKey]:
         """The keys that the broker was started with and that have no effect."""
-        keys = (BROKER_KEYS[name] for name in self._static)
+        keys = (_key(name) for name in self._static)
         return [key for key in keys if key.without_effect and key.name not in _WRITTEN_AHEAD]
 
     def check_dynamic(
@@ -234,6 +260,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
         """This broker's configs, or those named, as DescribeConfigs shows them; unknown names are skipped."""
         keys = {n: k for n, k in BROKER_KEYS.items() if not k.internal or n in self._static}
+        keys |= {name: _key(name) for name in self._values if name.startswith(LISTENER_PREFIX)}
         foreign = {
             **_foreign(self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
             **_foreign(self._dynamic, ConfigSource.DYNAMIC_BROKER),
@@ -251,7 +278,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             if name in foreign:
                 entries.append(foreign[name])
                 continue
-            key = BROKER_KEYS[name]
+            key = _key(name)
             value = key.format(key.parse(self._dynamic_default[key.name]))
             only = tuple(s for s in self._synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
             entries.append(_entry(key, value, only, read_only=key.read_only))
@@ -305,7 +332,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             values[name] = parse_broker_config(name, text)
         for source in (dynamic_default, dynamic):
             for name, text in source.items():
-                if name in BROKER_KEYS:
+                if name in BROKER_KEYS or listener_name(name) is not None:
                     values[name] = parse_broker_config(name, text)
         if values["broker.id"] == BROKER_KEYS["broker.id"].default:
             values["broker.id"] = values["node.id"]
@@ -350,7 +377,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             for name, _ in group
             if name in texts
         ]
-        for name, _ in group:
+        for name, _ in group if key.name in BROKER_KEYS else ():
             default = BROKER_KEYS[name].format(BROKER_KEYS[name].default)
             if default is not None:
                 found.append(ConfigSynonym(name, None if key.sensitive else default, ConfigSource.DEFAULT))
@@ -383,7 +410,7 @@ def _foreign(texts: Mapping[str, str], source: ConfigSource) -> dict[str, Config
     return {
         name: ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, "", ())
         for name in texts
-        if name not in BROKER_KEYS
+        if name not in BROKER_KEYS and listener_name(name) is None
     }
 
 

@@ -8,6 +8,7 @@ from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.groups import check_broker_group_configs
 from penstock.model.config.keys import ConfigKey, ConfigValue, UpdateMode, as_integer
 from penstock.model.config.listeners import parse_connection_overrides
+from penstock.model.config.security_keys import listener_name
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -19,7 +20,8 @@ def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
 
     Like Kafka, accept unknown names: a plugin or a tool may have its configs there.
     """
-    key = BROKER_KEYS.get(name)
+    of_listener = listener_name(name)
+    key = BROKER_KEYS.get(name) if of_listener is None else of_listener.key
     if key is None:
         return
     if key.read_only:

@@ -17,6 +17,7 @@ from penstock.model.config.keys import (
     table,
 )
 from penstock.model.config.network_keys import NETWORK_KEYS
+from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.storage_keys import STORAGE_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
 
@@ -218,6 +219,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
     [
         *_IDENTITY,
         *NETWORK_KEYS,
+        *SECURITY_KEYS,
         *_FETCHING,
         *_TOPICS,
         *STORAGE_KEYS,

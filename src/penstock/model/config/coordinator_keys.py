@@ -10,7 +10,7 @@ from penstock.model.config.balance_keys import BALANCE_KEYS
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
     INT_MAX,
-    UNTIL_SECURITY,
+    NO_KERBEROS,
     UNTIL_SHARE_GROUPS,
     ConfigKey,
     ConfigType,
@@ -259,7 +259,7 @@ _SECURITY = [
         60_000,
         "The shortest time between two Kerberos logins. Admin tools set it.",
         update_mode=_PER_BROKER,
-        without_effect=UNTIL_SECURITY,
+        without_effect=NO_KERBEROS,
     ),
 ]
 

@@ -21,7 +21,11 @@ LONG_MAX = 2**63 - 1
 # Why a key has no effect: `ConfigKey.without_effect`.
 COMPATIBLE_ONLY = "Accepted for compatibility; without effect."
 UNTIL_DIRECTORY_MOVES = "Without effect until replicas can move between the data directories of a broker."
-UNTIL_SECURITY = "Without effect until TLS and SASL are supported."
+NO_KERBEROS = "Without effect: GSSAPI is not supported."
+INTERNAL_LISTENER = (
+    "Without effect: listener.security.protocol.map has the protocol of the internal listener, which brokers "
+    "use among themselves."
+)
 UNTIL_SHARE_GROUPS = "Without effect until share groups are supported."
 UNTIL_TIERED_STORAGE = "Without effect until tiered storage is supported."
 UNTIL_TRANSACTIONS = "Without effect until transactions are supported."

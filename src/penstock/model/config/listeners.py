@@ -22,6 +22,11 @@ _OVERRIDE = re.compile(
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
+def security_protocol_id(protocol: str) -> int:
+    """The number of a security protocol in metadata records."""
+    return _PROTOCOLS.index(protocol)
+
+
 class Endpoint(NamedTuple):
     """One named listener.
 
@@ -174,8 +179,6 @@ def _protocol(name: str, protocols: Mapping[str, str]) -> str:
         raise InvalidConfig(
             f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
         )
-    if protocol != "PLAINTEXT":
-        raise InvalidConfig(f"listener {name} uses {protocol}, which is not supported yet: use PLAINTEXT")
     return protocol
 
 

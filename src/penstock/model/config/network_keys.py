@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
     INT_MAX,
-    UNTIL_SECURITY,
+    INTERNAL_LISTENER,
     ConfigKey,
     ConfigType,
     UpdateMode,
@@ -41,7 +41,7 @@ NETWORK_KEYS: list[ConfigKey] = [
         "listener.security.protocol.map",
         _S,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener name. Only PLAINTEXT can be used so far.",
+        "The security protocol of each listener name. PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     ConfigKey("inter.broker.listener.name", _S, None, "The listener for connections between brokers."),
     ConfigKey(
@@ -50,7 +50,7 @@ NETWORK_KEYS: list[ConfigKey] = [
         "PLAINTEXT",
         "The security protocol between brokers, if inter.broker.listener.name is not set.",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        without_effect=UNTIL_SECURITY,
+        without_effect=INTERNAL_LISTENER,
     ),
     ConfigKey(
         "socket.send.buffer.bytes",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.security_keys import listener_name
 from penstock.model.config.units import Unit, plain
 from penstock.model.errors import InvalidConfig
 
@@ -107,7 +108,7 @@ def interpret(name: str, text: str) -> tuple[str, str] | None:
     """
     key = SECTION_KEYS.get(name)
     if key is None:
-        if name not in BROKER_KEYS:
+        if name not in BROKER_KEYS and listener_name(name) is None:
             raise InvalidConfig(f"Unknown broker config name: {name}{nearest_name(name)}")
         return name, text
     try:

@@ -65,6 +65,8 @@ from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
@@ -92,6 +94,7 @@ APIS: dict[int, Api[Any, Any]] = {
         SYNC_GROUP,
         DESCRIBE_GROUPS,
         LIST_GROUPS,
+        SASL_HANDSHAKE,
         API_VERSIONS,
         DESCRIBE_USER_SCRAM_CREDENTIALS,
         ALTER_USER_SCRAM_CREDENTIALS,
@@ -112,6 +115,7 @@ APIS: dict[int, Api[Any, Any]] = {
         ALTER_CONFIGS,
         ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
+        SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         ELECT_LEADERS,

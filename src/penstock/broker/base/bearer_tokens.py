@@ -1,0 +1,151 @@
+"""Verifies bearer tokens (JWT) against a set of public keys (JWKS), as KIP-768 describes.
+
+Needs the extra `security`. Keys are loaded in a worker thread: at the start, at intervals, and after a token
+with an unknown key id, which an attacker can send at will, at most once in ten seconds. Only asymmetric
+algorithms are accepted: `none` is not, and a public key is never used as a shared secret.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.security.sasl import Identity, TokenRefused
+
+__all__ = ["BearerTokens"]
+
+log = get_logger("security")
+_ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+_UNKNOWN_KEY_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
+_MAX_BYTES: Final = 1 << 20
+_MISSING: Final = (
+    "OAUTHBEARER needs PyJWT and cryptography: install them with `pip install 'penstock[security]'`"
+)
+
+
+class BearerTokens:
+    """The keys of one listener, and the claims that its tokens must have."""
+
+    def __init__(self, lookup: Callable[[str], str | None], in_thread: Callable[..., Awaitable[Any]]) -> None:
+        try:
+            import jwt
+            from jwt.algorithms import has_crypto
+        except ImportError:
+            raise InvalidConfig(_MISSING) from None
+        if not has_crypto:
+            raise InvalidConfig(_MISSING)
+        self._jwt: Any = jwt
+        self._in_thread = in_thread
+        url = lookup("sasl.oauthbearer.jwks.endpoint.url")
+        if not url:
+            raise InvalidConfig(
+                "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url: tokens cannot be verified"
+            )
+        if not url.startswith(("file:", "http://", "https://")):
+            raise InvalidConfig("sasl.oauthbearer.jwks.endpoint.url must be an https, http or file URL")
+        self._url = url
+        self._refresh_s = int(lookup("sasl.oauthbearer.jwks.endpoint.refresh.ms") or 0) / 1000
+        self._issuer = lookup("sasl.oauthbearer.expected.issuer") or None
+        audience = lookup("sasl.oauthbearer.expected.audience") or ""
+        self._audience = [each.strip() for each in audience.split(",") if each.strip()]
+        self._skew_s = int(lookup("sasl.oauthbearer.clock.skew.seconds") or 0)
+        self._subject = lookup("sasl.oauthbearer.sub.claim.name") or "sub"
+        self._groups = lookup("penstock.sasl.oauthbearer.groups.claim.name") or "groups"
+        #: keys by id, each with its algorithms
+        self._keys: dict[str | None, tuple[Any, list[str]]] = {}
+        self._loaded_at = 0.0
+        self._missed = False
+
+    async def load(self) -> None:
+        """Load the keys; PenstockError if there are none."""
+        try:
+            content = await self._in_thread(_read, self._url)
+            self._keys = self._parse(content)
+        except (OSError, ValueError, KeyError, self._jwt.PyJWTError) as e:
+            raise PenstockError(f"cannot load the keys of tokens from {self._url}: {e}") from e
+        self._loaded_at, self._missed = time.monotonic(), False
+
+    async def refresh_if_due(self) -> None:
+        """Load the keys again at intervals, and soon after a token with an unknown key."""
+        age_s = time.monotonic() - self._loaded_at
+        if age_s < self._refresh_s and not (self._missed and age_s >= _UNKNOWN_KEY_S):
+            return
+        try:
+            await self.load()
+        except PenstockError as e:
+            self._loaded_at = time.monotonic()
+            log.warning("token_keys_unavailable", error=str(e))
+
+    def verify(self, token: str) -> Identity:
+        """The identity in a token; TokenRefused if it is not valid."""
+        jwt = self._jwt
+        try:
+            key, algorithms = self._key(jwt.get_unverified_header(token))
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=algorithms,
+                audience=self._audience or None,
+                issuer=self._issuer,
+                leeway=self._skew_s,
+                options={"require": ["exp", self._subject], "verify_aud": bool(self._audience)},
+            )
+        except jwt.PyJWTError as e:
+            raise TokenRefused(f"{type(e).__name__}: {e}") from e
+        name = claims[self._subject]
+        if not isinstance(name, str) or not name:
+            raise TokenRefused(f"the claim {self._subject} is not a name")
+        groups = claims.get(self._groups, ())
+        groups = (groups,) if isinstance(groups, str) else groups
+        listed = (
+            tuple(each for each in groups if isinstance(each, str))
+            if isinstance(groups, list | tuple)
+            else ()
+        )
+        return Identity(name, float(claims["exp"]), listed)
+
+    def _key(self, header: dict[str, Any]) -> tuple[Any, list[str]]:
+        kid = header.get("kid")
+        key = self._keys.get(kid)
+        if key is None and kid is None and len(self._keys) == 1:
+            key = next(iter(self._keys.values()))
+        if key is None:
+            self._missed = True
+            raise TokenRefused("no key of the JWKS has the key id of the token")
+        return key
+
+    def _parse(self, content: bytes) -> dict[str | None, tuple[Any, list[str]]]:
+        keys: dict[str | None, tuple[Any, list[str]]] = {}
+        for each in json.loads(content)["keys"]:
+            # A symmetric key in a JWKS would be a secret that everybody has.
+            if each.get("kty") != "oct" and each.get("use", "sig") == "sig":
+                key = self._jwt.PyJWK(each)
+                keys[each.get("kid")] = key.key, _algorithms(each, key.algorithm_name)
+        if not keys:
+            raise ValueError("it has no public keys")
+        return keys
+
+
+def _algorithms(key: dict[str, Any], name: str) -> list[str]:
+    """The algorithms of a key: the one that it names, else all of RSA, or the one of its curve."""
+    if key.get("kty") == "RSA" and "alg" not in key:
+        return [each for each in _ALGORITHMS if each[:2] in ("RS", "PS")]
+    return [name] if name in _ALGORITHMS else []
+
+
+def _read(url: str) -> bytes:
+    from urllib.request import urlopen  # only OAUTHBEARER pays for the import
+
+    with urlopen(url, timeout=_TIMEOUT_S) as response:
+        content: bytes = response.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
+    return content

@@ -1,0 +1,228 @@
+"""Builds TLS and SASL of the listeners out of the broker's configs, and loads certificates again.
+
+A broker without a secured listener never imports OpenSSL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import InvalidConfig
+from penstock.net.listener import Listener
+from penstock.ports import World
+from penstock.security.sasl import MECHANISMS, OAUTHBEARER, Exchange, Identity, new_exchange
+from penstock.security.sasl_scram import ScramCredential
+from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
+from penstock.security.tls_settings import TlsSettings, tls_settings
+
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
+    from penstock.net.secure_listener import SecureListener
+
+__all__ = ["ListenerSecurities", "ScramLookup"]
+
+log = get_logger("security")
+#: how often files are looked at
+_WATCH_S: Final = 2.0
+
+#: returns the SCRAM credential of a user by mechanism and name
+ScramLookup = Callable[[str, str], ScramCredential | None]
+
+
+class ListenerSecurities:
+    """Security of all listeners of a broker."""
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        self._config = config
+        self._world = world
+        self._secret = world.rng.token(32)
+        self._secured: dict[str, SecureListener] = {}
+        self._client: ClientSecurity | None = None
+        self._client_listener = ""
+        self._verifiers: list[Any] = []
+        self._dynamic: dict[str, str] = {}
+        self._watch: asyncio.Task[None] | None = None
+        #: SCRAM credentials in the metadata; set once there is an image
+        self.scram: ScramLookup = lambda mechanism, user: None
+
+    def secure(self, listener: Listener) -> None:
+        """Set the security of a listener by its protocol; InvalidConfig if configs are missing."""
+        protocol = listener.security_protocol
+        if protocol == "PLAINTEXT":
+            return
+        from penstock.net.secure_listener import SecureListener
+
+        tls = None
+        if protocol.endswith("SSL"):
+            from penstock.net.tls_contexts import TlsContexts
+
+            with _naming(listener.name):
+                tls = TlsContexts(self._tls_settings(listener.name, protocol), server=True)
+        with _naming(listener.name):
+            sasl = self._sasl(listener.name) if protocol.startswith("SASL_") else None
+        secured = SecureListener(asyncio.get_running_loop(), tls, sasl, refused=_certificate_refused)
+        self._secured[listener.name] = secured
+        listener.security = secured
+
+    def _tls_settings(self, name: str, protocol: str) -> TlsSettings:
+        settings = tls_settings(self._config.for_listener(name))
+        if protocol.startswith("SASL_") and settings.client_auth != "none":
+            # Like Kafka: on SASL_SSL only a setting for this very listener asks for certificates.
+            own = f"listener.name.{name.lower()}.ssl.client.auth"
+            if own not in self._config:
+                from dataclasses import replace
+
+                settings = replace(settings, client_auth="none")
+        return settings
+
+    def client(self, listener: Listener) -> ClientSecurity | None:
+        """How this broker connects to the internal listeners of other nodes."""
+        if listener.security_protocol == "PLAINTEXT":
+            return None
+        from penstock.net.client_security import client_security
+
+        mechanism = str(self._config["sasl.mechanism.inter.broker.protocol"])
+        with _naming(listener.name):
+            self._client = client_security(
+                listener.security_protocol,
+                self._config.for_listener(listener.name, mechanism),
+                self._nonce,
+                mechanism=mechanism,
+            )
+        self._client_listener = listener.name
+        return self._client
+
+    # -- SASL
+
+    def _sasl(self, name: str) -> Any:
+        from penstock.net.sasl_gate import SaslServer
+
+        lookup = self._config.for_listener(name)
+        mechanisms = [m.strip() for m in (lookup("sasl.enabled.mechanisms") or "").split(",") if m.strip()]
+        if not mechanisms:
+            raise InvalidConfig(
+                f"sasl.enabled.mechanisms is empty: set one or more of {', '.join(MECHANISMS)}"
+            )
+        return SaslServer(
+            mechanisms={mechanism: self._exchanges(name, mechanism) for mechanism in mechanisms},
+            wall_clock=lambda: self._world.clock.now_ms() / 1000,
+            max_receive_bytes=int(lookup("sasl.server.max.receive.size") or 0),
+            max_session_s=int(lookup("connections.max.reauth.ms") or 0) / 1000,
+            failure_delay_s=self._config.connection_failed_authentication_delay_ms / 1000,
+            outcome=_log_outcome,
+        )
+
+    def _exchanges(self, name: str, mechanism: str) -> Callable[[], Exchange]:
+        lookup = self._config.for_listener(name, mechanism)
+        if mechanism == OAUTHBEARER:
+            from penstock.broker.base.bearer_tokens import BearerTokens
+
+            tokens = BearerTokens(lookup, self._world.workers.in_thread)
+            self._verifiers.append(tokens)
+            verify: Callable[[str], Identity] | None = tokens.verify
+            options: dict[str, str] = {}
+        else:
+            verify = None
+            options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
+        rng = self._world.rng
+        users = ConfiguredUsers(
+            mechanism, options, partial(rng.token, 18), lambda m, user: self.scram(m, user)
+        )
+        return partial(new_exchange, mechanism, users, nonce=self._nonce, secret=self._secret, verify=verify)
+
+    def _nonce(self) -> str:
+        return b64encode(self._world.rng.token(24)).decode().rstrip("=")
+
+    # -- reload
+
+    async def start(self) -> None:
+        """Load the keys of tokens, and watch the files of certificates from now on."""
+        for verifier in self._verifiers:
+            await verifier.load()
+        if self._secured and self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._keep_current())
+
+    async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+
+    async def _keep_current(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            for verifier in self._verifiers:
+                await verifier.refresh_if_due()
+            self.reload(changed_only=True)
+
+    def reload(self, *, changed_only: bool = False) -> None:
+        """Build every context again from files and configs; one that fails stays as it is, and is logged."""
+        for name, contexts, protocol in self._contexts():
+            if changed_only and not contexts.has_changed():
+                continue
+            try:
+                contexts.replace(self._tls_settings(name, protocol))
+            except InvalidConfig as e:
+                # The old certificate serves on. An incomplete pair of files is complete at a later look.
+                log.warning("certificate_reload_failed", listener=name, error=str(e))
+            else:
+                log.info("certificate_reloaded", listener=name)
+
+    def depends_on(self, config: BrokerConfig) -> bool:
+        """Whether dynamic configs have set TLS of a listener: an update reloads even an unchanged path."""
+        found = {name: value for name, value in config.dynamic.items() if "ssl." in name}
+        changed = bool(self._secured) and found != self._dynamic
+        self._dynamic = found
+        return changed
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise InvalidConfig if the listeners could not be secured with `config`."""
+        for name, contexts, _ in self._contexts():
+            with _naming(name):
+                contexts.check(tls_settings(config.for_listener(name)))
+
+    def _contexts(self) -> Iterable[tuple[str, Any, str]]:
+        for name, secured in self._secured.items():
+            if secured.tls is not None:
+                yield name, secured.tls, "SSL" if secured.sasl is None else "SASL_SSL"
+        if self._client is not None and self._client.tls is not None:
+            yield self._client_listener, self._client.tls, "SSL"
+
+
+class _naming:
+    """Puts the name of a listener before the text of an InvalidConfig."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, InvalidConfig):
+            raise InvalidConfig(f"listener {self._name}: {error}") from None
+
+
+def _log_outcome(connection: Any, mechanism: str, reason: str | None) -> None:
+    session = connection.session
+    if reason is None:
+        log.debug(
+            "authenticated", peer=connection.peer, principal=str(session.principal), mechanism=mechanism
+        )
+    else:
+        log.warning(
+            "authentication_failed",
+            peer=connection.peer,
+            listener=session.listener,
+            mechanism=mechanism,
+            reason=reason,
+        )
+
+
+def _certificate_refused(connection: Any, reason: str) -> None:
+    log.warning("authentication_failed", peer=connection.peer, mechanism="TLS", reason=reason)

@@ -1,0 +1,287 @@
+"""TLS between a transport and a protocol: one object that is a protocol to the loop and a transport to the
+application.
+
+The records go through two memory BIOs, so the same code runs on uvloop, on asyncio and on a simulated
+network. A server's application is told of a connection when it is accepted, before the handshake: limits and
+pacing come first. A client's application is told when the handshake is done and the host name is verified.
+
+Plaintext is decrypted straight into the application's buffers. Ciphertext that waits for the application is
+bounded by one read: reading pauses with the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
+
+from penstock.ports import Buffer
+
+__all__ = ["SecureProtocol", "TlsTransport"]
+
+#: ciphertext of one read; all connections share the buffer, because it is drained at once
+_SCRATCH: Final = memoryview(bytearray(256 << 10))
+#: plaintext of one call to OpenSSL: it makes records of 16 KiB
+_RECORD: Final = 16 << 10
+
+
+class SecureProtocol(Protocol):
+    """The application on a `TlsTransport`: asyncio's BufferedProtocol, and the outcome of the handshake."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+    def eof_received(self) -> bool: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def secured(self, channel: TlsTransport) -> None:
+        """The handshake is done."""
+        ...
+
+    def handshake_failed(self, reason: str) -> None:
+        """The handshake has failed; the connection is being closed."""
+        ...
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """A TLS connection. `is_open` is true from the end of the handshake until the connection closes."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: Callable[[], ssl.SSLContext],
+        application: SecureProtocol,
+        *,
+        server_hostname: str | None = None,
+    ) -> None:
+        """`context` is called when the connection is made. A server has no `server_hostname`."""
+        self._loop = loop
+        self._context = context
+        self._application = application
+        self._hostname = server_hostname
+        self._transport: asyncio.Transport | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        self._paused = False
+        self._reading = False
+        self._lost = False
+        #: whether anything has arrived: a peer that only looks whether the port is open has sent nothing
+        self._heard = False
+        self.is_open = False
+
+    # -- the loop's side ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        is_client = self._hostname is not None
+        try:
+            self._tls = self._context().wrap_bio(
+                self._incoming, self._outgoing, server_side=not is_client, server_hostname=self._hostname
+            )
+        except (OSError, ValueError) as e:
+            self._fail(f"TLS cannot start: {e}")
+            return
+        if is_client:
+            self._shake()
+        else:
+            self._application.connection_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _SCRATCH
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        self._incoming.write(_SCRATCH[:nbytes])
+        if self._lost or self._tls is None:
+            return
+        if not self.is_open and not self._shake():
+            return
+        self._read()
+
+    def eof_received(self) -> bool:
+        if not self.is_open:
+            if self._heard:
+                self._application.handshake_failed("the peer closed the connection during the TLS handshake")
+            return False
+        self._application.eof_received()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self.is_open = False
+            self._application.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._application.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._application.resume_writing()
+
+    # -- handshake and records ------------------------------------------------------------------------
+
+    def _shake(self) -> bool:
+        """Go on with the handshake; true once it is done."""
+        assert self._tls is not None
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        except (ssl.SSLError, ssl.CertificateError) as e:
+            self._flush()
+            self._fail(f"TLS handshake failed: {handshake_error(e)}")
+            return False
+        self._flush()
+        self.is_open = True
+        if self._hostname is not None:
+            self._application.connection_made(self)
+        self._application.secured(self)
+        return not self._lost and self.is_open
+
+    def _read(self) -> None:
+        """Decrypt what has arrived into the application's buffers, until it pauses."""
+        tls, application = self._tls, self._application
+        if tls is None or self._reading:
+            return
+        self._reading = True
+        try:
+            while self.is_open and not self._paused:
+                view = application.get_buffer(-1)
+                room, filled, more = len(view), 0, True
+                try:
+                    while filled < room:
+                        count = tls.read(room - filled, view[filled:] if filled else view)
+                        if not count:
+                            more = False
+                            break
+                        filled += cast(int, count)
+                except ssl.SSLWantReadError:
+                    more = False
+                except ssl.SSLZeroReturnError:
+                    if filled:
+                        application.buffer_updated(filled)
+                    self.close()
+                    return
+                if filled:
+                    application.buffer_updated(filled)
+                if not more:
+                    break
+        except ssl.SSLError as e:
+            self._fail(f"TLS: {handshake_error(e)}")
+        finally:
+            self._reading = False
+        # Key updates and alerts of TLS 1.3 are answered while reading.
+        if self._outgoing.pending:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._outgoing.read())
+
+    def _fail(self, reason: str) -> None:
+        self.is_open = False
+        self._application.handshake_failed(reason)
+        if self._transport is not None:
+            # Not at once: an alert may wait to be sent.
+            self._transport.close()
+
+    # -- the application's side -----------------------------------------------------------------------
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, None if it sent none."""
+        return None if self._tls is None else self._tls.getpeercert(binary_form=True)
+
+    @property
+    def version(self) -> str | None:
+        return None if self._tls is None else self._tls.version()
+
+    def write(self, data: Buffer) -> None:
+        if not self.is_open or self._tls is None:
+            return
+        tls = self._tls
+        try:
+            if len(data) <= _RECORD:
+                tls.write(data)
+            else:
+                view, position, end = memoryview(data), 0, len(data)
+                while position < end:
+                    position += tls.write(view[position : position + _RECORD])
+        except ssl.SSLError as e:
+            self._fail(f"TLS: {handshake_error(e)}")
+            return
+        assert self._transport is not None
+        self._transport.write(self._outgoing.read())
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "sslcontext":
+            return self._tls.context if self._tls is not None else default
+        if name == "ssl_object":
+            return self._tls
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        # Not from here: the application may be inside the loop that serves frames.
+        self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._lost or self._paused or self._transport is None or self._transport.is_closing():
+            return
+        self._read()
+        if not self._paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send `close_notify`, and close once everything that was written has gone out."""
+        if self.is_open and self._tls is not None:
+            self.is_open = False
+            # The peer's own close_notify is not awaited.
+            with suppress(ssl.SSLError):
+                self._tls.unwrap()
+            self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def handshake_error(error: Exception) -> str:
+    """The reason in an error of OpenSSL, without the place in its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else str(error)

@@ -1,0 +1,189 @@
+"""The principal of a TLS client: the subject of its certificate as text, and the rules that shorten it.
+
+The text is that of Java's `X500Principal.getName()` (RFC 2253): the relative names in reverse order, values
+escaped, and `OID=#HEX` for attributes without a keyword in RFC 2253, such as emailAddress. Existing ACLs and
+`ssl.principal.mapping.rules` are written for that text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from penstock.model.errors import InvalidConfig
+
+__all__ = [
+    "MappingRule",
+    "NoMappingRule",
+    "alternative_names",
+    "map_principal",
+    "parse_mapping_rules",
+    "subject_name",
+]
+
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_SUBJECT_ALT_NAME: Final = bytes((0x55, 0x1D, 0x11))
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+#: string types of ASN.1 by tag, with the encoding of their values
+_STRINGS: Final = {
+    0x0C: "utf-8",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1B: "latin-1",
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
+_ESCAPED: Final = re.compile(r'[,=+<>#;"\\]')
+
+
+class NoMappingRule(Exception):
+    """No rule of `ssl.principal.mapping.rules` matches the name in a certificate."""
+
+
+class MappingRule(NamedTuple):
+    """One rule. `pattern` is None for DEFAULT, which takes the whole name."""
+
+    pattern: re.Pattern[str] | None
+    replacement: str = ""
+    #: "L" or "U": the case of the result; empty leaves it
+    case: str = ""
+
+
+def subject_name(certificate: bytes) -> str:
+    """The subject of a certificate in DER, as Java writes it; ValueError if the bytes are malformed."""
+    fields = _fields(certificate)
+    # Serial number, signature algorithm, issuer and validity come before the subject.
+    if len(fields) < 5 or fields[4][0] != _SEQUENCE:
+        raise ValueError("the certificate has no subject")
+    return ",".join(_relative_name(content) for _, content in reversed(_elements(fields[4][1])))
+
+
+def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
+    """The subject alternative names of a certificate in DER, as tags and contents."""
+    for tag, content in _fields(certificate):
+        if tag != _EXTENSIONS:
+            continue
+        for _, extension in _elements(_element(content, 0)[1]):
+            parts = _elements(extension)
+            if parts[0][1] == _SUBJECT_ALT_NAME:
+                return frozenset(_elements(_element(parts[-1][1], 0)[1]))
+    return frozenset()
+
+
+def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
+    """The fields of the signed part of a certificate, without the version."""
+    _, content, _ = _element(certificate, 0)
+    _, to_be_signed, _ = _element(content, 0)
+    return [each for each in _elements(to_be_signed) if each[0] != _VERSION]
+
+
+def _relative_name(content: bytes) -> str:
+    """One relative name; several attributes are joined with `+`."""
+    return "+".join(_attribute(attribute) for _, attribute in _elements(content))
+
+
+def _attribute(content: bytes) -> str:
+    _, oid, position = _element(content, 0)
+    tag, value, end = _element(content, position)
+    name = _dotted(oid)
+    keyword = _KEYWORDS.get(name)
+    if keyword is None or tag not in _STRINGS:
+        return f"{keyword or name}=#{content[position:end].hex()}"
+    text = _ESCAPED.sub(r"\\\g<0>", value.decode(_STRINGS[tag], "replace")).replace("\0", "\\00")
+    leading = len(text) - len(text.lstrip(" "))
+    trailing = len(text) - len(text.rstrip(" ")) if leading < len(text) else 0
+    middle = text[leading : len(text) - trailing]
+    return f"{keyword}=" + "\\ " * leading + middle + "\\ " * trailing
+
+
+def _dotted(oid: bytes) -> str:
+    numbers: list[int] = []
+    value = 0
+    for byte in oid:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    if not numbers:
+        raise ValueError("empty object identifier")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _elements(content: bytes) -> list[tuple[int, bytes]]:
+    found, position = [], 0
+    while position < len(content):
+        tag, value, position = _element(content, position)
+        found.append((tag, value))
+    return found
+
+
+def _element(data: bytes, position: int) -> tuple[int, bytes, int]:
+    """Tag and content of the element at `position`, and the position behind it; ValueError if cut short."""
+    if position + 2 > len(data):
+        raise ValueError("the certificate is cut short")
+    tag, length = data[position], data[position + 1]
+    position += 2
+    if length & 0x80:
+        size = length & 0x7F
+        length = int.from_bytes(data[position : position + size], "big")
+        position += size
+    if position + length > len(data):
+        raise ValueError("the certificate is cut short")
+    return tag, data[position : position + length], position + length
+
+
+_RULE: Final = re.compile(r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"
+                          r"(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)")  # fmt: skip
+
+
+def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
+    """The rules of `ssl.principal.mapping.rules`; InvalidConfig if one is malformed."""
+    rules, position = [], 0
+    while position < len(text.rstrip()):
+        match = _RULE.match(text, position)
+        if match is None:
+            raise InvalidConfig(
+                f"ssl.principal.mapping.rules: {text[position:]!r} is not a rule: write "
+                f"RULE:pattern/replacement/[LU] or DEFAULT"
+            )
+        position = match.end()
+        if match["default"]:
+            rules.append(MappingRule(None))
+            continue
+        try:
+            pattern = re.compile(match["pattern"].replace("\\/", "/"))
+        except re.error as e:
+            raise InvalidConfig(
+                f"ssl.principal.mapping.rules: {match['pattern']!r} is not a regular expression: {e}"
+            ) from e
+        replacement = re.sub(r"\$(\d)", r"\\g<\1>", match["replacement"].replace("\\/", "/"))
+        rules.append(MappingRule(pattern, replacement, match["case"]))
+    return tuple(rules) or (MappingRule(None),)
+
+
+def map_principal(name: str, rules: Sequence[MappingRule]) -> str:
+    """The name of the principal that the first matching rule yields; NoMappingRule if none matches."""
+    for rule in rules:
+        if rule.pattern is None:
+            return name
+        match = rule.pattern.fullmatch(name)
+        if match is None:
+            continue
+        mapped = match.expand(rule.replacement).strip()
+        return mapped.lower() if rule.case == "L" else mapped.upper() if rule.case == "U" else mapped
+    raise NoMappingRule(f"no rule of ssl.principal.mapping.rules matches {name!r}")
