@@ -40,6 +40,7 @@ ELSEWHERE = {
     "handlers/log_dirs": "replica/test_data_directories",
     "handlers/producers": "produce/test_idempotence",
     "handlers/replica_log_info": "node/test_unclean_recovery",
+    "handlers/sasl": "request/test_listener_security",
     "handlers/topic_times": "handlers/test_describe_configs",
     "handlers/topics": "handlers/test_create_topics",
     "healing/compacted_repair": "coordinators/test_damaged_coordinators",

@@ -198,7 +198,6 @@ def test_controller_listeners_are_not_for_clients() -> None:
         ({"listeners": "PLAINTEXT://localhost:70000"}, "write NAME://HOST:PORT"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "two listeners called PLAINTEXT"),
         ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "two listeners at :1"),
-        ({"listeners": "SSL://:1"}, "not supported yet"),
         ({"listeners": "MINE://:1"}, "add MINE:PLAINTEXT"),
         ({"advertised.listeners": "OTHER://:1"}, "OTHER"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients can reach"),

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from penstock.groups.settings import GroupSettings
 from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey
+from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.storage.config import LogConfig
 from penstock.testing import broker
 from penstock.testing.simulation.scenario import Options, simulate
@@ -50,7 +51,11 @@ _NOT_REACHED = {
     *("replica.selector.class", "penstock.balance.exclude.brokers"),
     *("penstock.self.healing.delay.ms", "penstock.self.healing.partitions.max"),
     *("share.coordinator.state.topic.num.partitions", "transaction.state.log.num.partitions"),
+    # Only a broker with secured listeners reads them.
+    *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
+    *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),
     # The server process reads them before it starts the broker.
+    "penstock.insecure.listeners.allow",
     *("penstock.log.level", "penstock.log.format"),
     # A broker reads them when it compresses batches again.
     *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),

@@ -41,7 +41,7 @@ class ListenerSecurities:
     def __init__(self, config: BrokerConfig, world: World) -> None:
         self._config = config
         self._world = world
-        self._secret = world.rng.token(32)
+        self._secret = b""
         self._secured: dict[str, SecureListener] = {}
         self._client: ClientSecurity | None = None
         self._client_listener = ""
@@ -58,6 +58,7 @@ class ListenerSecurities:
             return
         from penstock.net.secure_listener import SecureListener
 
+        self._secret = self._secret or self._world.rng.token(32)
         tls = None
         if protocol.endswith("SSL"):
             from penstock.net.tls_contexts import TlsContexts

@@ -1,0 +1,124 @@
+"""Bearer tokens: what is accepted, and the forgeries that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.base.bearer_tokens import BearerTokens
+from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.security.sasl import Identity, TokenRefused
+
+jwt = pytest.importorskip("jwt")
+pytest.importorskip("cryptography")
+
+
+async def in_thread(function: Any, *args: Any) -> Any:
+    return function(*args)
+
+
+class Issuer:
+    """Signs tokens, and has a file with its public key."""
+
+    def __init__(self, folder: Path) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+        self.key = generate_private_key(SECP256R1())
+        public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self.key.public_key()))
+        self.file = folder / "jwks.json"
+        self.file.write_text(json.dumps({"keys": [{**public, "kid": "k1"}]}))
+        self.expires = int(time.time()) + 600
+
+    def sign(self, kid: str = "k1", **claims: object) -> str:
+        content = {"sub": "bob", "iss": "us", "aud": "broker", "exp": self.expires, **claims}
+        content = {name: value for name, value in content.items() if value is not None}
+        token: str = jwt.encode(content, self.key, algorithm="ES256", headers={"kid": kid})
+        return token
+
+    def tokens(self, **configs: str) -> BearerTokens:
+        lookup: Mapping[str, str] = {
+            "sasl.oauthbearer.jwks.endpoint.url": self.file.as_uri(),
+            "sasl.oauthbearer.expected.issuer": "us",
+            "sasl.oauthbearer.expected.audience": "broker,other",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms": "3600000",
+            **{name.replace("_", "."): value for name, value in configs.items()},
+        }
+        tokens = BearerTokens(lookup.get, in_thread)
+        asyncio.run(tokens.load())
+        return tokens
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("issuer"))
+
+
+def test_a_valid_token_has_name_expiry_and_groups(issuer: Issuer) -> None:
+    token = issuer.sign(groups=["dev", 7, "ops"])
+    assert issuer.tokens().verify(token) == Identity("bob", float(issuer.expires), ("dev", "ops"))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": 1},
+        {"exp": None},
+        {"iss": "them"},
+        {"iss": None},
+        {"aud": "elsewhere"},
+        {"aud": None},
+        {"sub": None},
+        {"sub": ""},
+        {"kid": "k2"},
+        {"nbf": 1 << 40},
+    ],
+)
+def test_tokens_that_are_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
+    with pytest.raises(TokenRefused):
+        issuer.tokens().verify(issuer.sign(**claims))
+
+
+def test_forged_tokens_are_refused(issuer: Issuer, tmp_path: Path) -> None:
+    tokens, content = issuer.tokens(), {"sub": "bob", "iss": "us", "aud": "broker", "exp": issuer.expires}
+    unsigned = jwt.encode(content, None, algorithm="none", headers={"kid": "k1"})
+    shared = jwt.encode(content, b"x" * 64, algorithm="HS256", headers={"kid": "k1"})
+    other = Issuer(tmp_path).sign()
+    head, body, _ = issuer.sign().split(".")
+    for token in (unsigned, shared, other, f"{head}.{body}.", "nonsense", ""):
+        with pytest.raises(TokenRefused):
+            tokens.verify(token)
+
+
+def test_a_storm_of_unknown_keys_does_not_load_the_keys(issuer: Issuer) -> None:
+    tokens = issuer.tokens()
+    loads = []
+
+    async def count() -> None:
+        loads.append(1)
+
+    tokens.load = count  # type: ignore[method-assign]
+    for kid in range(50):
+        with pytest.raises(TokenRefused):
+            tokens.verify(issuer.sign(kid=str(kid)))
+        asyncio.run(tokens.refresh_if_due())
+    assert not loads
+    tokens._loaded_at -= 11
+    asyncio.run(tokens.refresh_if_due())
+    assert len(loads) == 1
+
+
+def test_without_keys_nothing_starts(issuer: Issuer, tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"jwks\.endpoint\.url"):
+        BearerTokens(lambda name: None, in_thread)
+    with pytest.raises(InvalidConfig, match="https, http or file"):
+        BearerTokens({"sasl.oauthbearer.jwks.endpoint.url": "ftp://x"}.get, in_thread)
+    secret = tmp_path / "jwks.json"
+    secret.write_text('{"keys":[{"kty":"oct","k":"c2VjcmV0","kid":"k1"}]}')
+    with pytest.raises(PenstockError, match="no public keys"):
+        issuer.tokens(sasl_oauthbearer_jwks_endpoint_url=secret.as_uri())

@@ -1,0 +1,394 @@
+"""TLS and SASL on listeners for clients and for other nodes: each way in that must be closed."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import ErrorCode, InvalidConfig, ProtocolError
+from penstock.security.sasl_client import Login
+from penstock.testing import BrokerThread, broker
+from penstock.testing.clusters import reserve_port
+from penstock.wire.api import Api
+from penstock.wire.apis import APIS
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from penstock.wire.conversation import Conversation
+from penstock.wire.messages import decode_response, encode_request
+from penstock.wire.schema import Struct
+from tests.secured import HOST, pki, versions, versions_over
+
+PASSWORD = "correct horse"
+_USERS = f'user_node="{PASSWORD}" user_bob="{PASSWORD}"'
+JAAS = f'x.LoginModule required username="node" password="{PASSWORD}" {_USERS};'
+
+
+def ports(running: BrokerThread) -> dict[str, int]:
+    """The ports of the listeners by name."""
+    internal = running.broker.internal
+    found = [*running.broker.listeners, *([internal.listener] if internal else [])]
+    return {listener.name: listener.port for listener in found}
+
+
+@pytest.fixture(scope="module")
+def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """A broker whose listeners, for clients (TLS) and for nodes (INTERNAL), need certificates."""
+    certificates = pki()
+    reserved = reserve_port()
+    internal = reserved.getsockname()[1]
+    config = {
+        "listeners": f"TLS://{HOST}:0,INTERNAL://{HOST}:{internal}",
+        "listener.security.protocol.map": "TLS:SSL,INTERNAL:SSL",
+        "controller.listener.names": "INTERNAL",
+        "controller.quorum.voters": f"1@{HOST}:{internal}",
+        "ssl.keystore.location": certificates["server"],
+        "ssl.truststore.location": certificates["ca"],
+        "ssl.client.auth": "required",
+        "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/",
+        "penstock.authentication.timeout.ms": "100",
+    }
+    with reserved, broker(config=config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sasl() -> Iterator[BrokerThread]:
+    """A broker whose listeners, for clients (SASL) and for nodes (INTERNAL), need a password."""
+    reserved = reserve_port()
+    internal = reserved.getsockname()[1]
+    config = {
+        "listeners": f"SASL://{HOST}:0,INTERNAL://{HOST}:{internal}",
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,INTERNAL:SASL_PLAINTEXT",
+        "controller.listener.names": "INTERNAL",
+        "controller.quorum.voters": f"1@{HOST}:{internal}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.jaas.config": JAAS,
+        "connection.failed.authentication.delay.ms": "10",
+    }
+    with reserved, broker(config=config) as running:
+        yield running
+
+
+LISTENERS = ("TLS", "INTERNAL")
+SASL_LISTENERS = ("SASL", "INTERNAL")
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_with_a_certificate_connects(
+    mutual: BrokerThread, listener: str, version: ssl.TLSVersion
+) -> None:
+    context = pki().client()
+    context.minimum_version = context.maximum_version = version
+    assert versions(ports(mutual)[listener], context).api_keys
+    assert versions(ports(mutual)[listener], context, "localhost").api_keys
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("certificate", [None, "expired", "stranger", "server-only"])
+def test_other_certificates_are_refused(mutual: BrokerThread, listener: str, certificate: str | None) -> None:
+    with pytest.raises(OSError):
+        versions(ports(mutual)[listener], pki().client(certificate))
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_old_versions_of_tls_are_refused(mutual: BrokerThread, listener: str) -> None:
+    context = pki().client()
+    with pytest.warns(DeprecationWarning):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(OSError):
+        versions(ports(mutual)[listener], context)
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_a_client_refuses_another_server(mutual: BrokerThread, listener: str) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        versions(ports(mutual)[listener], pki().client(authority="other-ca"))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        versions(ports(mutual)[listener], pki().client(), "elsewhere.example")
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_plaintext_on_a_tls_port_is_refused(mutual: BrokerThread, listener: str) -> None:
+    with pytest.raises((OSError, ProtocolError)):
+        versions(ports(mutual)[listener])
+    assert versions(ports(mutual)[listener], pki().client()).api_keys
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_no_ticket_outlives_the_removal_of_an_authority(mutual: BrokerThread, listener: str) -> None:
+    context = pki().client()
+    with (
+        socket.create_connection((HOST, ports(mutual)[listener]), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as connected,
+    ):
+        versions_over(connected)
+        assert connected.session is None or not connected.session.has_ticket
+
+
+def test_a_slow_handshake_is_cut_off(mutual: BrokerThread) -> None:
+    server = mutual.broker.server
+    with socket.create_connection((HOST, ports(mutual)["TLS"]), timeout=20) as slow:
+        slow.sendall(b"\x16\x03\x01")
+        versions(ports(mutual)["TLS"], pki().client())
+        time.sleep(0.11)  # the timeout of the handshake
+        mutual._loop.call_soon_threadsafe(server._close_idle)
+        assert slow.recv(100) == b""
+
+
+def test_a_probe_is_no_failed_handshake(mutual: BrokerThread) -> None:
+    rejected = mutual.broker.server.counts.rejected
+    socket.create_connection((HOST, ports(mutual)["TLS"])).close()
+    versions(ports(mutual)["TLS"], pki().client())
+    assert mutual.broker.server.counts.rejected == rejected
+
+
+def test_the_principal_is_the_mapped_name_of_the_certificate(mutual: BrokerThread) -> None:
+    context = pki().client()
+    with (
+        socket.create_connection((HOST, ports(mutual)["TLS"]), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as connected,
+    ):
+        versions_over(connected)
+        sessions = [connection.session for connection in mutual.broker.server.connections]
+    assert {(str(s.principal), s.listener, s.host) for s in sessions} == {("User:alice", "TLS", HOST)}
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_a_missing_certificate_is_a_clear_error(listener: str) -> None:
+    config = {
+        "listeners": f"TLS://{HOST}:0",
+        "listener.security.protocol.map": "TLS:SSL",
+        "ssl.keystore.location": "/nowhere.pem",
+    }
+    with (
+        pytest.raises(InvalidConfig, match=r"listener TLS: /nowhere\.pem has no PEM private key"),
+        broker(config=config),
+    ):
+        pass
+
+
+def test_certificates_are_reloaded_without_a_dropped_connection(tmp_path: Path) -> None:
+    """A renewed certificate serves new connections; half a pair, another subject or fewer names do not."""
+    certificates = pki()
+    store, trust = tmp_path / "server.pem", tmp_path / "ca.pem"
+    shutil.copy(certificates["server"], store)
+    shutil.copy(certificates["ca"], trust)
+    config = {
+        "listeners": f"TLS://{HOST}:0",
+        "listener.security.protocol.map": "TLS:SSL",
+        "ssl.keystore.location": store,
+        "ssl.truststore.location": trust,
+        "ssl.client.auth": "required",
+    }
+    with broker(config=config) as running:
+        port, securities = ports(running)["TLS"], running.broker.parts.securities
+
+        def served() -> bytes | None:
+            with (
+                socket.create_connection((HOST, port), timeout=20) as plain,
+                certificates.client().wrap_socket(plain, server_hostname=HOST) as connected,
+            ):
+                versions_over(connected)
+                return connected.getpeercert(binary_form=True)
+
+        def reload() -> None:
+            running._loop.call_soon_threadsafe(securities.reload)
+
+        first = served()
+        kept = certificates.client().wrap_socket(
+            socket.create_connection((HOST, port), timeout=20), server_hostname=HOST
+        )
+        with kept:
+            for bad in ("server-renamed", "server-elsewhere"):
+                shutil.copy(certificates[bad], store)
+                reload()
+                assert served() == first
+            store.write_text(Path(certificates["server-renewed"]).read_text()[:400])
+            reload()
+            assert served() == first
+            shutil.copy(certificates["server-renewed"], store)
+            reload()
+            assert served() != first
+            shutil.copy(certificates["other-ca"], trust)
+            reload()
+            with pytest.raises(OSError):
+                served()
+            versions_over(kept)
+
+
+# -- SASL
+
+
+class Speaker:
+    """A client that sends any request at any time."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((HOST, port), timeout=20)
+        self._file = self.socket.makefile("rb")
+
+    def __enter__(self) -> Speaker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+        self.socket.close()
+
+    def send_raw(self, content: bytes) -> None:
+        self.socket.sendall(struct.pack(">i", len(content)) + content)
+
+    def receive_raw(self) -> bytes | None:
+        try:
+            head = self._file.read(4)
+            return self._file.read(struct.unpack(">i", head)[0]) if len(head) == 4 else None
+        except ConnectionResetError:
+            return None
+
+    def ask(self, api: Api[Struct, Struct], request: Struct, version: int | None = None) -> Struct | None:
+        """The response; None if the broker closes the connection instead."""
+        version = api.max_version if version is None else version
+        self.socket.sendall(b"".join(encode_request(api, version, 7, "test", request)))  # type: ignore[arg-type]
+        frame = self.receive_raw()
+        return None if frame is None else decode_response(api, version, memoryview(frame))
+
+    def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> int | None:
+        answer = self.ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism), version)
+        return None if answer is None else answer.error_code  # type: ignore[attr-defined]
+
+    def token(self, token: bytes) -> tuple[int, str | None] | None:
+        answer = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
+        return None if answer is None else (answer.error_code, answer.error_message)  # type: ignore[attr-defined]
+
+
+GOOD = f"\0bob\0{PASSWORD}".encode()
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_user_authenticates(sasl: BrokerThread, listener: str, mechanism: str) -> None:
+    with socket.create_connection((HOST, ports(sasl)[listener]), timeout=20) as connected:
+        conversation = Conversation("t", login=Login(mechanism, "bob", lambda: PASSWORD, lambda: "CLIENT"))
+        while not conversation.is_ready:
+            connected.sendall(b"".join(conversation.handshake()))  # type: ignore[arg-type]
+            conversation.received(connected.recv_into(conversation.get_buffer()))
+        assert conversation.peer is not None and conversation.peer.api_keys
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+def test_a_raw_token_after_the_old_handshake(sasl: BrokerThread, listener: str) -> None:
+    with Speaker(ports(sasl)[listener]) as speaker:
+        assert speaker.handshake(version=0) == 0
+        speaker.send_raw(GOOD)
+        assert speaker.receive_raw() == b""
+        assert speaker.ask(METADATA, MetadataRequest()) is not None
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+@pytest.mark.parametrize("key", sorted(APIS.keys() - {API_VERSIONS.key, SASL_HANDSHAKE.key}))
+def test_no_other_api_is_served_before_authentication(sasl: BrokerThread, listener: str, key: int) -> None:
+    api = APIS[key]
+    with Speaker(ports(sasl)[listener]) as speaker:
+        assert speaker.ask(api, api.request()) is None
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+def test_requests_in_a_wrong_state(sasl: BrokerThread, listener: str) -> None:
+    port = ports(sasl)[listener]
+    hello = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    with Speaker(port) as speaker:
+        assert speaker.ask(API_VERSIONS, hello) is not None
+        assert speaker.ask(API_VERSIONS, hello) is None  # only once
+    with Speaker(port) as speaker:
+        assert speaker.handshake() == 0
+        assert speaker.handshake() == ErrorCode.ILLEGAL_SASL_STATE
+        assert speaker.receive_raw() is None
+    with Speaker(port) as speaker:
+        assert speaker.handshake("GSSAPI") == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert speaker.receive_raw() is None
+    with Speaker(port) as speaker:
+        assert speaker.handshake() == 0
+        assert speaker.token(GOOD) == (0, None)
+        # Without an end of the session there is no re-authentication.
+        assert speaker.handshake() == ErrorCode.ILLEGAL_SASL_STATE
+        assert speaker.ask(METADATA, MetadataRequest()) is not None
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+def test_failures_look_the_same(sasl: BrokerThread, listener: str) -> None:
+    answers = set()
+    for token in (b"\0bob\0wrong", b"\0eve\0wrong", b"eve" + GOOD, b"nonsense"):
+        with Speaker(ports(sasl)[listener]) as speaker:
+            speaker.handshake()
+            answers.add(speaker.token(token))
+            assert speaker.receive_raw() is None
+    (only,) = answers
+    assert only is not None and only[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
+def test_requests_before_authentication_are_small(sasl: BrokerThread, listener: str) -> None:
+    with Speaker(ports(sasl)[listener]) as speaker:
+        speaker.handshake()
+        speaker.socket.sendall(struct.pack(">i", 524289))
+        assert speaker.receive_raw() is None
+
+
+def test_a_session_ends_unless_the_client_authenticates_again() -> None:
+    """KIP-368: only SaslHandshake is accepted after the end, from the same user by the same mechanism."""
+    config = {
+        "listeners": f"SASL://{HOST}:0",
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.jaas.config": JAAS,
+        "connections.max.reauth.ms": "60000",
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    with broker(config=config) as running:
+        port = ports(running)["SASL"]
+
+        def shift(seconds: float) -> None:
+            """Move the sessions of all connections into the past."""
+            for connection in running.broker.server.connections:
+                gate = connection.application
+                gate._authenticated_at -= seconds  # type: ignore[attr-defined]
+                old = connection.session
+                assert old.expires_at is not None
+                object.__setattr__(old, "expires_at", old.expires_at - seconds)
+
+        with Speaker(port) as speaker:
+            speaker.handshake()
+            answer = speaker.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=GOOD))
+            assert answer.session_lifetime_ms == 60000  # type: ignore[union-attr]
+            shift(30)
+            assert speaker.ask(METADATA, MetadataRequest()) is not None
+            shift(31)
+            assert speaker.handshake() == 0
+            assert speaker.token(GOOD) == (0, None)
+            assert speaker.ask(METADATA, MetadataRequest()) is not None
+            shift(61)
+            assert speaker.ask(METADATA, MetadataRequest()) is None
+        for mechanism, token in (("PLAIN", f"\0node\0{PASSWORD}".encode()), ("SCRAM-SHA-256", None)):
+            with Speaker(port) as speaker:
+                speaker.handshake()
+                speaker.token(GOOD)
+                shift(2)
+                code = speaker.handshake(mechanism)
+                if token is None:
+                    assert code is None
+                else:
+                    failed = speaker.token(token)
+                    assert failed is not None and failed[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+        with Speaker(port) as speaker:
+            speaker.handshake()
+            speaker.token(GOOD)
+            assert speaker.handshake() is None  # within a second

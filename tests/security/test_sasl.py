@@ -1,0 +1,205 @@
+"""The SASL mechanisms of the server: RFC 4616, 5802 and 7628, and the ways to get around them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+
+import pytest
+
+from penstock.model.errors import InvalidConfig
+from penstock.security.sasl import Exchange, Identity, SaslFailure, TokenRefused, new_exchange
+from penstock.security.sasl_client import Login, LoginFailed
+from penstock.security.sasl_scram import ScramCredential, new_credential
+from penstock.security.sasl_states import NEXT, Event, State
+from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
+
+SECRET = b"s" * 32
+
+
+def exchange(mechanism: str, verify: Callable[[str], Identity] | None = None) -> Exchange:
+    users = ConfiguredUsers(mechanism, {"user_bob": "hunter2", "user_a,b=c": "x"}, lambda: b"salt" * 4)
+    return new_exchange(mechanism, users, nonce=lambda: "SERVER", secret=SECRET, verify=verify)
+
+
+def login(mechanism: str, user: str, password: str, server: Exchange | None = None) -> str:
+    """The outcome of a whole exchange."""
+    server = server or exchange(mechanism)
+    client = Login(mechanism, user, lambda: password, lambda: "CLIENT").begin()
+    token: bytes | None = client.start()
+    try:
+        while token is not None:
+            step = server.step(token)
+            token = client.step(step.reply)
+    except SaslFailure as e:
+        return f"failed: {e}"
+    assert step.identity is not None
+    return step.identity.name
+
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_user_with_the_right_password_is_authenticated(mechanism: str) -> None:
+    assert login(mechanism, "bob", "hunter2") == "bob"
+    assert login(mechanism, "a,b=c", "x") == "a,b=c"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_an_unknown_user_and_a_wrong_password_look_the_same(mechanism: str) -> None:
+    wrong, unknown = login(mechanism, "bob", "hunter3"), login(mechanism, "eve", "hunter3")
+    assert wrong == unknown == "failed: unknown user or wrong password"
+
+
+def test_an_unknown_user_has_the_same_salt_every_time() -> None:
+    first = [exchange("SCRAM-SHA-256").step(b"n,,n=eve,r=c").reply for _ in range(2)]
+    assert first[0] == first[1]
+    assert first[0] != exchange("SCRAM-SHA-256").step(b"n,,n=mallory,r=c").reply
+
+
+def test_credentials_of_the_metadata_come_before_those_of_the_config() -> None:
+    other = new_credential("SCRAM-SHA-256", "changed", b"salt", 4096)
+    users = ConfiguredUsers(
+        "SCRAM-SHA-256",
+        {"user_bob": "hunter2"},
+        lambda: b"salt",
+        lambda mechanism, user: other if user == "bob" else None,
+    )
+    server = new_exchange("SCRAM-SHA-256", users, nonce=lambda: "SERVER", secret=SECRET)
+    assert login("SCRAM-SHA-256", "bob", "changed", server) == "bob"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"bob\0hunter2",
+        b"\0bob\0hunter2\0",
+        b"\0bob\0",
+        b"\0\0hunter2",
+        b"\0\xff\0hunter2",
+        b"eve\0bob\0hunter2",  # authzid is not the user (CVE-2017-12610)
+        b"\0bob\0hunter2 ",
+    ],
+)
+def test_plain_refuses(token: bytes) -> None:
+    with pytest.raises(SaslFailure):
+        exchange("PLAIN").step(token)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"n=bob,r=c",
+        b"p=tls-unique,,n=bob,r=c",
+        b"n,a=eve,n=bob,r=c",
+        b"n,,n=b=ob,r=c",
+        b"n,,n=\xff,r=c",
+        b"n,,n=bob,r=",
+        b"n,,n=bob,r=c,tokenauth=true",
+    ],
+)
+def test_scram_refuses_a_first_message(token: bytes) -> None:
+    with pytest.raises(SaslFailure):
+        exchange("SCRAM-SHA-256").step(token)
+
+
+class _Replaced:
+    """A server's exchange whose last token is changed on the way."""
+
+    def __init__(self, change: Callable[[bytes], bytes]) -> None:
+        self._server = exchange("SCRAM-SHA-256")
+        self._change = change
+        self._count = 0
+
+    def step(self, token: bytes):  # type: ignore[no-untyped-def]
+        self._count += 1
+        return self._server.step(self._change(token) if self._count == 2 else token)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        # A nonce that only begins like that of the exchange (CVE-2024-56128), or none of the server's.
+        (lambda token: token.replace(b"r=CLIENTSERVER", b"r=CLIENTSERVER1"), "nonce"),
+        (lambda token: token.replace(b"r=CLIENTSERVER", b"r=CLIENT"), "nonce"),
+        (lambda token: token.replace(b"c=biws", b"c=eSws"), "channel binding"),
+        (lambda token: token[:-6] + b"AAAAA=", "password"),
+        (lambda token: token[: token.index(b",p=")], "malformed"),
+        (lambda token: token[: token.index(b",p=")] + b",p=AAAA", "password"),
+        (lambda token: token[: token.index(b",p=")] + b",p=====", "malformed"),
+    ],
+)
+def test_scram_refuses_a_last_message(change: Callable[[bytes], bytes], reason: str) -> None:
+    outcome = login("SCRAM-SHA-256", "bob", "hunter2", _Replaced(change))
+    assert outcome.startswith("failed") and reason in outcome
+
+
+def test_a_client_refuses_a_server_that_does_not_know_the_password() -> None:
+    client = Login("SCRAM-SHA-256", "bob", lambda: "hunter2", lambda: "CLIENT").begin()
+    client.step(b"r=CLIENTx,s=" + b64encode(b"salt") + b",i=4096")
+    with pytest.raises(LoginFailed):
+        client.step(b"v=" + b64encode(bytes(32)))
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"r=CLIENT,s=AAAA,i=4096", b"r=OTHER,s=AAAA,i=4096", b"r=CLIENTx,s=AAAA,i=1", b""]
+)
+def test_a_client_refuses_a_first_message(challenge: bytes) -> None:
+    client = Login("SCRAM-SHA-256", "bob", lambda: "hunter2", lambda: "CLIENT").begin()
+    with pytest.raises(LoginFailed):
+        client.step(challenge)
+
+
+def test_a_bearer_token_that_is_refused_gets_a_challenge_first() -> None:
+    def refuse(token: str) -> Identity:
+        raise TokenRefused("expired")
+
+    server = exchange("OAUTHBEARER", refuse)
+    assert server.step(b"n,,\x01auth=Bearer abc\x01\x01").reply == b'{"status":"invalid_token"}'
+    with pytest.raises(SaslFailure, match="expired"):
+        server.step(b"\x01")
+
+
+def test_a_bearer_token_is_verified() -> None:
+    def verify(token: str) -> Identity:
+        return Identity(token.upper(), 12.0, ("g",))
+
+    step = exchange("OAUTHBEARER", verify).step(b"n,a=ABC,\x01auth=Bearer abc\x01ext=1\x01\x01")
+    assert step.identity == Identity("ABC", 12.0, ("g",))
+    for token in (b"n,a=eve,\x01auth=Bearer abc\x01\x01", b"n,,\x01\x01", b"\x01auth=Bearer abc\x01\x01"):
+        with pytest.raises(SaslFailure):
+            exchange("OAUTHBEARER", verify).step(token)
+
+
+def test_secrets_are_not_in_texts() -> None:
+    users = ConfiguredUsers("PLAIN", {"user_bob": "hunter2"}, lambda: b"")
+    assert "hunter2" not in repr(users)
+    assert "hunter2" not in repr(Login("PLAIN", "bob", lambda: "hunter2", lambda: ""))
+    with pytest.raises(InvalidConfig) as refused:
+        parse_jaas('password="hunter2"')
+    assert "hunter2" not in str(refused.value)
+
+
+def test_jaas_in_kafkas_form() -> None:
+    text = 'org.x.PlainLoginModule required\n username="a" password="p;\\"q" user_a=p ;'
+    assert parse_jaas(text) == {"username": "a", "password": 'p;"q', "user_a": "p"}
+
+
+def test_every_event_outside_the_table_is_illegal() -> None:
+    legal = {
+        State.START: {Event.API_VERSIONS, Event.HANDSHAKE, Event.HANDSHAKE_RAW},
+        State.HANDSHAKE: {Event.HANDSHAKE, Event.HANDSHAKE_RAW},
+        State.TOKENS: {Event.AUTHENTICATE, Event.COMPLETE},
+        State.RAW: {Event.RAW_TOKEN, Event.COMPLETE},
+        State.DONE: {Event.HANDSHAKE},
+    }
+    assert {state: {e for s, e in NEXT if s is state} for state in State} == legal
+
+
+def test_a_stored_credential_is_no_password() -> None:
+    credential = new_credential("SCRAM-SHA-512", "hunter2", b"salt", 4096)
+    assert isinstance(credential, ScramCredential)
+    assert b"hunter2" not in b"".join((credential.salt, credential.stored_key, credential.server_key))
