@@ -11,6 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from penstock.model.errors import ErrorCode, InvalidConfig, ProtocolError
 from penstock.security.sasl_client import Login
@@ -270,6 +278,12 @@ class Speaker:
         return None if answer is None else (answer.error_code, answer.error_message)  # type: ignore[attr-defined]
 
 
+def authenticate(connected: socket.socket, conversation: Conversation) -> None:
+    while not conversation.is_ready:
+        connected.sendall(b"".join(conversation.handshake()))  # type: ignore[arg-type]
+        conversation.received(connected.recv_into(conversation.get_buffer()))
+
+
 GOOD = f"\0bob\0{PASSWORD}".encode()
 
 
@@ -278,10 +292,42 @@ GOOD = f"\0bob\0{PASSWORD}".encode()
 def test_a_user_authenticates(sasl: BrokerThread, listener: str, mechanism: str) -> None:
     with socket.create_connection((HOST, ports(sasl)[listener]), timeout=20) as connected:
         conversation = Conversation("t", login=Login(mechanism, "bob", lambda: PASSWORD, lambda: "CLIENT"))
-        while not conversation.is_ready:
-            connected.sendall(b"".join(conversation.handshake()))  # type: ignore[arg-type]
-            conversation.received(connected.recv_into(conversation.get_buffer()))
+        authenticate(connected, conversation)
         assert conversation.peer is not None and conversation.peer.api_keys
+
+
+def test_a_user_of_the_metadata_authenticates(sasl: BrokerThread) -> None:
+    """AlterUserScramCredentials has an effect at once, also when it removes the user."""
+    port = ports(sasl)["SASL"]
+    admin = AdminClient(
+        {
+            "bootstrap.servers": f"{HOST}:{port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "bob",
+            "sasl.password": PASSWORD,
+        }
+    )
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+
+    def alter(change: UserScramCredentialAlteration) -> None:
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(20)
+
+    def works() -> bool:
+        conversation = Conversation("t", login=Login("SCRAM-SHA-256", "carol", lambda: "pw", lambda: "C"))
+        try:
+            with socket.create_connection((HOST, port), timeout=20) as connected:
+                authenticate(connected, conversation)
+        except ProtocolError:
+            return False
+        return True
+
+    assert not works()
+    alter(UserScramCredentialUpsertion("carol", info, b"pw"))
+    assert works()
+    alter(UserScramCredentialDeletion("carol", ScramMechanism.SCRAM_SHA_256))
+    assert not works()
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
     from penstock.net.secure_listener import SecureListener
 
-__all__ = ["ListenerSecurities", "ScramLookup"]
+__all__ = ["ListenerSecurities", "scram_in"]
 
 log = get_logger("security")
 #: how often files are looked at
@@ -33,6 +34,22 @@ _WATCH_S: Final = 2.0
 
 #: returns the SCRAM credential of a user by mechanism and name
 ScramLookup = Callable[[str, str], ScramCredential | None]
+
+
+#: the numbers of the mechanisms in metadata records
+_SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+def scram_in(image: ClusterImage) -> ScramLookup:
+    """The SCRAM credentials of the users in the metadata."""
+
+    def lookup(mechanism: str, user: str) -> ScramCredential | None:
+        found = image.scram.get((user, _SCRAM_NUMBERS[mechanism]))
+        if found is None:
+            return None
+        return ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations)
+
+    return lookup
 
 
 class ListenerSecurities:
