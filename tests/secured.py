@@ -7,10 +7,10 @@ import shutil
 import socket
 import ssl
 import tempfile
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -21,7 +21,8 @@ from penstock.wire.conversation import Conversation
 HOST = "127.0.0.1"
 
 
-class Pki(NamedTuple):
+@dataclass(frozen=True)
+class Pki:
     """A folder with an authority, a server's certificate and those of several clients, good and bad."""
 
     folder: Path
