@@ -13,7 +13,7 @@ from penstock.storage.guards import VerificationGuard
 from penstock.storage.log import Appended, AppendOrigin, Log, LongWalk
 from penstock.storage.lookup import TimestampOffset
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import note_damage
 from penstock.storage.segment_files import LOG
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.records.record import iter_batches
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import CorruptLog
 from penstock.storage.scrub import (
     Piece,

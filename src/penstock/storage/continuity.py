@@ -24,7 +24,8 @@ from penstock.ports import Files
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
-from penstock.storage.recovery import Corruption, whole_batches
+from penstock.storage.recovery import whole_batches
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import CorruptLog, plausible, scan
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, OFFSET_INDEX

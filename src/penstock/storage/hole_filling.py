@@ -18,7 +18,8 @@ from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSE
 from penstock.storage.config import LogConfig
 from penstock.storage.loading import load_producers
 from penstock.storage.producers import ProducerStates
-from penstock.storage.recovery import Corruption, replay_batch
+from penstock.storage.recovery import replay_batch
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import SNAPSHOT
 from penstock.storage.segments import Segments

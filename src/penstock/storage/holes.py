@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from penstock.ports import Files
 from penstock.storage.log import Log
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 

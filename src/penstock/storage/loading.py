@@ -28,7 +28,8 @@ from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.folders import PARTITION_METADATA
 from penstock.storage.producers import ProducerStates
-from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
+from penstock.storage.recovery import SegmentRecovery, replay_batch
+from penstock.storage.recovery_report import Corruption, RecoveryReport
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import NO_TAIL, Segment

@@ -23,7 +23,8 @@ from penstock.records.header_fields import (
 )
 from penstock.storage.config import FOREVER
 from penstock.storage.log import Log
-from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
+from penstock.storage.recovery import BatchSearch, whole_batches
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import scan
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, Damage

@@ -18,7 +18,7 @@ from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.health import Health
 from penstock.storage.loading import load_producers, prune_snapshots
 from penstock.storage.producers import ProducerStates
-from penstock.storage.recovery import RecoveryReport
+from penstock.storage.recovery_report import RecoveryReport
 from penstock.storage.store import SegmentStore
 
 __all__ = ["Truncation"]

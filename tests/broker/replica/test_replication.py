@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.log import Log
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import note_damage
 from penstock.storage.segment_files import LOG
 from penstock.wire.apis.alter_partition_reassignments import (

@@ -11,7 +11,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.commands.cluster import _print_awaited, _print_overview
 from penstock.cli.direct import DirectLine
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.testing import Cluster, cluster
 from tests.testing.cluster_clients import create, produce
 

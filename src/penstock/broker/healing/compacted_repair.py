@@ -29,7 +29,7 @@ from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.compacted_repair import SegmentRewrite
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 from penstock.storage.validation import check_replicated

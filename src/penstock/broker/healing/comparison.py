@@ -32,7 +32,7 @@ from penstock.ports import Buffer, Files
 from penstock.records.batch import LOG_OVERHEAD, read_offset_and_length
 from penstock.replication.digest import Mismatch, batch_digests, is_untouched, leading_batches, mismatches
 from penstock.storage.config import FOREVER
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import SealedSegment, describe, note_damage, sealed_segments
 from penstock.storage.segment import Segment
 from penstock.storage.validation import check_replicated

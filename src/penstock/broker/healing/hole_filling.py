@@ -33,7 +33,7 @@ from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.hole_filling import HoleFilling
 from penstock.storage.holes import is_hole
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.validation import check_replicated
 
 __all__ = ["fill_hole"]

@@ -25,7 +25,7 @@ from penstock.net.client import Peer
 from penstock.ports import Clock, File, Files, Workers
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import repair_target, repaired
 from penstock.storage.validation import check_replicated
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData

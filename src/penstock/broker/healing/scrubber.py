@@ -44,7 +44,7 @@ from penstock.storage.holes import (
     is_hole,
     lose_segment,
 )
-from penstock.storage.recovery import Corruption
+from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import (
     Piece,
     describe,
