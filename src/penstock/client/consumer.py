@@ -47,6 +47,9 @@ class Consumer:
     `connect_timeout`; None waits for ever. `protocol` is `consumer`, or `classic` if `session_timeout` or
     `heartbeat_interval` is given: in the newer protocol they are settings of the group. `config` takes what
     has no argument (security, for example) under librdkafka's names.
+
+    Why it has more than 25 methods: it has the calls of Kafka's consumer, which share one librdkafka handle
+    and one position per partition.
     """
 
     def __init__(

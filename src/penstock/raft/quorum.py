@@ -34,7 +34,11 @@ __all__ = ["Quorum"]
 
 
 class Quorum:
-    """The state of one node of the quorum."""
+    """The state of one node of the quorum.
+
+    Why it has more than 25 methods: elections, replication and membership share this state. Each method is
+    one transition or one question about it.
+    """
 
     __slots__ = (
         "_rng",

@@ -44,6 +44,9 @@ class Cluster:
     """Brokers 1 to n; `cluster()` gives one that runs. For one thread at a time: the test's.
 
     Each broker has an address and a disk in memory that outlive it.
+
+    Why it has more than 25 methods: it is the whole interface of the test kit, one method per thing that a
+    test does to a cluster or waits for.
     """
 
     def __init__(self, brokers: int, config: Mapping[str, object]) -> None:

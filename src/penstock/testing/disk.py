@@ -79,7 +79,11 @@ class _DirectoryHistory:
 
 
 class FaultyDisk(MemoryFiles):
-    """A file system in memory with a durable part and a switch."""
+    """A file system in memory with a durable part and a switch.
+
+    Why it has more than 25 methods: it overrides every change of `MemoryFiles`, and each kind of fault has a
+    method that tests call.
+    """
 
     def __init__(self, rng: Random, clock: Clock | None = None) -> None:
         super().__init__(clock)

@@ -148,9 +148,6 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def partition_count(self) -> int:
-        return self._partitions
-
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:

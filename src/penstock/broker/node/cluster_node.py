@@ -80,7 +80,11 @@ def _nothing() -> None:
 
 
 class ClusterNode:
-    """Composes quorum, image, controller and peers, and runs them from `start` to `stop`."""
+    """Composes quorum, image, controller and peers, and runs them from `start` to `stop`.
+
+    Why it has more than 25 methods: each is a step of the node's life or an answer about its role, and leaves
+    the work to one of the composed parts.
+    """
 
     def __init__(
         self,

@@ -59,7 +59,11 @@ _CONFIG: Final = LogConfig(
 
 
 class MetadataLog:
-    """Implements `raft.log.RaftLog`. Owned by the event loop's thread."""
+    """Implements `raft.log.RaftLog`. Owned by the event loop's thread.
+
+    Why it has more than 25 methods: half of them are the interface of `RaftLog`. The rest reads and writes
+    snapshots, which must agree with the log at every moment.
+    """
 
     def __init__(self, log: Log, files: Files, clock: Clock) -> None:
         log.reconfigure(_CONFIG)

@@ -58,7 +58,11 @@ class Outlook(Enum):
 
 
 class Damage:
-    """Tampers with the disks of stopped brokers, and keeps track of the undamaged copies."""
+    """Tampers with the disks of stopped brokers, and keeps track of the undamaged copies.
+
+    Why it has more than 25 methods: each kind of damage has one, and all of them record their effect on the
+    copies that `assess` starts from.
+    """
 
     def __init__(
         self,
