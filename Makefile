@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -25,18 +25,25 @@ run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (F
 # `make test` starts the longest ones first.
 SIMULATION_TESTS := tests/testing/simulation
 BROKER_TESTS := tests/broker
-CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples $(wildcard tests/testing/test_*.py)
+CLI_TESTS := tests/cli tests/docs
+CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
 INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 # They compare with Apache Kafka, which one part starts once.
 KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
-PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
+PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
-	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=line lint check-core check-brokers check-nodes check-replicas
+	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line lint check-core check-clients check-brokers check-nodes check-replicas
+
+# The fast tests of clients and tools, which are about as many as all others below the broker.
+FAST_CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples tests/telemetry tests/testing
 
 check-core: $(READY)
-	$(PY) -m pytest -q --fast --ignore=tests/broker --ignore=tests/spark --ignore=tests/interop
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_CLIENT_TESTS))
+
+check-clients: $(READY)
+	$(PY) -m pytest -q --fast $(FAST_CLIENT_TESTS)
 
 # Most of their time they wait for elections, timeouts and restarts, so they share a core.
 check-brokers: $(READY)
@@ -50,7 +57,7 @@ check-replicas: $(READY)
 
 test: $(READY) ## everything that must hold: lint, tests, and other people's tests (twenty minutes on two cores)
 	@echo "four parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-clients test-conformance test-core test-simulation test-brokers test-interop
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-cli test-conformance test-core test-simulation test-brokers test-clients test-interop
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
@@ -61,7 +68,10 @@ test-simulation: $(READY) ## tests of the simulator, and the seeds that run with
 test-brokers: $(READY) ## tests of the broker
 	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
-test-clients: $(READY) ## tests of the command line, our clients, and the documentation
+test-cli: $(READY) ## tests of the command line and the documentation
+	$(PY) -m pytest -q $(CLI_TESTS)
+
+test-clients: $(READY) ## tests of our clients, and of brokers and clusters for tests
 	$(PY) -m pytest -q $(CLIENT_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-interop: $(READY) ## other people's clients, chaos and disasters on brokers as processes

@@ -23,6 +23,7 @@ from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.messages import encode_request
+from tests.amounts import amount
 from tests.broker.disks import on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, now_ms
@@ -165,9 +166,9 @@ def test_a_repeated_fetch_is_answered_as_any_other(first: int, monkeypatch: pyte
 
     monkeypatch.setattr(RepeatedClientFetches, "take", counted)
     with on_disk(MemoryFiles()) as running, RawClient(running.bootstrap) as client:
-        for seed in range(first, first + 20):
+        for seed in range(first, first + amount(20)):
             topics = [create_topic(client, partitions=PER_TOPIC) for _ in range(2)]
             history = running.call(lambda: History(running.broker, topics, Random(seed)))  # noqa: B023
             for _ in range(STEPS):
                 running.call(history.go_on)
-    assert taken > 100
+    assert taken > amount(100)

@@ -28,6 +28,7 @@ from penstock.wire.apis.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
 )
+from tests.amounts import amount
 
 _TOPIC = "events"
 _INTERNAL = 19092
@@ -152,7 +153,7 @@ async def _seconds_without_acknowledgement(
 @pytest.mark.parametrize("leads_quorum", [True, False])
 @pytest.mark.parametrize("fault", _WITHIN_S)
 def test_a_silent_leader_is_replaced_in_time(fault: str, leads_quorum: bool, busy: bool) -> None:
-    for seed in range(3):
+    for seed in range(amount(3)):
         silence = _Silence(seed)
         try:
             timed = _seconds_without_acknowledgement(silence, fault, leads_quorum=leads_quorum, busy=busy)
