@@ -154,7 +154,6 @@ BUDGETS = {
 def test_the_hot_path_stays_within_its_budget(name: str, tmp_path: Path) -> None:
     frames, warm_up, budget = BUDGETS[name]
     cost = measured(tmp_path, frames, warm_up)
-    print(name, cost)
     over = {
         what: f"{spent:.1f}, budget {limit:g}"
         for what, spent, limit in zip(Cost._fields, cost, budget, strict=True)
