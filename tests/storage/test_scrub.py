@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.records.record import iter_batches
+from penstock.storage.holes import holes
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.recovery_report import Corruption
@@ -89,6 +90,31 @@ def test_a_file_that_has_become_shorter_is_damaged_to_its_end() -> None:
     at = positions(log)
     files.open(SEALED).truncate(at[4] + 5)
     assert damage_in(files, log) == [Corruption(SEALED, at[4], at[-1] - at[4], 8, 12)]
+
+
+@pytest.mark.parametrize("nth", [0, 3])
+def test_damage_before_a_hole_becomes_a_part_of_the_hole(nth: int) -> None:
+    """The batches of another replica are larger than what is left of the range."""
+    files = MemoryFiles()
+    log = written(files)
+    at = positions(log)
+    log.close(clean=True)
+    files.open(SEALED).truncate(at[nth + 1] + 5)
+    flip(files, at[nth] + 70)
+    log = open_log(files, clean=True)
+    (hole,) = log.recovery.corruption
+    assert hole == Corruption(SEALED, at[nth + 1], 0, 2 * nth + 2, 12)
+
+    (damage,) = damage_in(files, log)
+    noted = note_damage(log, log.segments.first, damage)
+    assert noted == Corruption(SEALED, at[nth], 0, 2 * nth, 12)
+    assert log.recovery.corruption == holes(log) == [noted]
+    assert log.segments.size == sum(segment.size for segment in log.segments)
+    assert log.segments.first.size == at[nth]
+    behind = log.read(12, 1 << 20, upper=log.end_offset)
+    assert behind is not None and behind.size == log.segments.active.size
+    if nth:
+        assert damage_in(files, log) == [noted], "a second round finds nothing else"
 
 
 def test_what_is_damaged_is_not_read_until_it_is_repaired() -> None:

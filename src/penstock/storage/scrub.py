@@ -22,6 +22,7 @@ from penstock.records.header_fields import (
     MAX_TIMESTAMP,
 )
 from penstock.storage.config import FOREVER
+from penstock.storage.holes import is_hole
 from penstock.storage.log import Log
 from penstock.storage.recovery import BatchSearch, whole_batches
 from penstock.storage.recovery_report import Corruption
@@ -143,14 +144,29 @@ class _Scrub(BatchSearch):
         self._position, self.next_offset = position, next_offset
 
 
-def note_damage(log: Log, segment: Segment, damage: Corruption) -> None:
-    """Report damage of a log, so that reads of it fail. It may contain damage that is known already."""
-    for known in log.recovery.corruption:
-        if damage.first_offset <= known.first_offset and known.next_offset <= damage.next_offset:
-            _forget(log, segment, known)
+def note_damage(log: Log, segment: Segment, damage: Corruption) -> Corruption:
+    """Report damage of a log, so that reads of it fail; returns the damage as it was reported.
+
+    It may contain damage that is known already. If it contains a hole, all of it is a hole. Why: batches are
+    missing, so the batches of another replica do not fit into the bytes that are left.
+    """
+    contained = [
+        known
+        for known in log.recovery.corruption
+        if damage.first_offset <= known.first_offset and known.next_offset <= damage.next_offset
+    ]
+    becomes_hole = segment is not log.segments.active and any(is_hole(log, known) for known in contained)
+    for known in contained:
+        _forget(log, segment, known)
+    if becomes_hole:
+        # The bytes stay in the file until the hole is filled.
+        log.segments.shrink(segment, damage.position)
+        damage = damage._replace(size=0)
+    else:
+        segment.damage.append(_place(damage))
+        segment.damage.sort()
     log.recovery.found(damage)
-    segment.damage.append(_place(damage))
-    segment.damage.sort()
+    return damage
 
 
 def restore_damage(log: Log, numbers: Sequence[int]) -> None:

@@ -133,6 +133,12 @@ class Segments:
         self._bases.append(segment.base_offset)
         self.active = segment
 
+    def shrink(self, segment: Segment, size: int) -> None:
+        """Let a sealed segment end at `size`; its file keeps the bytes behind that."""
+        assert segment is not self.active, "appends go to the end of the file"
+        self.sealed_bytes -= segment.size - size
+        segment.size = size
+
     def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
         """Put `new` in the place of `old`; at least one segment must remain."""
         gone = {segment.base_offset for segment in old}

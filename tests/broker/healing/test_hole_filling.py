@@ -182,6 +182,25 @@ def test_segments_lost_while_the_broker_runs_are_found_by_the_scrubber(node: int
     run(main())
 
 
+def test_a_batch_that_is_damaged_before_a_lost_segment_is_fetched_with_it() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await filled(nodes)
+            partition, scrubber = replica(nodes[3]), nodes[3].scrubber
+            segments = list(partition.log.segments)
+            remove(2)(nodes, 3, segments)
+            file = nodes.disks[3].open(segments[1].path(LOG))
+            file.pwrite(b"?", segments[1].size - 3)
+            for segment in segments[:-1]:
+                segment.release()
+            await scrubber.scrub(partition)
+            assert [(hole.first_offset, hole.next_offset) for hole in holes(partition.log)] == [(7, 12)]
+            await scrubber.repair(partition)
+            await whole_again(nodes)
+
+    run(main())
+
+
 def test_a_replica_with_a_hole_serves_nothing_across_it_and_is_not_in_sync() -> None:
     """The replica that could give it what it lacks, and leads, is down."""
 

@@ -275,8 +275,7 @@ class Scrubber:
     def _found(self, partition: Partition, segment: Segment, damage: Corruption) -> None:
         if damage in partition.log.recovery.corruption:
             return
-        note_damage(partition.log, segment, damage)
-        self._report(partition, damage)
+        self._report(partition, note_damage(partition.log, segment, damage))
 
     def _report(self, partition: Partition, damage: Corruption) -> None:
         self._env.metrics.corruption_found += 1
