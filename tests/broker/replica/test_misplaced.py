@@ -85,6 +85,28 @@ def test_a_copy_under_another_name_is_quarantined(tmp_path: Path, events: Events
     assert "same identity" in fields["reason"]
 
 
+@pytest.mark.parametrize("damage", ["removed", "emptied"])
+def test_a_folder_with_an_identity_is_put_back_where_one_without_lies(
+    tmp_path: Path, events: Events, damage: str
+) -> None:
+    """A power loss takes the identity of a folder without records, and then it is swapped with another."""
+    topics = two_topics(tmp_path)
+    place = tmp_path / "topics" / "a" / "partition-0"
+    swap(place, tmp_path / "topics" / "b" / "partition-0")
+    (tmp_path / "clean-shutdown").unlink()
+    if damage == "removed":
+        (place / "partition.metadata").unlink()
+    else:
+        (place / "partition.metadata").write_bytes(b"")
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topics[0])] == [b"a-0"]
+        assert read_all(client, topics[1]) == [], "nothing says that the other folder is b's"
+    ((_, fields),) = events.of("partition_misplaced")
+    assert (fields["topic"], fields["partition"]) == ("a", 0)
+    ((_, fields),) = events.of("partitions_quarantined")
+    assert "it has no identity" in fields["reason"]
+
+
 def test_folders_of_release_0_1_0_are_taken_for_what_their_path_says(tmp_path: Path) -> None:
     topics = two_topics(tmp_path)
     identities = sorted((tmp_path / "topics").rglob("partition-*/partition.metadata"))

@@ -3,6 +3,8 @@
 A folder belongs to the partition that its `partition.metadata` names, whatever its path says. It is opened if
 the metadata assigns that partition to this broker and the folder is in its own place. A folder in another's
 place, as after two were swapped by hand, is put back first. Any other is a stray and goes to the quarantine.
+A folder without an identity belongs to the partition that its path names, unless another folder has the
+identity of that partition: then it goes to the quarantine, too.
 
 Invariant: no folder is served under another partition's name, and nothing is deleted at start. Why: the
 metadata may be older than a folder, or damaged, and the folder may be the last copy.
@@ -22,7 +24,7 @@ from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
 from penstock.ports import Clock, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval
-from penstock.storage.folders import PartitionFolder, Removals, StoredPartition
+from penstock.storage.folders import Identity, PartitionFolder, Removals, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.ownership import DirectoryRefused
 from penstock.storage.quarantine import QuarantineEntry
@@ -45,6 +47,7 @@ _Misplaced: TypeAlias = tuple[PartitionFolder, StoredPartition]
 _NAMED_MAX: Final = 10
 #: worker threads that create partition folders at the same time
 _THREADS: Final = 4
+_NAMELESS: Final = "it has no identity, and another folder has the identity of this partition"
 _STRAY: Final = "the metadata does not assign it to this broker"
 
 
@@ -65,19 +68,23 @@ class StoredPartitions:
         #: assigned to this broker, and in none of its data directories
         self.missing = {name: dict.fromkeys(indexes) for name, indexes in assigned.items()}
         self._taken: set[tuple[str, int]] = set()
+        #: the identities of all folders, in all data directories
+        self._identities: set[Identity] = set()
 
     def sort(self) -> None:
         """Fill `found` and `missing`, put misplaced folders back, and quarantine the rest. Touches files."""
-        misplaced = {directory: self._sort(directory) for directory in self._directories}
+        stored = {directory: directory.folders.identified() for directory in self._directories}
+        self._identities = {each.identity for found in stored.values() for each in found if each.identity}
+        misplaced = {directory: self._sort(directory, found) for directory, found in stored.items()}
         for directory, folders in misplaced.items():
             self.found[directory] += self._put_back(directory, folders)
 
-    def _sort(self, directory: DataDirectory) -> list[_Misplaced]:
+    def _sort(self, directory: DataDirectory, folders: Iterable[PartitionFolder]) -> list[_Misplaced]:
         """As `sort`, for one directory; returns the folders to put back."""
         found = self.found[directory] = []
         strays: dict[tuple[str, TopicId], list[int]] = {}
         misplaced: list[_Misplaced] = []
-        for folder in directory.folders.identified():
+        for folder in folders:
             if self._is_in_place(folder):
                 self._take(folder.topic, folder.partition)
                 found.append((folder.topic, folder.partition))
@@ -90,6 +97,8 @@ class StoredPartitions:
                 strays.setdefault((folder.topic, topic_id), []).append(folder.partition)
             elif own[:2] != folder[:2]:
                 misplaced.append((folder, own))
+            elif folder.identity is None and (own.topic_id, own.partition) in self._identities:
+                _quarantine(directory, own.topic, [own.partition], _NAMELESS)
             else:
                 self._take(own.topic, own.partition)
                 found.append((own.topic, own.partition))
