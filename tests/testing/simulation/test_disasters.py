@@ -7,20 +7,24 @@ from random import Random
 
 import pytest
 
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.records.record import Record, build_batch
 from penstock.storage.checkpoint import format_checked
+from penstock.storage.folders import PartitionFolders, StoredPartition
+from penstock.storage.quarantine import Quarantine
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.damage import Outlook
+from penstock.testing.simulation.disasters.gaps import missing_offsets
 from penstock.testing.simulation.disasters.rot import flip_somewhere
 from penstock.testing.simulation.disasters.small_files import WAYS
 from penstock.testing.simulation.disasters.steps import damage_of
 from penstock.testing.simulation.history import Acked, Batch, Read, Sent
 from penstock.testing.simulation.invariants import PartitionInvariants, PartitionView, ReplicaView
+from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
@@ -54,6 +58,7 @@ _SEEDS = {
 }
 _EVENTS = TopicPartition("events", 0)
 _FOLDER = "/disk/topics/events/partition-0"
+_EVENTS_PATH = "topics/events/partition-0"
 
 
 @pytest.mark.slow
@@ -230,6 +235,68 @@ def test_a_flipped_voter_may_vote_only_where_a_crash_can_have_done_it(
         damage.flip_metadata(nodes[1], Random(1))
     damage.assess()
     assert damage.outlook is outlook
+
+
+def _replica(simulation: Simulation, node_id: int, *batches: bytes) -> Node:
+    """Write a segment of a replica of the partition that clients use."""
+    node = simulation.cluster.nodes[node_id - 1]
+    tampering.write(node.disk, f"{node.directories[0]}/{_EVENTS_PATH}/{0:020}.log", b"".join(batches))
+    return node
+
+
+def _committed(simulation: Simulation, end: int) -> None:
+    observation = simulation.cluster.observation
+    assert observation is not None
+    name = TopicPartition("events#id", 0)
+    observation._partitions.replica_changed(ReplicaView(name, 1, end, end, end))
+
+
+@pytest.mark.parametrize(
+    ("other", "outlook"),
+    [
+        pytest.param((b"a", b"b"), Outlook.WHOLE, id="another replica has it"),
+        pytest.param((b"a",), Outlook.WAITING, id="no replica has it"),
+    ],
+)
+def test_a_partition_waits_for_offsets_that_no_disk_holds(
+    simulation: Simulation, other: tuple[bytes, ...], outlook: Outlook
+) -> None:
+    damage = damage_of(simulation.cluster)
+    _committed(simulation, 3)
+    first, second, third = _batch(0, b"a"), _batch(1, b"b"), _batch(2, b"c")
+    node = _replica(simulation, 1, first, second, third)
+    path = f"{node.directories[0]}/{_EVENTS_PATH}/{0:020}.log"
+    damage.flip(node, path, len(first) + 65, 0)
+    for node_id in (2, 3):
+        node = _replica(simulation, node_id, *(first, second)[: len(other)])
+        damage.cut(node, f"{node.directories[0]}/{_EVENTS_PATH}/{0:020}.log", 1 << 20)
+    damage.assess()
+    assert damage.outlook is outlook
+
+
+def test_a_log_that_ends_early_on_every_disk_has_to_be_whole(simulation: Simulation) -> None:
+    damage = damage_of(simulation.cluster)
+    _committed(simulation, 2)
+    for node_id in (1, 2, 3):
+        node = _replica(simulation, node_id, _batch(0, b"a"), _batch(1, b"b"))
+        path = f"{node.directories[0]}/{_EVENTS_PATH}/{0:020}.log"
+        damage.cut(node, path, len(_batch(0, b"a")) + 10)
+    damage.assess()
+    assert damage.outlook is Outlook.WHOLE
+
+
+def test_a_swapped_folder_holds_the_offsets_of_its_identity() -> None:
+    disk, topic_id = FaultyDisk(Random(1)), TopicId(bytes(range(16)))
+    other = "/disk/topics/events/partition-1"
+    folders = PartitionFolders(disk, "/disk", Quarantine(disk, "/disk"), None)
+    folders.create(StoredPartition("events", index, topic_id) for index in (0, 1))
+    tampering.write(disk, f"{_FOLDER}/{0:020}.log", _batch(0, b"a") + _batch(2, b"c"))
+    tampering.write(disk, f"{other}/{0:020}.log", _batch(0, b"x"))
+    assert missing_offsets([(disk, ["/disk"])]) == {_EVENTS: (1, 2)}
+    tampering.swap(disk, _FOLDER, other)
+    assert missing_offsets([(disk, ["/disk"])]) == {_EVENTS: (1, 2)}
+    tampering.write(disk, f"{other}/{0:020}.compacted", b"")
+    assert missing_offsets([(disk, ["/disk"])]) == {}
 
 
 def test_a_wiped_disk_has_no_metadata_to_flip(simulation: Simulation) -> None:

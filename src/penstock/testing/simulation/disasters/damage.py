@@ -7,12 +7,14 @@ Scenarios tamper with disks through `Damage`, which records the replicas and met
   not be destroyed: some log or quarantine has it when the run ends.
 - Where the metadata quorum can go on, the same record must be readable, every replica must be in sync again,
   and all other rules of the simulator hold. Records that no untampered replica holds are excused.
-- Where it cannot (`Outlook.KEPT`, `Outlook.REFUSED`), availability is not required.
+- Where it cannot (`Outlook.KEPT`, `Outlook.REFUSED`), availability is not required. The same holds if offsets
+  of a partition are on no disk and later ones are (`Outlook.WAITING`): brokers do not skip records, and wait
+  for an operator who gives them up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from enum import Enum
 from random import Random
 from typing import Final
@@ -24,6 +26,7 @@ from penstock.storage.memory import Directory
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
+from penstock.testing.simulation.disasters.gaps import missing_offsets
 from penstock.testing.simulation.disasters.tampering import Folder
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
@@ -51,6 +54,8 @@ class Outlook(Enum):
 
     #: everything works, and all that an untampered replica holds can be read
     WHOLE = "whole"
+    #: a partition lacks offsets that no disk holds: every rule of safety holds, and the partition waits
+    WAITING = "waiting"
     #: an older quorum may decide again: no copy may be destroyed, and nothing else is required
     KEPT = "kept"
     #: too few voters are sound: no controller may decide anything
@@ -237,12 +242,14 @@ class Damage:
         self._checker.excuse(known - kept)
         self._note("disaster", f"{len(known & kept)} records are kept, {len(known - kept)} are lost with it")
         if self._observation is not None:
-            self._excuse_replicas(self._observation)
+            lost = self._excuse_replicas(self._observation)
             self.outlook = self._quorum_outlook(self._observation)
+            if self.outlook is Outlook.WHOLE and self._has_gaps(lost):
+                self.outlook = Outlook.WAITING
         elif Voter.INTACT not in self._voters.values():
             self.outlook = Outlook.KEPT
         self._note("disaster", f"the cluster has to be {self.outlook.value}")
-        if self.outlook is not Outlook.WHOLE:
+        if self.outlook in (Outlook.KEPT, Outlook.REFUSED):
             self._suspend()
 
     def assess_rest(self) -> None:
@@ -253,7 +260,7 @@ class Damage:
 
     def accept_loss(self) -> None:
         """An operator prefers a leader that lacks records: their copies must be kept all the same."""
-        if self.outlook is Outlook.WHOLE:
+        if self.outlook in (Outlook.WHOLE, Outlook.WAITING):
             self.outlook = Outlook.KEPT
             self._suspend()
 
@@ -268,15 +275,26 @@ class Damage:
                 if (node.id, folder.partition) not in self._tampered:
                     yield node, folder
 
-    def _excuse_replicas(self, observation: Observation) -> None:
+    def _excuse_replicas(self, observation: Observation) -> set[TopicPartition]:
+        """Returns the partitions that no untampered replica holds up to their last committed offset."""
         ends: dict[TopicPartition, int] = {}
         for node, folder in self._untampered():
             end = copies.end_offset(node.disk, folder.path)
             ends[folder.partition] = max(end, ends.get(folder.partition, 0))
-        for partition, lost in observation.tampered(self._tampered, ends).items():
-            self._note("disaster", f"no untampered replica of {partition} holds offsets from {lost} on")
+        lost = observation.tampered(self._tampered, ends)
+        for partition, offset in lost.items():
+            self._note("disaster", f"no untampered replica of {partition} holds offsets from {offset} on")
             if partition.topic == OFFSETS_TOPIC:
                 self._checker.excuse_groups()
+        return set(lost)
+
+    def _has_gaps(self, lost: Container[TopicPartition]) -> bool:
+        """Whether one of the `lost` partitions lacks offsets below the end of its most complete replica."""
+        disks = [(node.disk, node.directories) for node in self._nodes]
+        gaps = {each: gap for each, gap in missing_offsets(disks).items() if each in lost}
+        for partition, (first, following) in gaps.items():
+            self._note("disaster", f"no disk holds the offsets {first} to {following - 1} of {partition}")
+        return bool(gaps)
 
     def _quorum_outlook(self, observation: Observation) -> Outlook:
         if self._recovered is not None:
