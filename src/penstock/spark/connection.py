@@ -79,7 +79,7 @@ class Connection:
         self._arrived: deque[Any] = deque()
 
     def open(self, timeout_s: float) -> None:
-        """Connect, and learn what the broker serves."""
+        """Connect, and learn the API versions of the broker."""
         try:
             self._socket = socket.create_connection(self.address, timeout_s)
         except OSError as e:

@@ -34,7 +34,7 @@ from penstock.wire.routing import Reaction, reaction_to
 
 __all__ = ["RangeReader"]
 
-#: Below what a frame reader keeps its buffer for, so that no fetch pays for fresh memory.
+#: Below the size up to which a frame reader keeps its buffer, so that no fetch allocates memory.
 FETCH_BYTES: Final = (4 << 20) - (64 << 10)
 _MAX_WAIT_MS: Final = 500
 _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -173,7 +173,7 @@ class RangeReader:
         )
 
     def _lose(self, until: int, why: str) -> None:
-        """Give up what lies before `until`, if the query allows that."""
+        """Skip the records before `until`, if the query allows that."""
         what = f"{self.wanted.topic}-{self.wanted.partition}: offsets {self.next_offset} to {until} are gone"
         if self.fail_on_data_loss:
             raise DataLost(f"{what}: {why}. Set failOnDataLoss=false to skip them")

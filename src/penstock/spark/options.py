@@ -23,7 +23,7 @@ from penstock.wire.routing import Address
 __all__ = ["NO_EFFECT", "READ_OPTIONS", "WRITE_OPTIONS", "ReadOptions", "Selection", "WriteOptions"]
 
 _SELECTION: Final = ("subscribe", "subscribePattern", "assign")
-#: What only tunes the JVM's client, or a group that we have none of.
+#: Options that only tune the JVM's client, or a consumer group, which this source does not have.
 NO_EFFECT: Final = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
@@ -55,7 +55,7 @@ READ_OPTIONS: Final = (
 WRITE_OPTIONS: Final = ("topic", "includeHeaders", "checkpointLocation", "queryName")
 _KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
-#: What Spark's connector refuses too, and why it makes no sense here either.
+#: Options that Spark's connector refuses, too, each with the reason.
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set startingOffsets instead",
     "kafka.key.deserializer": "keys are read as bytes: cast or decode the column",
@@ -115,7 +115,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-        """Raise WrongOption for whatever cannot be. `streaming` has other defaults, and no end."""
+        """Raise WrongOption for invalid options. With `streaming`, defaults differ and there is no end."""
         told = _Told(options, READ_OPTIONS)
         if (told.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
             raise WrongOption("kafka.security.protocol: only PLAINTEXT is supported for reading")
@@ -168,7 +168,7 @@ class WriteOptions:
 
 
 class _Told:
-    """Options as they came, and their values as what they mean."""
+    """Options as given, and their parsed values."""
 
     __slots__ = ("_options",)
 
@@ -281,7 +281,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _check_times(starting: Position, ending: Position) -> None:
-    """Refuse a time to start at that is after the time to end at, whatever the topic holds."""
+    """Refuse a start time after the end time, without a look at the topic."""
     pairs = [(starting.timestamp_ms, ending.timestamp_ms, "all partitions")]
     pairs += [
         (at, ending.timestamps_ms.get(partition), str(partition))

@@ -81,7 +81,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """`end`, or nearer so that about `most` offsets lie before it, shared out by what each partition has."""
+    """`end`, or less, so that about `most` offsets lie before it, in proportion to each partition's rest."""
     available = {partition: stop - start.get(partition, 0) for partition, stop in end.items()}
     total = sum(size for size in available.values() if size > 0)
     if total <= most:

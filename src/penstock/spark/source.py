@@ -20,7 +20,7 @@ __all__ = ["PenstockDataSource"]
 
 
 class PenstockDataSource(DataSource):
-    """`format("penstock")`: what Spark's Kafka connector does, without a jar."""
+    """`format("penstock")`: the functions of Spark's Kafka connector, without a jar."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +43,7 @@ class PenstockDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise WrongOption("a topic cannot be overwritten: use mode('append')")
-        # Writers are imported only to write: librdkafka is a third of what a reader would load.
+        # Writers are imported only to write: librdkafka would be a third of the modules of a reader.
         from penstock.spark.writers import BatchWriter, new_rows_writer
 
         return BatchWriter(new_rows_writer(self.options, schema))
@@ -62,7 +62,7 @@ class PenstockDataSource(DataSource):
 
 
 def _fields(schema: str | None) -> str | None:
-    """The fields of a value, as DDL; what `StructType.json()` gives is taken as well."""
+    """The fields of a value, as DDL or as the JSON of `StructType.json()`."""
     if schema is None or not schema.lstrip().startswith("{"):
         return schema
     fields = StructType.fromJson(json.loads(schema)).fields

@@ -43,7 +43,7 @@ _DEFAULTS: Final = {
 def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsWriter:
     """Checks, on the driver, that rows of `schema` can be written."""
     told = WriteOptions.parse(options)
-    # Other columns are left out, as Spark's connector does: what was read can be written as it is.
+    # Other columns are ignored, as in Spark's connector: a frame that was read can be written unchanged.
     for field in schema.fields:
         allowed = _COLUMNS.get(field.name)
         if allowed is None:
@@ -70,7 +70,7 @@ class RowsWriter:
     settings: Mapping[str, str]
 
     def write(self, batches: Iterator[Any]) -> WriterCommitMessage:
-        """Return when all rows are acknowledged, raise what kept one from it."""
+        """Return when all rows are acknowledged; raise the error if one is refused."""
         failures: list[str] = []
 
         def delivered(error: KafkaError | None, message: Any) -> None:
