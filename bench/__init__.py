@@ -1,4 +1,4 @@
-"""How fast the broker is, and what it costs: rows of one table, measured from outside.
+"""Benchmarks: throughput, latency and cost of a broker, as rows of one table, measured from outside.
 
 `python -m bench` starts the broker as users do, drives it with load from C, and reads its CPU time and memory
 from `/proc`. With `AGAINST=kafka` Apache Kafka runs beside it and rounds alternate, so that both see the same

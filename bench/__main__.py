@@ -1,10 +1,10 @@
 """`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
 
 Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. AGAINST may also
-name the path of another Python that has the package: every row runs on both in turn. A run of some
-rows takes their place on the page and leaves the others as they were; a quick one (smaller, without the heavy
-rows) is printed and kept in `results/partial.json`. A row that fails does not end the run:
-the exit code tells.
+name the path of another Python that has the package: every row runs on both in turn. A run of some rows
+replaces these on the page and leaves the rest as they were. A quick run (smaller, without the heavy rows) is
+printed and stored in `results/partial.json`. A row that fails does not end the run; the exit code is then not
+0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _wanted_contenders() -> list[str]:
 
 
 def keep(run: Run, quick: bool, whole: bool) -> None:
-    """A quick run, or one of other interpreters, is looked at and forgotten; others are on the page."""
+    """Store a run: a quick one, or one of other interpreters, apart; all other runs also go to the page."""
     if quick:
         save(PARTIAL, [run])
         return
@@ -125,7 +125,7 @@ def is_due(row: Row, round_number: int) -> bool:
 
 
 def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> None:
-    """Add what the row gives, or that it failed: the other rows of a long run are still worth having."""
+    """Add the row's values, or its failure: the other rows of a long run are still useful."""
     began = time.perf_counter()
     try:
         found = row.measure(contender, run.scale)

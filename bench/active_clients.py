@@ -5,7 +5,7 @@ consumer always has a Fetch outstanding; its partition has the records of severa
 answered when as many bytes are there as these send in a second. So a second has one Produce per producer and
 one answered Fetch per consumer. Frames are prebuilt: only times, offsets and checksums change.
 
-It prints `connected` once all are, waits for a line of input, sends for SECONDS, and prints what it saw.
+It prints `connected` once all are, waits for a line of input, sends for SECONDS, and prints the results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceReq
 from penstock.wire.messages import encode_request
 
 VALUE: Final = bytes(100)
-#: the last versions before the flexible encoding: what is read from answers is at fixed places there
+#: the last versions before the flexible encoding, in which the fields of responses have fixed positions
 PRODUCE_VERSION: Final = 8
 FETCH_VERSION: Final = 11
 MAX_WAIT_MS: Final = 5000
@@ -52,7 +52,7 @@ def batch() -> bytes:
 
 
 class Producer(asyncio.Protocol):
-    """Sends a record when it is told to; notes how long its answer took."""
+    """Sends a record on each call, and records the latency of the response."""
 
     def __init__(self, topic: str, partition: int, took: list[float]) -> None:
         data = PartitionProduceData(index=partition, records=memoryview(batch()))

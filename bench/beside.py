@@ -1,4 +1,4 @@
-"""What a producer feels of work beside it: a reader whose data is on the disk only, a compaction.
+"""The latency of a producer beside other work: a consumer that reads from the disk, a compaction.
 
 One record per request, acks=1, on its own connection, a thousand times a second; the latency of each answer.
 """

@@ -1,7 +1,7 @@
-"""What the Python clients cost over bare confluent-kafka, which they are made of, on the same broker.
+"""The overhead of the Python clients over confluent-kafka, which they use, on the same broker.
 
-100-byte messages in one process: the producers ask for no result but a callback each, the consumers read a
-topic from its beginning. Each pair is measured in turn, several times, and the best of each counts.
+100-byte messages in one process: the producers take one callback per message, the consumers read a topic from
+its beginning. Each pair is measured in turn, several times, and the best of each counts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def _produce(bootstrap: str, name: str, count: int) -> float:
 
 
 def _told(*_: Any) -> None:
-    """Somebody wants to know: both producers pay for a call per message."""
+    """A delivery callback: both producers have the cost of one call per message."""
 
 
 def _produce_bare(bootstrap: str, name: str, count: int) -> float:

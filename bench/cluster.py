@@ -1,9 +1,9 @@
-"""Three brokers, every record on all of them, two of which must have it before the answer.
+"""Three brokers with replication factor 3, acks=all and min.insync.replicas=2.
 
-Each row starts a cluster of its own and ends it: an idle one of Apache Kafka's takes a good part of a core,
-so that neither side may run beside the other. What counts is sent several times while brokers are warm: the
-same load has gone to them for a minute, and until two passes in a row cost about the same. So long do the
-just-in-time compilers of three processes take on two cores.
+Each row starts a cluster of its own and ends it: an idle cluster of Apache Kafka takes a good part of a core,
+so the two must not run at the same time. The load is measured several times, on warm brokers: before, the
+same load is sent for a minute, and on until two passes in a row have about the same cost. The just-in-time
+compilers of three processes need that long on two cores.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def wait_for_all_replicas(cluster: Cluster) -> None:
 
 
 def warm_passes(once: Callable[[], Values], cost: str, scale: float) -> list[Values]:
-    """What the passes give that come after the brokers are warm, judged by what they cost."""
+    """The values of the passes on warm brokers; brokers are warm once the cost of passes is stable."""
     began = time.monotonic()
     before, now = inf, once()[cost]
     while (elapsed := time.monotonic() - began) < WARM_MOST_S * scale:
@@ -131,13 +131,13 @@ def _starting(contender: Contender, scale: float) -> Values:
 
 
 def _idle(contender: Contender, scale: float) -> Values:
-    """What partitions cost that nobody uses, once their replicas have nothing left to do."""
+    """The cost of idle partitions, once their replicas are in sync."""
     with running(contender) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
         wanted = [NewTopic(f"idle-{number}", IDLE_PARTITIONS, REPLICAS) for number in range(IDLE_TOPICS)]
         for made in admin.create_topics(wanted, operation_timeout=PATIENCE_S).values():
             made.result(PATIENCE_S)
-        # A client keeps connections and asks for metadata now and then: it goes before anything is counted.
+        # The client is closed before the measurement: it keeps connections and refreshes its metadata.
         del admin
         wait_for_all_replicas(cluster)
         time.sleep(IDLE_SETTLE_S * scale)

@@ -1,12 +1,12 @@
 """From the loss of a partition's leader to the next acknowledged write, on three brokers.
 
-A producer sends to one partition with three replicas at a steady rate. What counts is its longest wait for an
-acknowledgement from the moment of the fault on, until all is well and brokers have had time to notice what
-they notice late. Then the broker comes back, and the next fault waits for all replicas. A write that was
-acknowledged and is not there, or is there twice, fails the row.
+A producer sends to one partition with three replicas at a steady rate. The result is its longest wait for an
+acknowledgement after the fault, until the cluster has recovered and all session timeouts have passed. Then
+the broker restarts, and the next fault waits until all replicas are in sync. An acknowledged record that is
+missing or duplicated fails the row.
 
-Every third broker that is lost is the controller, too, as it is in life. Apache Kafka needs ten seconds each
-time, and shows that in fewer of them.
+Every third broker that is lost is also the controller, as in production. Apache Kafka needs ten seconds per
+fault, so it gets fewer faults.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.cluster import Cluster
 KILLS = {"penstock": 20, "kafka": 3}
 HANGS = {"penstock": 3, "kafka": 1}
 WATCH_S = 4.0
-"""Longer than a broker's session (3 s): what others notice late, they have noticed."""
+"""Longer than a broker's session timeout (3 s), so that the other brokers have detected the fault."""
 PATIENCE_S = 90.0
 PRODUCER = CLIENT | {
     "linger.ms": "0",
@@ -37,9 +37,9 @@ PRODUCER = CLIENT | {
     "message.timeout.ms": "60000",
 }
 IMPATIENT = PRODUCER | {"socket.timeout.ms": "1000"}
-"""Nobody tells a client that a broker is silent: by default it waits a minute before it asks others."""
+"""A client gets no error from a broker that hangs: by default it waits a minute before it tries others."""
 CLIENTS = -1
-"""Who connects to a broker and is none."""
+"""The id of connections that are not from a broker."""
 
 
 def _killed(contender: Contender, scale: float) -> Values:
@@ -64,7 +64,7 @@ def _hung(contender: Contender, scale: float) -> Values:
             leader = _next_victim(cluster, number)
             broker = cluster.brokers[leader - 1]
             stopped.append(_outage(cluster, leader, IMPATIENT, broker.pause, broker.resume))
-            # Another one: the controller may have moved away from who was stopped.
+            # Look it up again: the controller may have moved away from the stopped broker.
             leader = _next_victim(cluster, number)
             cut = partial(links.cut, _all_ways(leader))
             cut_off.append(_outage(cluster, leader, IMPATIENT, cut, links.heal))

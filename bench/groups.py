@@ -1,11 +1,11 @@
-"""What a producer feels of groups beside it: a thousand members in one, and a thousand of them.
+"""The latency of a producer beside consumer groups: one group of a thousand members, and a thousand groups.
 
-The members heartbeat every three seconds, and rebalances go on all the time (`bench/members.py`). They run in
-a process of their own, which stands for machines of their own: it has what the others leave of the cores.
-Each crowd is measured several times, in turn with a pause of its process: best against best, and the medians.
+The members send heartbeats every three seconds, and rebalances go on all the time (`bench/members.py`). They
+run in a process of their own with low priority, because real members run on other machines. Each crowd is
+measured several times, in turn with a pause of its process: best against best, and the medians.
 
-What the producer sees is also the work of the kernel and of whatever else the machine does. So Penstock is
-watched from inside, too (`bench/watched.py`): how long its event loop kept a request waiting.
+The latency of the producer includes the work of the kernel and of other processes. So the delay of Penstock's
+event loop is measured in the broker, too (`bench/watched.py`).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "100", "group.consumer.max.size"
 
 @dataclass(slots=True)
 class Stretch:
-    """What was measured in each of several stretches of time, in milliseconds."""
+    """The measurements of several periods, in milliseconds."""
 
     #: the producer's
     p99s: list[float] = field(default_factory=list)
-    #: of what the broker's loop kept a request waiting; nothing where the broker cannot be watched
+    #: the delay of the broker's event loop; empty if it cannot be measured
     inside_p99s: list[float] = field(default_factory=list)
     inside_longest: list[float] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ def _median(values: list[float]) -> float:
 
 @contextmanager
 def _watched(contender: Contender) -> Iterator[tuple[Server, Path | None]]:
-    """A new broker, and where it tells how late its loop is, if it is ours."""
+    """A new broker, and the file with the delay of its event loop, for Penstock."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         server = contender.starter(Path(folder), SETTINGS)
         watch = watched(server, Path(folder)) if contender.name == "penstock" else None
@@ -110,7 +110,7 @@ def _pairs(
             _measure(server, name, watch, ALONE_S * scale, alone)
         finally:
             process.send_signal(signal.SIGCONT)
-        # What they have missed, all of them do at once: that is the pause's doing, not theirs.
+        # After the pause all members send their overdue heartbeats at once. That must not be measured.
         time.sleep(CATCH_UP_S)
         _measure(server, name, watch, BESIDE_S * scale, beside)
     return alone, beside
@@ -130,7 +130,7 @@ def _measure(server: Server, name: str, watch: Path | None, seconds: float, into
 def _crowd(
     server: Server, name: str, protocol: str, groups: int, members: int
 ) -> Iterator[subprocess.Popen[str]]:
-    """Members that have found their place and go on; what they did is told at the end."""
+    """A crowd of members that have joined; yields its process, and checks its counts at the end."""
     command = [
         sys.executable,
         "-m",

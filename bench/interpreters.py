@@ -1,8 +1,8 @@
-"""`python -m bench.interpreters PYTHON…`: what the hot paths cost a broker on several interpreters.
+"""`python -m bench.interpreters PYTHON…`: the cost of the hot paths of a broker on several interpreters.
 
 Each PYTHON is the path of an interpreter whose environment has the package. The brokers run side by side and
 rounds alternate. Load comes from raw sockets, so that no client library is needed; CPU is the broker's. It is
-the figure to compare, because it hardly depends on what else the machine does.
+the figure to compare, because it hardly depends on other load of the machine.
 """
 
 from __future__ import annotations

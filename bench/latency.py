@@ -69,7 +69,7 @@ def floor_of(metric: str) -> str:
 
 
 def _floor(seconds: float, rate: int, settings: Mapping[str, str]) -> Values:
-    """What the same client sees of a broker that only echoes, in the same minute."""
+    """The latency of the same client with a broker that only echoes, in the same minute."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-echo-") as folder:
         server = echo(Path(folder))
         server.start()

@@ -1,4 +1,4 @@
-"""What a broker costs before anybody sends data: its start, its memory, its connections, and its way back."""
+"""The cost of a broker without load: its start, its memory, its connections, and its recovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECOVERY_TIMEOUT_S = 120
 
 
 def _starting(contender: Contender, scale: float) -> Values:
-    """A second broker on an empty folder: its start, and what it holds when nobody talks to it."""
+    """A second broker on an empty folder: its time to start, and its memory without clients."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         server = contender.starter(Path(folder), {})
         seconds = server.start()
@@ -34,7 +34,7 @@ def _starting(contender: Contender, scale: float) -> Values:
 
 
 def _connections(contender: Contender, scale: float) -> Values:
-    """Memory per connection that has asked once and then stays silent."""
+    """Memory per connection that has sent one request and is then idle."""
     count = int(10_000 * scale)
     allow_open_files(count + 1000)
     with fresh(contender, {}) as server, ExitStack() as stack:
@@ -57,7 +57,7 @@ def allow_open_files(count: int) -> None:
 
 
 def _recovering(contender: Contender, scale: float) -> Values:
-    """Killed with a log that nobody closed: how long until all of it can be read again."""
+    """The time from a start after a kill until the whole log can be read again."""
     count = int(1_000_000 * scale)
     with fresh(contender, {}) as server, topic(server.bootstrap) as name:
         produce(server.bootstrap, name, count, 1000, {"linger.ms": "5", "batch.num.messages": "1000"})
@@ -70,7 +70,7 @@ def _recovering(contender: Contender, scale: float) -> Values:
 
 
 def _wait_for_messages(server: Server, name: str, count: int) -> None:
-    """Return when every partition tells its end, and the ends add up to all that was acknowledged."""
+    """Return when ListOffsets has the end of every partition, and their sum is the acknowledged count."""
     deadline = time.monotonic() + RECOVERY_TIMEOUT_S
     reader = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", "log_level": 0})
     try:

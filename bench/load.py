@@ -30,7 +30,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What the generator moved, when on the monotonic clock, and the processor time that it took itself."""
+    """The generator's messages, its times on the monotonic clock, and its own processor time."""
 
     messages: int
     bytes: int
@@ -93,7 +93,7 @@ def _compiled(source: Path, *libraries: str) -> Path:
 def produce(
     bootstrap: str, topic: str, messages: int, size: int, settings: Mapping[str, str], clients: int = 1
 ) -> Flow:
-    """Each of the clients is a process, and sends its share at the same time as the others."""
+    """Send from several client processes at the same time; each sends its share."""
 
     def run(share: int) -> Flow:
         return Flow(**_run("produce", bootstrap, topic, share, size, settings))
@@ -103,7 +103,7 @@ def produce(
 
 
 def joined(flows: Sequence[Flow]) -> Flow:
-    """What several runs moved at the same time, from the start of the first to the end of the last."""
+    """The sum of simultaneous runs, from the start of the first to the end of the last."""
     began = min(flow.began for flow in flows)
     return Flow(
         sum(flow.messages for flow in flows),
@@ -134,7 +134,7 @@ def latency(bootstrap: str, topic: str, messages: int, rate: int, settings: Mapp
 
 
 def _statistic(statistics: dict[str, Any], name: str) -> Percentiles:
-    """What librdkafka says of its busiest connection.
+    """A statistic of librdkafka about its busiest connection.
 
     `int_latency` is from the call to the request, the linger included; `rtt` from the request's last byte
     sent to its answer.

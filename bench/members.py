@@ -1,11 +1,12 @@
 """A crowd of group members in one process: `python -m bench.members PORT TOPIC PROTOCOL GROUPS MEMBERS`.
 
-Each has its own connection and does what a consumer's background thread does: it joins, syncs or acknowledges
-what it is given, and sends heartbeats. One member of every tenth group leaves again and again and comes back,
-so that the group rebalances all the time. It says `settled` once everybody is in, and ends with its input.
+Each member has its own connection and acts like a consumer's background thread: it joins, syncs or
+acknowledges its assignment, and sends heartbeats. One member of every tenth group leaves and rejoins
+repeatedly, so that the group rebalances all the time. The process prints `settled` once all members have
+joined, and ends at the end of its input.
 
-The crowd stands for clients on machines of their own, so this process takes only what the broker and the
-producer beside it leave of the cores (`NICENESS`), and its members spread over time as such clients would.
+Real members run on other machines. So this process has a low priority (`NICENESS`), and its members are
+spread over time.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from penstock.wire.conversation import Conversation
 
 HEARTBEAT_S = 3.0
 STAYS_S = 1.5
-"""How long the member that comes and goes is there each time; the others notice with their next heartbeat."""
+"""How long the member that leaves and rejoins stays; the rest learn of it by their next heartbeat."""
 RESTLESS_GROUPS = 10
 TIMEOUT_MS = 45_000
 ASSIGNMENT = b"\0" * 64
@@ -54,7 +55,7 @@ AWAY = -1
 
 
 class Member(asyncio.Protocol):
-    """One connection, and what is common to members of both protocols."""
+    """One connection, and the common part of members of both protocols."""
 
     def __init__(self, group: str, topic: str, restless: bool) -> None:
         self.group = group
@@ -140,7 +141,7 @@ class ClassicMember(Member):
         return joined.generation_id
 
     def _sync(self, joined: JoinGroupResponse) -> SyncGroupRequest:
-        """What the leader has to say, who alone has been told of the members."""
+        """The request of a member; only the leader has the list of members, and sends the assignments."""
         return SyncGroupRequest(
             group_id=self.group,
             generation_id=joined.generation_id,

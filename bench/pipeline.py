@@ -1,8 +1,9 @@
 """The telemetry pipeline end to end, live: simulated fleet, broker and Spark together on this machine.
 
-18,000 GPUs say 40 things every ten seconds, 72,000 samples a second, for as long as the measurement takes;
-what the pipeline commits a second is what it sustains. Freshness is from the time of the sample that an alert
-is about until the alert is published and the batch done. Alerts about silence are left out: they wait for it.
+18,000 GPUs send 40 metrics every ten seconds, 72,000 samples a second, during the whole measurement. The
+sustained rate is the number of samples that the pipeline commits per second. Freshness is the time from the
+sample that an alert is about until the alert is published and the batch is done. Alerts about missing samples
+are left out, because they wait for a timeout.
 """
 
 from __future__ import annotations

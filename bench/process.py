@@ -1,4 +1,4 @@
-"""What a broker costs, read from `/proc`: processor seconds and resident memory of it and its children."""
+"""The cost of a broker, from `/proc`: processor seconds and resident memory, children included."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from bench.throughput import BROKER_CORES, CLIENT_CORES, PRODUCER
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PICTURES = PAGE.with_suffix("")
 BUSY = 0.9
-"""The share of its cores at which somebody has no time left, as far as ticks can tell."""
+"""The share of its cores from which on a process counts as busy, by the clock ticks of `/proc`."""
 
 FEWER = "two of the others, two to six of those on three brokers, one of those that take minutes"
 INTRODUCTION = """\
@@ -142,7 +142,7 @@ runs.""".splitlines()
 
 
 def _circumstances(runs: Sequence[Run]) -> Iterator[str]:
-    """What is true of most rows, and what differs with the rows that it is true of."""
+    """The settings of most rows, and the different ones with their rows."""
     for label, told in CIRCUMSTANCES.items():
         rows: dict[str, list[str]] = {}
         for run in runs:
@@ -222,7 +222,7 @@ def _warmth(run: Run) -> list[str]:
 
 
 def _gaps(run: Run) -> list[str]:
-    """What was not measured, and why."""
+    """The rows that were not measured, each with the reason."""
     told = [f"- {failure}" for failure in run.failures]
     if len(run.contenders) > 1:
         told += [f"- `{row.name}` on others than Penstock: {row.alone}." for row in ROWS if row.alone]
@@ -230,7 +230,7 @@ def _gaps(run: Run) -> list[str]:
 
 
 def _limits(run: Run) -> list[str]:
-    """Who was the limit where everybody went as fast as possible."""
+    """The limit of rows at full speed: the broker, the client or the machine."""
     told = []
     cores = len(os.sched_getaffinity(0))
     for row in ROWS:

@@ -1,4 +1,4 @@
-"""One record per Produce request on raw sockets, as many as can be or at a rate: what one costs unbatched."""
+"""The cost of a request without batching: one record per Produce on raw sockets, at full or fixed rate."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def p99(values: list[float]) -> float:
 def _first_answer(connection: socket.socket, name: str, frame: bytes) -> int:
     """Bytes of one answer, which all that follow share, once it is a success.
 
-    A broker may be asked before it knows that it leads a topic that was just created.
+    The request may reach a broker before it knows that it leads a topic that was just created.
     """
     deadline = time.monotonic() + LEADS_AFTER_S
     while True:

@@ -22,7 +22,7 @@ LATEST = FOLDER / "latest.json"
 PARTIAL = FOLDER / "partial.json"
 REPOSITORY = Path(__file__).resolve().parent.parent
 WRITTEN = ("bench/results", "docs/benchmarks", "docs/benchmarks.md")
-"""What a run writes itself: it does not make the commit another one."""
+"""Files that a run writes itself: changes of them do not count as a changed commit."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Run:
     contenders: list[str]
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    """What could not be measured, and why."""
+    """The rows that could not be measured, each with the reason."""
     date: str = ""
     """The day, in UTC; empty in files from before days were noted."""
     record_validation: str = "header"
@@ -53,7 +53,7 @@ class Run:
         self.failures.append(f"{_told_of(row)}{contender}: {type(error).__name__}")
 
     def without(self, rows: Collection[str]) -> Run:
-        """What is left when others have measured `rows`."""
+        """The run without `rows`, which newer runs have measured."""
         gone = tuple(map(_told_of, rows))
         return replace(
             self,
@@ -68,7 +68,7 @@ def _told_of(row: str) -> str:
 
 
 def merged(older: Sequence[Run], newest: Run) -> list[Run]:
-    """The runs that still have something to tell beside the newest."""
+    """The runs with rows that no newer run has."""
     runs = (*(run.without(newest.values) for run in older), newest)
     return [run for run in runs if run.values or run.failures]
 

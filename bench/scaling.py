@@ -1,4 +1,4 @@
-"""What must not grow: the cost of a Produce and a Fetch, whatever else the broker holds.
+"""The cost of a Produce and a Fetch, which must not grow with the number of partitions, topics or offsets.
 
 Requests of a fixed size on a raw socket go round over everything that there is: all partitions of a topic,
 all topics, all offsets of a log. The broker's processor time per request is taken at a few sizes; the ask is
@@ -87,13 +87,13 @@ def _both(server: Server, names: Sequence[tuple[str, int]], scale: float) -> tup
     )
     _first_batches(server, [produce_frame(name, partition, batch) for name, partition in names], width)
     produced = cost(server, produces, count, PRODUCE_V7_ERROR_AT + width)
-    # What was produced is still being synced, and a Fetch is not to be charged for that.
+    # Produced records are still being synced, which must not count as cost of a Fetch.
     _settle(server, time.monotonic() + ADMIN_TIMEOUT_S)
     return produced, cost(server, fetches, count, FETCH_V4_ERROR_AT + width)
 
 
 def _first_batches(server: Server, frames: Sequence[bytes], width: int) -> None:
-    """One batch for each partition. Brokers may answer before they lead what they have just created."""
+    """One batch for each partition. Retries errors of partitions that were just created."""
     deadline = time.monotonic() + ADMIN_TIMEOUT_S
     while True:
         try:
@@ -107,7 +107,7 @@ def _first_batches(server: Server, frames: Sequence[bytes], width: int) -> None:
 
 
 def _settle(server: Server, deadline: float) -> None:
-    """Return when the broker is done with what its new files made it do: syncs, checkpoints."""
+    """Return when the broker has finished the syncs and checkpoints of its new files."""
     while time.monotonic() < deadline:
         before = thread_seconds(server.pid)
         time.sleep(SETTLE_S)

@@ -1,4 +1,4 @@
-"""A producer that sends at a steady rate whatever happens, and when each of its messages was acknowledged."""
+"""A producer that sends at a steady rate in all conditions, and records the time of each acknowledgement."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Steady:
 def steady(bootstrap: str, topic: str, settings: Mapping[str, str]) -> Iterator[Steady]:
     """`RATE` messages of 100 bytes a second, until it is stopped or the block ends."""
     pairs = [f"{key}={value}" for key, value in settings.items()]
-    # Not a pipe: a client that is refused often says so often, and must not wait for somebody who reads it.
+    # Not a pipe: a client that logs many errors must not wait for a reader.
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [compiled(), "steady", bootstrap, topic, str(MOST), str(RATE), *pairs],

@@ -1,4 +1,4 @@
-"""What a table is made of: rows that measure, metrics that are judged, contenders that are measured."""
+"""The parts of a table: rows that measure, metrics with targets, and contenders that are measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A broker that runs through all rounds but those of clusters, and the ways to start others like it."""
+    """A broker that runs during all rounds but those of clusters, and functions to start more of its kind."""
 
     name: str
     server: Server
@@ -75,7 +75,7 @@ class Row:
     """Minutes of work on brokers of its own: measured once unless `rounds` says more, without a round to warm
     up, and quickly only where it is asked for by name."""
     rounds: int | None = None
-    """Fewer rounds than the others, for rows that nothing is asked of, or that take long."""
+    """Fewer rounds than by default, for rows without a target and for rows that take long."""
     brokers: int = 1
     """Where there are more, they are a cluster of the row's own, and no other broker runs beside it."""
     alone: str = ""
@@ -86,7 +86,7 @@ class Row:
 
 @contextmanager
 def fresh(contender: Contender, settings: Mapping[str, str]) -> Iterator[Server]:
-    """A second broker on an empty folder, for what must not happen to the one that all rows share."""
+    """A second broker on an empty folder, for work that would disturb the broker that all rows share."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         server = contender.starter(Path(folder), settings)
         server.start()

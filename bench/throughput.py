@@ -10,7 +10,7 @@ from bench.table import Contender, Metric, Row, Values, fresh
 from lab.cluster import Cluster
 from lab.server import Server
 
-#: how many messages each codec gets: gzip keeps a client busy ten times longer than the others
+#: the number of messages for each codec: gzip keeps a client busy ten times longer than other codecs
 CODECS = {"gzip": 60_000, "snappy": 300_000, "lz4": 300_000, "zstd": 300_000}
 PRODUCER = {
     "acks": "all",
@@ -20,7 +20,7 @@ PRODUCER = {
     "message.max.bytes": "2000000",
 }
 CONSUMER = {"fetch.message.max.bytes": "10485760", "queued.min.messages": "1000000"}
-#: every acknowledged message is on the disk: how each broker is told
+#: the configs of each broker that sync every message before its acknowledgement
 SYNCED = {"penstock": {"penstock.flush": "group"}, "kafka": {"log.flush.interval.messages": "1"}}
 TOPIC = {"max.message.bytes": "2000000"}
 
@@ -31,7 +31,7 @@ OF_ONE = Metric("messages/s of one client", "", True)
 
 
 def _used(flow: Flow, broker_cpu: float) -> Values:
-    """Who was busy: where the broker has time left, the client or the machine was the limit."""
+    """The share of busy time: if the broker has time left, the client or the machine was the limit."""
     return {
         CLIENT_CORES.name: flow.client_cpu / flow.seconds,
         BROKER_CORES.name: broker_cpu / flow.seconds,
@@ -64,7 +64,7 @@ def _producing(size: int, messages: int, batch: int, **settings: str) -> Callabl
 
 
 def _producing_small(contender: Contender, scale: float) -> Values:
-    """By two clients: one has no more than its own threads can do, whatever the broker could."""
+    """With two clients: the threads of one client are slower than the broker."""
     wanted = PRODUCER | {"batch.num.messages": "10000"}
 
     def by(clients: int) -> Values:

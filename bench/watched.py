@@ -1,11 +1,11 @@
-"""`python -m bench.watched FILE up …`: the broker as users start it, and FILE with how late its loop is.
+"""`python -m bench.watched FILE up …`: the broker as users start it, and FILE with the delay of its loop.
 
-A request that arrives waits for whatever the event loop does before it comes to it. A timer of a millisecond
-stands for such a request; each time it fires, four bytes are appended: by how many microseconds it was late,
-as far as the broker's thread was working since the last time. So neither the timer's whole milliseconds count
-nor the wait for a core, which on a machine that is shared with the clients is most of what they see, and no
-doing of the broker's. Short turns that follow each other may be taken for one: it is rather too much than too
-little.
+A request that arrives waits for the callbacks that the event loop runs before it. A timer of one millisecond
+takes the place of such a request. Each time it fires, four bytes are appended to FILE: its delay in
+microseconds, up to the processor time of the broker's thread since the last time. So neither the resolution
+of the timer counts nor the wait for a core, which is most of the latency on a machine that is shared with the
+clients and not caused by the broker. Short callbacks in a row may count as one, so the result is rather too
+high than too low.
 """
 
 from __future__ import annotations
