@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.commands import (
+    acl,
     broker,
     cluster,
     config,
@@ -16,9 +17,11 @@ from penstock.cli.commands import (
     partition,
     produce,
     quorum,
+    role,
     telemetry,
     topic,
     up,
+    user,
     version,
 )
 from penstock.cli.completion import install_completion, show_completion
@@ -44,6 +47,9 @@ app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
+app.add_typer(acl.app, name="acl")
+app.add_typer(role.app, name="role")
+app.add_typer(user.app, name="user")
 app.add_typer(log.app, name="log")
 app.add_typer(telemetry.app, name="telemetry")
 app.command()(version.version)

@@ -9,8 +9,10 @@ from typing import Any
 from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
+from penstock.security.principal import Session
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.messages import decode_response, encode_request
+from tests.broker.authorization.cluster_action import BOB, CONFIG, allow_cluster_action, revoke
 from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.replication import TOPIC, make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
@@ -135,5 +137,23 @@ def test_what_is_appended_while_a_fetch_commits_is_answered_and_not_waited_for()
             (told,) = follower.hear(follower.ask(TOPIC)).responses[0].partitions
 
             assert told.records, "it waits for what is there"
+
+    run(main())
+
+
+def test_a_follower_that_repeats_its_fetch_loses_access_with_the_acl() -> None:
+    async def main() -> None:
+        async with cluster(2, config=CONFIG) as nodes:
+            await make_topic(nodes, LEADER, FOLLOWER)
+            await stop_fetching(nodes[FOLLOWER])
+            await allow_cluster_action(nodes)
+            follower = Follower(nodes)
+            follower._connection.session = Session(BOB)
+            follower.keep_up(TOPIC)
+            follower.end_wait(follower.session)
+            await revoke(nodes)
+            response = follower.hear(follower.ask(TOPIC))
+            found = [p.error_code for topic in response.responses for p in topic.partitions]
+            assert found == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
     run(main())

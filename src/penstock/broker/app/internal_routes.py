@@ -70,10 +70,10 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
         UPDATE_RAFT_VOTER: quorum.update_raft_voter,
         ENVELOPE: parts.forwarding.envelopes(routes.forwarded),
         GET_REPLICA_LOG_INFO: log_info.get_replica_log_info,
-        **{api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)},
         **{api: _controller(service, api) for api in SERVED},
     }
-    handlers.update(own)
+    handlers.update({api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)})
+    handlers.update(routes.authorized(own))
     return handlers
 
 
@@ -87,7 +87,7 @@ def _replica_fetches(parts: BrokerParts) -> ReplicaEnvironment:
     call_soon = parts.server.loop.call_soon
     throttles = parts.replicas.throttles
     return ReplicaEnvironment(
-        parts.partitions, parts.metrics, parts.workers, call_soon, parts.clock, throttles
+        parts.partitions, parts.metrics, parts.workers, call_soon, parts.clock, throttles, parts.access
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.base.access import access_of
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
 from penstock.broker.coordinators.shard_log import Loader
@@ -73,6 +74,8 @@ class BrokerParts:
         self.workers = world.workers
         self.metrics = Metrics()
         self.image = node.image
+        #: None without an authorizer
+        self.access = access_of(config, node.image)
         self.files = world.files
         self.server = server
         self.listeners = listeners

@@ -5,7 +5,7 @@ ApiVersions advertises exactly these APIs. The tables of the internal listener a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.base.context import AsyncHandler, Handler
@@ -87,6 +87,8 @@ from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 
 __all__ = ["Routes"]
 
+H = TypeVar("H", bound=Handler)
+
 
 class Routes:
     """The handlers of one parts.
@@ -102,21 +104,44 @@ class Routes:
         self.configs = ConfigHandlers(
             parts.config, parts.node_id, parts.image, parts.clock, parts.node.controller
         )
-        self.access = AccessHandlers(parts.image, parts.node.controller, parts.rng, has_authorizer=False)
+        self.access = AccessHandlers(parts.image, parts.node.controller, parts.rng, parts.access is not None)
         self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
         self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
         fetches = ClientEnvironment(
-            parts.partitions, parts.metrics, parts.workers, parts.server.call_soon, LeaderHints(parts.image)
+            parts.partitions,
+            parts.metrics,
+            parts.workers,
+            parts.server.call_soon,
+            LeaderHints(parts.image),
+            parts.access,
         )
         self.fetch = ClientFetchHandler(parts.config, parts.image, parts.fetch_sessions, fetches)
         learner = ClientFetchLearner(self.fetch, fetches)
         #: recognise the requests that clients repeat
         self.repeated = {(FETCH.key, version): learner.learn for version in learner.versions}
-        self.forwarded = self._forwarded_handlers()
+        self.forwarded = self.authorized(self._forwarded_handlers())
         self.clients: dict[Api[Any, Any], Handler] = {}
-        self.clients.update(self._data_handlers())
-        self.clients.update(self._group_handlers())
-        self.clients.update(self._admin_handlers())
+        self.clients.update(self.authorized(self._data_handlers()))
+        self.clients.update(self.authorized(self._group_handlers()))
+        self.clients.update(self.authorized(self._admin_handlers()))
+        self.clients.update(self._forwarding_handlers())
+
+    def authorized(self, handlers: dict[Api[Any, Any], H]) -> dict[Api[Any, Any], H]:
+        """The handlers with the checks of the authorizer, if there is one."""
+        parts = self._parts
+        if parts.access is None:
+            return handlers
+        # Imported here, because a broker without an authorizer does not need the checks.
+        from penstock.broker.authorization.forms import Environment
+        from penstock.broker.authorization.table import authorized
+
+        environment = Environment(
+            parts.access,
+            parts.image,
+            lambda: parts.config.auto_create_topics_enable,
+            _internal_listener(parts),
+        )
+        return {api: authorized(environment, api, handler) for api, handler in handlers.items()}  # type: ignore[misc]
 
     def _metadata_handlers(self) -> MetadataHandlers:
         parts = self._parts
@@ -162,7 +187,7 @@ class Routes:
         )
         producers = ProducerHandlers(parts.producer_ids, parts.partitions)
         return {
-            PRODUCE: ProduceHandler(produces),
+            PRODUCE: ProduceHandler(produces, parts.access),
             FETCH: self.fetch,
             LIST_OFFSETS: self.offsets.list_offsets,
             OFFSET_FOR_LEADER_EPOCH: self.offsets.offset_for_leader_epoch,
@@ -194,12 +219,10 @@ class Routes:
         }
 
     def _admin_handlers(self) -> dict[Api[Any, Any], Handler]:
-        parts = self._parts
-        forwarded = parts.forwarding.forwarded
         return {
-            API_VERSIONS: ApiVersionsHandler(parts.node, self.clients).api_versions,
             SASL_HANDSHAKE: sasl_handshake,
             SASL_AUTHENTICATE: sasl_authenticate,
+            API_VERSIONS: ApiVersionsHandler(self._parts.node, self.clients).api_versions,
             METADATA: self.metadata.metadata,
             DESCRIBE_CLUSTER: self.metadata.describe_cluster,
             DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,
@@ -211,10 +234,15 @@ class Routes:
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.access.describe_user_scram_credentials,
             DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
             ALTER_CLIENT_QUOTAS: alter_client_quotas,
+        }
+
+    def _forwarding_handlers(self) -> dict[Api[Any, Any], Handler]:
+        """The active controller checks these requests, for the principal in the Envelope."""
+        forwarded = self._parts.forwarding.forwarded
+        alter = self.forwarded[INCREMENTAL_ALTER_CONFIGS]
+        return {
             **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},
-            INCREMENTAL_ALTER_CONFIGS: forwarded(
-                INCREMENTAL_ALTER_CONFIGS, self.configs.incremental_alter_configs, stays=is_of_this_node
-            ),
+            INCREMENTAL_ALTER_CONFIGS: forwarded(INCREMENTAL_ALTER_CONFIGS, alter, stays=is_of_this_node),
         }
 
 

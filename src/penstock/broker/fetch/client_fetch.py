@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.fetch.pipeline import SMALL_RANGE, Fetch, FetchEnvironment, FetchRead
@@ -18,6 +19,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.model.ids import TopicId
 from penstock.replication.leader import LeaderState
+from penstock.security.acls import Operation
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import (
     AbortedTransaction,
@@ -32,7 +34,12 @@ from penstock.wire.apis.fetch import (
 __all__ = ["ClientEnvironment", "ClientFetch", "FetchLimits", "read_partition"]
 
 _STORAGE_ERROR_FROM: Final = 6
-_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+#: errors that do not end the wait for other partitions
+_UNKNOWN: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 
 
 class FetchLimits(NamedTuple):
@@ -69,12 +76,14 @@ class ClientRead(FetchRead):
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment(FetchEnvironment):
     hints: LeaderHints
+    #: None if every client may read everything
+    access: Access | None = None
 
 
 class ClientFetch(Fetch[ClientRead]):
     """One Fetch request of a client."""
 
-    __slots__ = ("_incremental", "_limits", "_session", "_waited_for", "_wanted")
+    __slots__ = ("_find", "_incremental", "_limits", "_session", "_waited_for", "_wanted")
 
     environment: ClientEnvironment
 
@@ -93,6 +102,8 @@ class ClientFetch(Fetch[ClientRead]):
         self._limits = limits
         self._session = session
         self._incremental = incremental
+        find, access = environment.partitions.find, environment.access
+        self._find = find if access is None else access.finder(context, Operation.READ, find)
 
     def read(self, may_wait: bool) -> ClientRead:
         """Read every partition in order, within the limits, but at least one batch of the first with any.
@@ -100,7 +111,7 @@ class ClientFetch(Fetch[ClientRead]):
         With `may_wait`, partitions that are read to their end are `quiet`: their answers are left out.
         """
         read = ClientRead()
-        find, limits = self.environment.partitions.find, self._limits
+        find, limits = self._find, self._limits
         left = limits.max_bytes
         for want in self._wanted:
             partition = find(want.topic, want.index)
@@ -144,7 +155,7 @@ class ClientFetch(Fetch[ClientRead]):
             if available is None:
                 return 0
             missing = min(missing, missing + read.size - available)
-        find = self.environment.partitions.find
+        find = self._find
         #: the partitions whose growth ends the wait
         self._waited_for = [
             partition
@@ -157,7 +168,7 @@ class ClientFetch(Fetch[ClientRead]):
         """The bytes of all partitions up to the limit of each; None if one has a lot (`bytes_between`)."""
         size, committed = 0, self._limits.committed
         for want in self._wanted:
-            partition = self.environment.partitions.find(want.topic, want.index)
+            partition = self._find(want.topic, want.index)
             if isinstance(partition, ErrorCode):
                 continue
             available = partition.log.bytes_between(want.fetch_offset, partition.readable_end(committed))

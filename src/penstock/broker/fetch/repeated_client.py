@@ -23,6 +23,7 @@ from penstock.broker.fetch.pipeline import WaitingFetch
 from penstock.broker.fetch.sessions import FINAL_EPOCH, WantedPartition, wanted_partitions
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.security.acls import Operation
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import FETCH, FetchRequest
 from penstock.wire.repeated_client_fetch import ClientFetchTemplate, RepeatedFetchResponse
@@ -51,7 +52,9 @@ class RepeatedClientFetch(WaitingFetch):
     """One repeated request; at most one of its occurrences waits."""
 
     __slots__ = (
+        "_access",
         "_answer_general",
+        "_epoch",
         "_limits",
         "_max_wait_s",
         "_metrics",
@@ -59,6 +62,7 @@ class RepeatedClientFetch(WaitingFetch):
         "_offsets",
         "_partitions",
         "_places",
+        "_session",
         "_size",
         "_template",
         "following",
@@ -86,6 +90,10 @@ class RepeatedClientFetch(WaitingFetch):
         self._partitions = [partition for partition, *_ in places]
         self._limits = limits
         self._metrics = environment.metrics
+        #: the rights that `places` were found with hold for this epoch and this session
+        self._access = environment.access
+        self._epoch = None if self._access is None else self._access.epoch
+        self._session = None if self._access is None else context.session
         self._answer_general = answer_general
         self._offsets: Sequence[int] = ()
         #: bytes of the last read
@@ -96,8 +104,16 @@ class RepeatedClientFetch(WaitingFetch):
 
     @property
     def is_stale(self) -> bool:
-        """True if a partition has moved or has another leader epoch."""
-        return any(not p.hosted or p.leader_epoch != epoch for p, epoch, *_ in self._places)
+        """True if a partition has moved or has another leader epoch, or if rights may have changed."""
+        return self._rights_changed() or any(
+            not p.hosted or p.leader_epoch != epoch for p, epoch, *_ in self._places
+        )
+
+    def _rights_changed(self) -> bool:
+        access = self._access
+        return access is not None and (
+            access.epoch is not self._epoch or self.context.session is not self._session
+        )
 
     def matches(self, frame: memoryview) -> bool:
         """Returns true if `frame` holds this request, with any offsets."""
@@ -152,6 +168,8 @@ class RepeatedClientFetch(WaitingFetch):
 
     def _read(self) -> RepeatedFetchResponse | None:
         """Read all partitions; None if anything is out of the ordinary."""
+        if self._access is not None and self._rights_changed():
+            return None
         max_bytes, committed, _, _ = self._limits
         fields: list[bytes | int] = []
         with_records: list[tuple[int, Records]] = []
@@ -290,8 +308,10 @@ class ClientFetchLearner:
         if template is None or limits.nearest is not None:
             return None
         places: list[_Place] = []
+        find, access = self._environment.partitions.find, self._environment.access
+        allowed = find if access is None else access.finder(context, Operation.READ, find)
         for want in wanted_partitions(request, by_id=True):
-            partition = self._environment.partitions.find(want.topic, want.index)
+            partition = allowed(want.topic, want.index)
             if isinstance(partition, ErrorCode) or want.last_fetched_epoch >= 0:
                 return None
             epoch = want.current_leader_epoch

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.broker.base import repeated
+from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.fetch.pipeline import WaitingFetch
 from penstock.broker.fetch.replica_fetch import ReplicaEnvironment, ReplicaFetch
@@ -28,6 +29,7 @@ from penstock.broker.replica.sessions import (
     ReplicaSessions,
 )
 from penstock.model.errors import ApiError
+from penstock.security.acls import Operation
 from penstock.wire.apis.fetch import FETCH, FetchRequest
 from penstock.wire.repeated_replica_fetch import PARTITION_FIELDS, ReplicaFetchTemplate
 from penstock.wire.replica_fetch import FetchedPartition, write_response
@@ -41,7 +43,7 @@ _MOST: Final = 8
 class RepeatedReplicaFetches(WaitingFetch):
     """The requests of one session on one connection (`penstock.broker.base.repeated.RepeatedRequests`)."""
 
-    __slots__ = ("_environment", "_max_wait_s", "_request", "_template", "route", "session")
+    __slots__ = ("_environment", "_epoch", "_max_wait_s", "_request", "_template", "route", "session")
 
     keeps_timer = True
 
@@ -61,6 +63,8 @@ class RepeatedReplicaFetches(WaitingFetch):
         self._request = request
         self._max_wait_s = request.max_wait_ms / 1000
         self._template = template
+        #: the epoch of the rights for which the follower is known to have ClusterAction
+        self._epoch: object = None
         self.prepare_wait(environment.call_soon)
 
     def fits(self, request: FetchRequest) -> bool:
@@ -71,6 +75,8 @@ class RepeatedReplicaFetches(WaitingFetch):
 
     def take(self, frame: memoryview) -> tuple[int, Any] | None:
         template, session = self._template, self.session
+        if self._environment.access is not None and not self._is_allowed(self._environment.access):
+            return None
         unpack = template.shapes.get(len(frame))
         if unpack is None or session.waiting is not None:
             return None
@@ -106,6 +112,14 @@ class RepeatedReplicaFetches(WaitingFetch):
         if named != len(positions) + 1:
             return None
         return correlation_id, self._serve(positions)
+
+    def _is_allowed(self, access: Access) -> bool:
+        """Whether the follower still has ClusterAction. The general pipeline answers one that has not."""
+        if access.epoch is not self._epoch:
+            if not access.allows_on_cluster(self.context, Operation.CLUSTER_ACTION, quiet=True):
+                return False
+            self._epoch = access.epoch
+        return True
 
     def _serve(self, positions: dict[FollowedPartition, tuple[Leadership, int, int, int]]) -> Any:
         """Update the session as `ReplicaSession.update`, report the positions, and answer or wait."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.fetch.pipeline import SMALL_RANGE, Fetch, FetchEnvironment, FetchRead
 from penstock.broker.replica.partition import Partition
@@ -61,6 +62,8 @@ class ReplicaRead(FetchRead):
 class ReplicaEnvironment(FetchEnvironment):
     clock: Clock
     throttles: Throttles
+    #: None if every node may replicate
+    access: Access | None = None
 
 
 class ReplicaFetch(Fetch[ReplicaRead]):

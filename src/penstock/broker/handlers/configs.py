@@ -10,6 +10,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
 from penstock.broker.handlers.topic_times import with_times
 from penstock.broker.node.controller import Controller
+from penstock.metadata.access import check_role
 from penstock.metadata.configs import (
     GROUP,
     Alteration,
@@ -17,7 +18,7 @@ from penstock.metadata.configs import (
     check_min_isr,
     config_records,
 )
-from penstock.metadata.image import BROKER, TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, ROLE, TOPIC, ClusterImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
@@ -27,6 +28,7 @@ from penstock.model.config import (
     BrokerConfig,
     ConfigEntry,
     ConfigKey,
+    ConfigSource,
     ConfigType,
     check_client_metrics,
     check_group_configs,
@@ -119,6 +121,8 @@ class ConfigHandlers:
         if resource.resource_type == _CLIENT_METRICS:
             _check_subscription_name(name)
             return describe_client_metrics(self._image.configs.get((_CLIENT_METRICS, name), {}), names)
+        if resource.resource_type == ROLE:
+            return _members(self._image.configs.get((ROLE, name), {}), names)
         raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
     def _check_is_registered(self, name: str) -> None:
@@ -220,7 +224,7 @@ class ConfigHandlers:
             _check_group_name(name)
         elif kind == _CLIENT_METRICS:
             _check_subscription_name(name)
-        else:
+        elif kind != ROLE:
             raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
 
     def _check_values(self, resource: tuple[int, str], values: Mapping[str, str]) -> None:
@@ -235,6 +239,8 @@ class ConfigHandlers:
             check_group_configs(values, config)
         elif kind == _CLIENT_METRICS:
             check_client_metrics(values)
+        elif kind == ROLE:
+            check_role(resource, values)
         else:
             try:
                 _check_stays_reachable(values)
@@ -254,7 +260,7 @@ class ConfigHandlers:
             kinds: Iterable[int] = (_CLIENT_METRICS,)
         else:
             kinds = request.resource_types or _LISTABLE
-        unknown = [kind for kind in kinds if kind not in _LISTABLE]
+        unknown = [kind for kind in kinds if kind not in (*_LISTABLE, ROLE)]
         if unknown:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         response = ListConfigResourcesResponse()
@@ -264,7 +270,7 @@ class ConfigHandlers:
                 names = self._image.topics
             elif kind in (BROKER, _BROKER_LOGGER):
                 names = [str(node) for node in self._image.brokers]
-            elif kind in (GROUP, _CLIENT_METRICS):
+            elif kind in (GROUP, _CLIENT_METRICS, ROLE):
                 names = [name for known, name in self._image.configs if known == kind]
             response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
         return response
@@ -286,6 +292,13 @@ def _check_subscription_name(name: str) -> None:
     """Reject an empty name. The first config of a client metrics subscription creates it."""
     if not name:
         raise InvalidRequest("Client metrics subscription name must not be empty")
+
+
+def _members(members: Mapping[str, str], names: Iterable[str] | None) -> list[ConfigEntry]:
+    """The members of a role: configs that are named by a principal, without a value."""
+    wanted = members if names is None else [name for name in names if name in members]
+    source, text = ConfigSource.DYNAMIC_TOPIC, ConfigType.STRING
+    return [ConfigEntry(name, "", source, text, False, False, "A member of the role.", ()) for name in wanted]
 
 
 def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.produce.pending import (
     Acknowledgement,
@@ -14,7 +16,7 @@ from penstock.broker.produce.pending import (
 )
 from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later
 from penstock.broker.replica.partition import Partition
-from penstock.broker.replica.partitions import Partitions
+from penstock.broker.replica.partition_table import Slot
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
@@ -25,6 +27,7 @@ from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
 from penstock.records.batch import ATTRIBUTES_LOW, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.records.codecs import Codec
+from penstock.security.acls import Operation
 from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
 from penstock.storage.log import Appended
 from penstock.storage.validation import NotOneBatch
@@ -50,8 +53,10 @@ _VALID_ACKS: Final = (-1, 1, 0)
 class ProduceHandler:
     """Answers Produce requests."""
 
-    def __init__(self, environment: ProduceEnvironment) -> None:
+    def __init__(self, environment: ProduceEnvironment, access: Access | None = None) -> None:
+        """`access` is None if every client may write everything."""
         self._environment = environment
+        self._access = access
 
     def __call__(
         self, context: Context, request: ProduceRequest
@@ -59,9 +64,12 @@ class ProduceHandler:
         """Append all batches. The usual request takes few calls, because this is the hot path."""
         environment = self._environment
         version, acks, transactional_id = context.version, request.acks, request.transactional_id
+        metrics = environment.metrics
+        find: Callable[[str | TopicId, int], Slot] = environment.partitions.find
+        if self._access is not None:
+            find = self._access.finder(context, Operation.WRITE, find)
         if acks not in _VALID_ACKS:
-            return _refuse_acks(environment.partitions, version, request)
-        find, metrics = environment.partitions.find, environment.metrics
+            return _refuse_acks(find, version, request)
         topics: list[TopicProduceResponse] = []
         pending: PendingProduce | None = None
         failed = False
@@ -179,14 +187,16 @@ def _acknowledged(
     return skeleton, (partition.index, appended[0], appended[3])
 
 
-def _refuse_acks(partitions: Partitions, version: int, request: ProduceRequest) -> ProduceResponse:
+def _refuse_acks(
+    find: Callable[[str | TopicId, int], Slot], version: int, request: ProduceRequest
+) -> ProduceResponse:
     """Refuse every partition for its acks, or because there is no such partition."""
     responses = []
     for topic in request.topic_data:
         key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
         answers = []
         for data in topic.partition_data:
-            found = partitions.find(key, data.index)
+            found = find(key, data.index)
             if isinstance(found, ErrorCode):
                 answers.append(_refused(data.index, found))
             else:

@@ -18,7 +18,7 @@ from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.node.controller import NotController
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
-from penstock.security.principal import ANONYMOUS, Principal, Session, canonical_address
+from penstock.security.principal import Principal, Session, canonical_address
 from penstock.wire.api import Api
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -50,13 +50,14 @@ _IPV4_BYTES: Final = 4
 class Caller(NamedTuple):
     """The client of a forwarded request: the fields of an envelope beside the request."""
 
-    principal: Principal
+    #: None for a request of the broker itself
+    principal: Principal | None
     #: the client's address
     host: str
     client_id: str | None
 
 
-_THE_BROKER: Final = Caller(ANONYMOUS, "127.0.0.1", None)
+_THE_BROKER: Final = Caller(None, "127.0.0.1", None)
 
 
 class _ForwardedContext(Context):
@@ -66,7 +67,9 @@ class _ForwardedContext(Context):
 
     def __init__(self, outer: Context, caller: Caller, version: int, stats: ApiStats) -> None:
         super().__init__(outer.tasks, outer.connection, caller.client_id, version, stats)
-        self._session = Session(caller.principal, outer.listener.name, caller.host)
+        self._session = outer.session
+        if caller.principal is not None:
+            self._session = Session(caller.principal, outer.listener.name, caller.host)
 
     @property
     def session(self) -> Session:
@@ -208,14 +211,14 @@ def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) ->
     frame = b"".join(encode_request(api, version, 0, caller.client_id, request))  # type: ignore[arg-type]
     return EnvelopeRequest(
         request_data=frame[_SIZE:],
-        request_principal=encode_principal(caller.principal),
+        request_principal=None if caller.principal is None else encode_principal(caller.principal),
         client_host_address=_packed(caller.host),
     )
 
 
 def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
     """The client that sent the request to the broker that forwarded it."""
-    principal = ANONYMOUS
+    principal = None
     if envelope.request_principal is not None:
         principal = decode_principal(envelope.request_principal)
     try:

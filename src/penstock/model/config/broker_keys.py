@@ -6,6 +6,7 @@ because deployments set them, and say so: one broker is one process with one eve
 
 from __future__ import annotations
 
+from penstock.model.config.access_keys import ACCESS_KEYS
 from penstock.model.config.coordinator_keys import COORDINATOR_KEYS
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
@@ -220,6 +221,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *_IDENTITY,
         *NETWORK_KEYS,
         *SECURITY_KEYS,
+        *ACCESS_KEYS,
         *_FETCHING,
         *_TOPICS,
         *STORAGE_KEYS,

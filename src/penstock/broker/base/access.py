@@ -1,0 +1,103 @@
+"""What requests may do: the authorizer, applied to the context of a request.
+
+A broker without an authorizer has no `Access`, and its handlers run without checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
+from penstock.metadata.image import ClusterImage
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.security.acls import CLUSTER_NAME, Operation, ResourceType
+from penstock.security.authorizer import Authorizer
+
+__all__ = ["Access", "access_of"]
+
+S = TypeVar("S")
+log = get_logger("authorizer")
+_CLUSTER: Final = ResourceType.CLUSTER
+_TOPIC: Final = ResourceType.TOPIC
+
+
+class Access:
+    """Checks the operations of requests. `epoch` is replaced whenever an answer may change."""
+
+    def __init__(self, authorizer: Authorizer, image: ClusterImage) -> None:
+        self._authorizer = authorizer
+        self._image = image
+
+    @property
+    def epoch(self) -> object:
+        return self._image.acls.generation
+
+    def allows(
+        self,
+        context: Context,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        quiet: bool = False,
+    ) -> bool:
+        """Whether a request may do an operation. A denial is logged, unless it only filters a list."""
+        allowed = self._authorizer.allows(context.session, operation, resource_type, name)
+        if not allowed and not quiet:
+            log.info(
+                "access_denied",
+                principal=str(context.principal),
+                host=context.host,
+                api=context.stats.name,
+                operation=operation.name,
+                resource_type=resource_type.name,
+                resource=name,
+            )
+        return allowed
+
+    def allows_on_cluster(self, context: Context, operation: Operation, quiet: bool = False) -> bool:
+        return self.allows(context, operation, _CLUSTER, CLUSTER_NAME, quiet)
+
+    def allows_on_any(self, context: Context, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether a request may do an operation on at least one resource of a type."""
+        return self._authorizer.allows_any(context.session, operation, resource_type)
+
+    def operations(self, context: Context, resource_type: ResourceType, name: str) -> int:
+        """The bits of the operations that a request may do on a resource."""
+        return self._authorizer.operations(context.session, resource_type, name)
+
+    def finder(
+        self, context: Context, operation: Operation, find: Callable[[str | TopicId, int], S]
+    ) -> Callable[[str | TopicId, int], S | ErrorCode]:
+        """`find` for partitions of topics that the request may use; TOPIC_AUTHORIZATION_FAILED for others.
+
+        A topic that is given by name is refused whether it exists or not. Each call decides anew, so a
+        request that waits loses access with the ACL.
+        """
+        topics = self._image.topics_by_id
+
+        def find_allowed(topic: str | TopicId, index: int) -> S | ErrorCode:
+            if isinstance(topic, str):
+                name = topic
+            else:
+                known = topics.get(topic)
+                if known is None:
+                    return find(topic, index)
+                name = known.name
+            if self.allows(context, operation, _TOPIC, name):
+                return find(topic, index)
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+        return find_allowed
+
+
+def access_of(config: BrokerConfig, image: ClusterImage) -> Access | None:
+    """The access control of a broker; None if no authorizer is configured."""
+    if not config["authorizer.class.name"]:
+        return None
+    super_users = [user.strip() for user in str(config["super.users"]).split(";") if user.strip()]
+    everyone = bool(config["allow.everyone.if.no.acl.found"])
+    return Access(Authorizer(lambda: image.acls, super_users, everyone), image)

@@ -1,0 +1,279 @@
+"""A running broker with an authorizer: what clients see, and when they lose access.
+
+Every path that answers without the general pipeline has a test that fails if it does not check rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.broker.fetch.repeated_client import RepeatedClientFetches
+from penstock.metadata.image import ROLE
+from penstock.model.errors import ErrorCode
+from penstock.security.acls import Operation, PatternType, ResourceType
+from penstock.storage.memory import MemoryFiles
+from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_topic_partitions import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData
+from penstock.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from penstock.wire.apis.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from penstock.wire.apis.produce import PRODUCE
+from tests.broker.authorization.acls import CONFIG, Admin
+from tests.broker.disks import BrokerOnDisk, on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    fetch_request,
+    new_name,
+    produce,
+    produce_request,
+    until,
+    values_in,
+    wanted,
+)
+
+OP, TOPIC, CLUSTER = Operation, ResourceType.TOPIC, ResourceType.CLUSTER
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+NO_ID = bytes(16)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[BrokerOnDisk]:
+    with on_disk(MemoryFiles(), **CONFIG) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def admin(running: BrokerOnDisk) -> Iterator[Admin]:
+    with Admin(running.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def client(running: BrokerOnDisk, admin: Admin) -> Iterator[RawClient]:
+    with RawClient(running.bootstrap) as connected:
+        yield connected
+    admin.revoke()
+
+
+@pytest.fixture
+def topic(admin: Admin) -> Topic:
+    return create_topic(admin)
+
+
+def asked(topic: Topic, offset: int = 0, **settings: Any) -> FetchRequest:
+    return fetch_request([(topic, [wanted(offset)])], version=16, **settings)
+
+
+def answer(response: FetchResponse) -> PartitionData:
+    ((partition,),) = [t.partitions for t in response.responses]
+    return partition
+
+
+def metadata(client: RawClient, *names: str, **settings: Any) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names] if names else None
+    settings = {"allow_auto_topic_creation": False, **settings}
+    return client.ask(METADATA, 12, MetadataRequest(topics=topics, **settings))
+
+
+def memo_of(running: BrokerOnDisk, client: RawClient) -> RepeatedClientFetches:
+    """The requests that the broker has learned of a connection."""
+    peer = "{}:{}".format(*client.socket.getsockname())
+    (memo,) = [known.memo for known in running.broker.server.connections if known.peer == peer]
+    assert isinstance(memo, RepeatedClientFetches)
+    return memo
+
+
+# -- what a client sees
+
+
+def test_metadata_does_not_tell_missing_from_forbidden(client: RawClient, admin: Admin, topic: Topic) -> None:
+    there, missing = metadata(client, topic.name, "missing").topics
+    shown = [(t.error_code, t.topic_id, t.partitions, t.is_internal) for t in (there, missing)]
+    assert shown == [(DENIED, NO_ID, [], False)] * 2
+    by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic.id)])
+    (found,) = client.ask(METADATA, 12, by_id).topics
+    assert (found.error_code, found.name) == (DENIED, None)
+    assert metadata(client).topics == []
+    assert metadata(client).brokers
+    admin.allow(OP.DESCRIBE, TOPIC, topic.name)
+    assert [t.name for t in metadata(client).topics] == [topic.name]
+
+
+def test_a_list_of_denied_topics_is_not_a_list_of_all_topics(client: RawClient, topic: Topic) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)])
+    assert [t.error_code for t in client.ask(METADATA, 0, request).topics] == [DENIED]
+    pages = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic.name)])
+    described = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, pages)
+    assert [(t.error_code, t.topic_id) for t in described.topics] == [(DENIED, NO_ID)]
+    everything = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest())
+    assert everything.topics == []
+
+
+def test_authorized_operations(client: RawClient, admin: Admin, topic: Topic) -> None:
+    admin.allow(OP.READ, TOPIC, topic.name)
+    response = metadata(
+        client,
+        topic.name,
+        include_topic_authorized_operations=True,
+    )
+    assert response.topics[0].topic_authorized_operations == 1 << OP.READ | 1 << OP.DESCRIBE
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert client.ask(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations == 0
+    admin.allow(OP.DESCRIBE, CLUSTER, "kafka-cluster")
+    found = client.ask(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations
+    assert found == 1 << OP.DESCRIBE
+    not_asked = client.ask(DESCRIBE_CLUSTER, 1, DescribeClusterRequest()).cluster_authorized_operations
+    assert not_asked == -(2**31)
+
+
+def test_automatic_creation_needs_create(client: RawClient, admin: Admin) -> None:
+    name = new_name()
+    admin.allow(OP.DESCRIBE, TOPIC, name)
+    (found,) = metadata(client, name, allow_auto_topic_creation=True).topics
+    assert found.error_code == DENIED
+    admin.allow(OP.CREATE, TOPIC, name)
+    (found,) = metadata(client, name, allow_auto_topic_creation=True).topics
+    assert found.error_code == ErrorCode.NONE
+
+
+def test_acls_are_described_to_the_administrator_only(client: RawClient, admin: Admin) -> None:
+    every = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    assert client.ask(DESCRIBE_ACLS, 3, every).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    found = admin.ask(DESCRIBE_ACLS, 3, every)
+    assert {resource.resource_name for resource in found.resources} == {"*", "kafka-cluster"}
+
+
+def test_members_of_a_role_have_its_rights(client: RawClient, admin: Admin, topic: Topic) -> None:
+    admin.allow(OP.DESCRIBE, TOPIC, topic.name, principal="Role:readers")
+
+    def member(operation: int, name: str = "User:ANONYMOUS", sender: RawClient = admin) -> int:
+        change = AlterableConfig(name=name, config_operation=operation, value="")
+        role = AlterConfigsResource(resource_type=ROLE, resource_name="readers", configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[role])
+        return sender.ask(INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
+
+    add, remove = 0, 1
+    assert member(add, sender=client) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert member(add, "Role:other") == ErrorCode.INVALID_CONFIG
+    assert metadata(client, topic.name).topics[0].error_code == DENIED
+    assert member(add) == ErrorCode.NONE
+    assert metadata(client, topic.name).topics[0].error_code == ErrorCode.NONE
+    assert member(remove) == ErrorCode.NONE
+    assert metadata(client, topic.name).topics[0].error_code == DENIED
+
+
+# -- produce
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_produce_needs_write(client: RawClient, admin: Admin, topic: Topic, version: int) -> None:
+    batch = batch_of([b"a"])
+    assert produce(client, topic, batch, version=version).error_code == DENIED
+    admin.allow(OP.WRITE, TOPIC, topic.name)
+    assert produce(client, topic, batch, version=version).error_code == ErrorCode.NONE
+    admin.allow(OP.WRITE, TOPIC, topic.name[:-1], deny=True, pattern=PatternType.PREFIXED)
+    assert produce(client, topic, batch, version=version).error_code == DENIED
+
+
+def test_produce_without_acks_that_is_denied_closes_the_connection(
+    running: BrokerOnDisk, admin: Admin, topic: Topic
+) -> None:
+    with RawClient(running.bootstrap) as client:
+        request = produce_request(topic, batch_of([b"a"]), acks=0, version=12)
+        client.send(PRODUCE, 12, request, answered=False)
+        assert client.is_closed()
+
+
+# -- fetch: rights end with the next request at the latest
+
+
+def test_a_fetch_that_waits_loses_access_with_the_acl(client: RawClient, admin: Admin, topic: Topic) -> None:
+    admin.allow(OP.READ, TOPIC, topic.name)
+    client.send(FETCH, 16, asked(topic, max_wait_ms=30_000))
+    other = create_topic(admin)
+    append(admin, other, b"the wait has begun")
+    assert admin.revoke(topic.name) == 1
+    append(admin, topic, b"secret")
+    found = answer(client.receive())  # type: ignore[arg-type]
+    assert found.error_code == DENIED
+    assert not found.records
+
+
+def test_a_repeated_fetch_loses_access_with_the_acl(
+    client: RawClient, admin: Admin, topic: Topic, running: BrokerOnDisk
+) -> None:
+    admin.allow(OP.READ, TOPIC, topic.name)
+    for value in (b"a", b"b", b"c", b"d"):
+        offset = append(admin, topic, value)
+        assert values_in(answer(client.ask(FETCH, 16, asked(topic, offset, max_wait_ms=5000)))) == [value]
+    assert memo_of(running, client).last is not None
+    append(admin, topic, b"secret")
+    assert admin.revoke(topic.name) == 1
+    assert answer(client.ask(FETCH, 16, asked(topic, 4, max_wait_ms=5000))).error_code == DENIED
+    admin.allow(OP.READ, TOPIC, topic.name)
+    assert values_in(answer(client.ask(FETCH, 16, asked(topic, 4, max_wait_ms=5000)))) == [b"secret"]
+
+
+def test_a_repeated_fetch_that_waits_loses_access_with_the_acl(
+    client: RawClient, admin: Admin, topic: Topic, running: BrokerOnDisk
+) -> None:
+    admin.allow(OP.READ, TOPIC, topic.name)
+    for value in (b"a", b"b", b"c"):
+        offset = append(admin, topic, value)
+        client.ask(FETCH, 16, asked(topic, offset, max_wait_ms=30_000))
+    client.send(FETCH, 16, asked(topic, 3, max_wait_ms=30_000))
+    memo = memo_of(running, client)
+    until(lambda: memo.last is not None and memo.last.is_waiting)
+    admin.revoke(topic.name)
+    append(admin, topic, b"secret")
+    assert answer(client.receive()).error_code == DENIED  # type: ignore[arg-type]
+
+
+def test_a_fetch_session_loses_access_with_the_acl(client: RawClient, admin: Admin, topic: Topic) -> None:
+    admin.allow(OP.READ, TOPIC, topic.name)
+    append(admin, topic, b"a")
+    first = client.ask(FETCH, 16, asked(topic, session_epoch=0))
+    assert first.session_id
+    admin.revoke(topic.name)
+    incremental = FetchRequest(
+        session_id=first.session_id, session_epoch=1, max_bytes=1 << 20, min_bytes=1, max_wait_ms=0
+    )
+    found = answer(client.ask(FETCH, 16, incremental))
+    assert found.error_code == DENIED
+    assert not found.records
+
+
+@pytest.mark.parametrize("version", [12, 16])
+def test_a_denied_partition_does_not_keep_others_from_waiting(
+    client: RawClient, admin: Admin, topic: Topic, version: int
+) -> None:
+    other = create_topic(admin)
+    admin.allow(OP.READ, TOPIC, topic.name)
+    request = fetch_request([(topic, [wanted(0)]), (other, [wanted(0)])], version=version, max_wait_ms=30_000)
+    client.send(FETCH, version, request)
+    append(admin, topic, b"a")
+    response: Any = client.receive()
+    codes = {p.error_code for t in response.responses for p in t.partitions}
+    assert codes == {ErrorCode.NONE, DENIED}

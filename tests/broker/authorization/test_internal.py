@@ -1,0 +1,72 @@
+"""The listener of the nodes: the principal of an Envelope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.broker.app.broker import Broker
+from penstock.model.errors import ErrorCode
+from penstock.net.deferred import Deferred
+from penstock.security.principal import Principal, Session
+from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
+from penstock.wire.messages import decode_response, encode_request
+from penstock.wire.principals import encode_principal
+from tests.broker.authorization.cluster_action import BOB, CONFIG, allow_cluster_action
+from tests.broker.nodes import cluster, eventually, run
+
+
+async def envelope(broker: Broker, sender: Principal, principal: Principal | None) -> EnvelopeResponse:
+    """The response to the creation of a topic in the name of `principal`."""
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="made", num_partitions=1, replication_factor=1)]
+    )
+    inner = b"".join(map(bytes, encode_request(CREATE_TOPICS, 7, 1, None, request)))[4:]  # type: ignore[arg-type]
+    outer = EnvelopeRequest(
+        request_data=inner,
+        request_principal=None if principal is None else encode_principal(principal),
+        client_host_address=b"\x7f\0\0\1",
+    )
+    frame = b"".join(map(bytes, encode_request(ENVELOPE, 0, 1, None, outer)))[4:]  # type: ignore[arg-type]
+    assert broker.internal_dispatcher is not None
+    answer: Any = broker.internal_dispatcher.serve(connection(broker, sender), memoryview(frame))
+    if isinstance(answer, Deferred):
+        await eventually(lambda: bool(answer.done))
+        answer = answer.value
+    written = b"".join(bytes(part) for part in answer)
+    return decode_response(ENVELOPE, 0, memoryview(written)[4:])
+
+
+def connection(broker: Broker, principal: Principal) -> Any:
+    from types import SimpleNamespace
+
+    assert broker.internal is not None
+    return SimpleNamespace(
+        memo=None,
+        peer="peer",
+        listener=broker.internal.listener,
+        session=Session(principal, "INTERNAL", "127.0.0.1"),
+    )
+
+
+def codes(response: EnvelopeResponse) -> list[int]:
+    assert response.error_code == ErrorCode.NONE
+    assert response.response_data is not None
+    inner = decode_response(CREATE_TOPICS, 7, memoryview(response.response_data))
+    return [topic.error_code for topic in inner.topics]
+
+
+def test_the_principal_of_an_envelope_counts_only_if_its_sender_has_cluster_action() -> None:
+    async def main() -> None:
+        async with cluster(1, config=CONFIG) as nodes:
+            broker = await nodes.settled()
+            admin = Principal("User", "admin")
+            forged = await envelope(broker, BOB, admin)
+            assert forged.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            await allow_cluster_action(nodes)
+            denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            assert codes(await envelope(broker, BOB, Principal("User", "eve"))) == denied
+            assert codes(await envelope(broker, BOB, None)) == denied
+            assert codes(await envelope(broker, BOB, admin)) == [ErrorCode.NONE]
+
+    run(main())
