@@ -70,11 +70,7 @@ class _Followed(NamedTuple):
 
 
 class ReplicaFetcher:
-    """One fetcher of this broker to one leader, from its first partition until `stop`.
-
-    Why it has more than 25 methods: a fetch is a cycle of request, response, append and truncation over one
-    set of partitions, and each step of the cycle is a method.
-    """
+    """The fetcher to one leader, until `stop`. Why more than 25 methods: one per step of the fetch cycle."""
 
     def __init__(
         self,
