@@ -198,3 +198,48 @@ def test_aborted_transactions_are_found_without_waiting_for_a_disk() -> None:
         log.aborted_transactions(0, 2, cached_only=True)
     cold.value.warm()
     assert log.aborted_transactions(0, 2, cached_only=True) == [(1, 0)]
+
+
+def test_a_snapshot_above_the_high_watermark_does_not_decide_a_transaction() -> None:
+    """The marker may still be truncated: after a restart, too, the last stable offset waits for it."""
+    files = MemoryFiles()
+    t = Transactions(files)
+    t.log.append(batch(), 0)  # 0
+    t.log.roll()
+    t.write(1)  # 1
+    t.write(2)  # 2
+    t.end(1, committed=True)  # 3
+    t.log.roll()
+    flush(t.log)
+    t.log.close(clean=False)
+    log = open_log(files, recovery_point=4)
+    log.restore_high_watermark(3)
+    assert (log.high_watermark, log.last_stable_offset) == (3, 1)
+    log.advance_high_watermark(4)
+    assert log.last_stable_offset == 2, "the other one is open"
+
+
+def test_a_truncation_above_the_high_watermark_does_not_decide_a_transaction() -> None:
+    t = Transactions()
+    t.write(1)  # 0
+    t.end(1, committed=False)  # 1
+    t.log.roll()
+    t.write(2)  # 2
+    t.log.advance_high_watermark(1)
+    t.log.truncate_to(2)
+    assert (t.log.end_offset, t.log.last_stable_offset) == (2, 0)
+    t.replicate()
+    assert t.log.last_stable_offset == 2
+
+
+def test_a_log_without_transactions_reads_nothing_again() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append(idempotent(0, 3), 0)
+    log.roll()
+    log.close()
+    again = open_log(files, clean=True)
+    assert again.producers.snapshot_offset == 3
+    assert not again.producers.has_markers
+    again.restore_high_watermark(1)
+    assert again.last_stable_offset == 1

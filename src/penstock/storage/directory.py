@@ -281,7 +281,7 @@ class DataDirectory:
         reason = mismatch(expected, log_entry(key, self.folders.topic_id_text(topic), log))
         if reason is None:
             restore_damage(log, expected.damage)
-            log.advance_high_watermark(min(expected.high_watermark, held_end(log)))
+            log.restore_high_watermark(min(expected.high_watermark, held_end(log)))
             return log
         self.shutdown.unclean[key] = reason
         if topic == METADATA_TOPIC:
@@ -310,7 +310,7 @@ class DataDirectory:
         )
         log.durability.unsynced_identity = self.folders.unsynced_identity(*key)
         # An older high watermark does no harm: fetches from the leader, or of the followers, advance it.
-        log.advance_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
+        log.restore_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
         return log
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:

@@ -16,7 +16,7 @@ from penstock.ports import Files
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.config import LogConfig
-from penstock.storage.loading import load_producers
+from penstock.storage.producer_loading import load_producers
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import replay_batch
 from penstock.storage.recovery_report import Corruption

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.ports import Clock, Files
-from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.records.header_fields import (
-    ATTRIBUTES,
     BASE_OFFSET,
-    BATCH_LENGTH,
     LAST_OFFSET_DELTA,
     LEADER_EPOCH,
 )
@@ -27,8 +24,9 @@ from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.folders import PARTITION_METADATA
+from penstock.storage.producer_loading import load_producers, snapshots_in
 from penstock.storage.producers import ProducerStates
-from penstock.storage.recovery import SegmentRecovery, replay_batch
+from penstock.storage.recovery import SegmentRecovery
 from penstock.storage.recovery_report import Corruption, RecoveryReport
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
@@ -44,10 +42,9 @@ from penstock.storage.segment_files import (
     file_name,
 )
 from penstock.storage.segments import Segments
-from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
 from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 
-__all__ = ["EPOCHS_FILE", "ClosedLog", "Loaded", "load", "load_producers", "prune_snapshots"]
+__all__ = ["EPOCHS_FILE", "ClosedLog", "Loaded", "load"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 #: how the names of a segment's files begin
@@ -117,7 +114,7 @@ def load(
     kept = found if closed else set_misplaced_aside(files, path, found)
     segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
     epochs = _load_epochs(files, path, names, segments)
-    snapshots = _snapshots(names)
+    snapshots = snapshots_in(names)
     # A log that never had a segment needs no recovery.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
@@ -186,21 +183,6 @@ def _report_holes(segments: Segments, checked: Sequence[Segment], report: Recove
         report.found(hole)
         # A truncated segment has lost bytes, which its log must not count.
         segments.replace([], [])
-
-
-def _snapshots(names: list[str]) -> list[int]:
-    """The offsets of the producer snapshots among `names`, rising."""
-    stems = [name[: -len(SNAPSHOT)] for name in names if name.endswith(SNAPSHOT)]
-    return [int(stem) for stem in stems if _BASE_OFFSET.fullmatch(stem)]
-
-
-def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
-    """Remove the snapshots behind `end_offset`; returns the offsets of the remaining ones, rising."""
-    snapshots = _snapshots(files.listdir(path))
-    for offset in snapshots:
-        if offset > end_offset:
-            files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
-    return [offset for offset in snapshots if offset <= end_offset]
 
 
 def _names(files: Files, path: str) -> tuple[list[str], list[str], list[str]]:
@@ -272,40 +254,6 @@ def _clean_end(segment: Segment, tail: int) -> int | None:
         segment.known_tail = position
         return end_offset
     return None
-
-
-def load_producers(
-    segments: Segments, snapshots: list[int], end_offset: int, files: Files, path: str
-) -> ProducerStates:
-    """The producers as of `end_offset`: the newest snapshot up to there, and the batches behind it."""
-    producers = ProducerStates()
-    start = segments.first.base_offset
-    for offset in reversed([offset for offset in snapshots if start <= offset <= end_offset]):
-        try:
-            producers.load(decode_snapshot(files.read(f"{path}/{file_name(offset)}{SNAPSHOT}")), offset)
-        except SnapshotDamaged:
-            continue
-        start = offset
-        break
-    if start < end_offset:
-        for segment in segments.since(start):
-            _replay(producers, segment, start, end_offset)
-    producers.end_offset = end_offset
-    return producers
-
-
-def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset: int) -> None:
-    try:
-        for position, header in segment.scan(segment.find(start)):
-            if header[BASE_OFFSET] >= end_offset:
-                break
-            size = header[BATCH_LENGTH] + LOG_OVERHEAD if header[ATTRIBUTES] & CONTROL_BIT else 0
-            replay_batch(producers, header, segment.open_file().pread(size, position))
-    except CorruptLog:
-        # Reads of the damage fail. The producers are replayed from the readable batches.
-        return
-    finally:
-        segment.release()
 
 
 def _remove_stray_snapshots(

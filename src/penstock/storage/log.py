@@ -25,6 +25,7 @@ from penstock.storage.guards import VerificationGuard
 from penstock.storage.health import Health
 from penstock.storage.loading import ClosedLog, Loaded, load
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
+from penstock.storage.producer_loading import hold_back_undecided
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.retention import Retention
 from penstock.storage.rules import Rules
@@ -197,6 +198,13 @@ class Log:
             self.high_watermark = offset
             if self.producers.first_unstable is not None:
                 self.producers.replicated_to(offset)
+
+    def restore_high_watermark(self, offset: int) -> None:
+        """Start with the high watermark of the last run. It may be behind the last producer snapshot."""
+        self.advance_high_watermark(offset)
+        files, path = self._store.files, self.path
+        with self._health.disk(f"open {path}"):
+            hold_back_undecided(self.producers, self.segments, self.high_watermark, files, path)
 
     @property
     def size(self) -> int:

@@ -13,17 +13,14 @@ log does not have the transaction version of a marker.
 from __future__ import annotations
 
 from collections.abc import ItemsView
-from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.model.errors import (
-    ApiError,
-    ErrorCode,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
 )
-from penstock.records.batch import NO_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
+from penstock.records.batch import NO_SEQUENCE, TRANSACTIONAL_BIT
 from penstock.records.control import EndTransaction
 from penstock.records.header_fields import (
     ATTRIBUTES,
@@ -34,118 +31,36 @@ from penstock.records.header_fields import (
     PRODUCER_ID,
 )
 from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
+from penstock.storage.producer_state import (
+    SEQUENCE_MASK,
+    AppendOrigin,
+    CompletedTransaction,
+    PastBatch,
+    ProducerState,
+    check,
+    check_epoch,
+)
 
 __all__ = ["AppendOrigin", "CompletedTransaction", "PastBatch", "ProducerState", "ProducerStates"]
 
 BATCHES_KEPT: Final = 5
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
 #: markers have a higher epoch than the records from this transaction version on (KIP-890)
 _MARKERS_BUMP_FROM: Final = 2
 _EPOCH_MAX: Final = 0x7FFF
 
 
-class AppendOrigin(Enum):
-    """The source of an append, which decides what has to be checked."""
-
-    CLIENT = auto()
-    COORDINATOR = auto()
-    RAFT = auto()
-    REPLICATION = auto()
-
-
-class PastBatch(NamedTuple):
-    """A batch of a producer, as much of it as a retry needs."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended in this log."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    aborted: bool
-
-
-class ProducerState:
-    """One producer: its epoch, its last batches, its open transaction."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp",
-        "producer_id",
-        "transaction_start",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        epoch: int = NO_EPOCH,
-        coordinator_epoch: int = -1,
-        last_timestamp: int = NO_TIMESTAMP,
-        transaction_start: int | None = None,
-        batches: list[PastBatch] | None = None,
-    ) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        #: first offset of the open transaction, None if none is open
-        self.transaction_start = transaction_start
-        self.batches: list[PastBatch] = batches or []
-
-    def copy(self) -> ProducerState:
-        return ProducerState(
-            self.producer_id,
-            self.epoch,
-            self.coordinator_epoch,
-            self.last_timestamp,
-            self.transaction_start,
-            list(self.batches),
-        )
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    def duplicate(self, sequence: int, delta: int) -> PastBatch | None:
-        """The remembered batch with exactly these sequences."""
-        last_sequence = (sequence + delta) & _SEQUENCE_MASK
-        for batch in self.batches:
-            if batch.last_sequence == last_sequence and batch.offset_delta == delta:
-                return batch
-        return None
-
-    def retried(self, header: tuple[int, ...]) -> PastBatch | None:
-        """The remembered batch that a batch of the same epoch repeats."""
-        if header[PRODUCER_EPOCH] != self.epoch:
-            return None
-        return self.duplicate(header[BASE_SEQUENCE], header[LAST_OFFSET_DELTA])
-
-    def is_within(self, epoch: int) -> bool:
-        """Returns true if a transaction of `epoch` is open."""
-        return self.transaction_start is not None and epoch == self.epoch
-
-    def enter_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-
-
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_unreplicated", "end_offset", "first_unstable", "guards", "ongoing", "states")
+    __slots__ = (
+        "_unreplicated",
+        "end_offset",
+        "first_unstable",
+        "guards",
+        "ongoing",
+        "snapshot_offset",
+        "states",
+    )
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -158,6 +73,8 @@ class ProducerStates:
         self.first_unstable: int | None = None
         #: this state reflects the log up to here
         self.end_offset = 0
+        #: the end of what came from a snapshot, which does not have the markers above the high watermark
+        self.snapshot_offset = 0
 
     @property
     def is_empty(self) -> bool:
@@ -179,28 +96,31 @@ class ProducerStates:
         `guard` is the one that the batch was verified with.
         """
         state = self.states.get(header[PRODUCER_ID])
-        transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
         if state is None:
-            if transactional and marker is None:
+            if marker is None and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
                 self._check_guard(None, header, origin, guard)
             # Whatever it did is forgotten (or it is new): any sequence is taken, as in Kafka.
             return None
         if (
             state.batches
-            and header[BASE_SEQUENCE] == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
+            and header[BASE_SEQUENCE] == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
             and header[PRODUCER_EPOCH] == state.epoch
-            and (state.transaction_start is None) is (not transactional)
+            and header[ATTRIBUTES] & TRANSACTIONAL_BIT == state.open_bit
             and marker is None
         ):
             # The next batch of a producer, or of its open transaction: nearly all of them, so the quick way.
             return None
-        if transactional and marker is None and not state.is_within(header[PRODUCER_EPOCH]):
+        if (
+            marker is None
+            and header[ATTRIBUTES] & TRANSACTIONAL_BIT
+            and not state.is_within(header[PRODUCER_EPOCH])
+        ):
             if origin is AppendOrigin.CLIENT:
                 # A retry comes first: the append that it repeats has removed the guard.
                 duplicate = state.retried(header)
                 if duplicate is not None:
                     return duplicate
-            _check_epoch(state, header[PRODUCER_EPOCH])
+            check_epoch(state, header[PRODUCER_EPOCH])
             self._check_guard(state, header, origin, guard)
         return check(state, header, origin, marker)
 
@@ -238,7 +158,7 @@ class ProducerStates:
         """The guard for a transactional batch; None if its transaction is open, and was verified before."""
         state = self.states.get(producer_id)
         if state is not None:
-            _check_epoch(state, epoch)
+            check_epoch(state, epoch)
             if state.is_within(epoch):
                 return None
         guard = self.guards.get(producer_id)
@@ -274,23 +194,25 @@ class ProducerStates:
         if epoch != state.epoch:
             state.enter_epoch(epoch)
         timestamp = state.last_timestamp = header[MAX_TIMESTAMP]
-        if self.guards and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
-            self._remove_guard(producer_id, epoch, marker)
         if marker is not None:
+            self._remove_guard(producer_id, epoch, marker)
             return self._end(state, base_offset, marker)
         delta = header[LAST_OFFSET_DELTA]
         last_sequence = (
-            (header[BASE_SEQUENCE] + delta) & _SEQUENCE_MASK if header[BASE_SEQUENCE] >= 0 else NO_SEQUENCE
+            (header[BASE_SEQUENCE] + delta) & SEQUENCE_MASK if header[BASE_SEQUENCE] >= 0 else NO_SEQUENCE
         )
         batches = state.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
         batches.append(PastBatch(last_sequence, base_offset + delta, delta, timestamp))
-        if header[ATTRIBUTES] & TRANSACTIONAL_BIT and state.transaction_start is None:
-            state.transaction_start = base_offset
-            self.ongoing[base_offset] = producer_id
-            if self.first_unstable is None:
-                self.first_unstable = base_offset
+        if header[ATTRIBUTES] & TRANSACTIONAL_BIT:
+            if self.guards:
+                self._remove_guard(producer_id, epoch, marker)
+            if state.transaction_start is None:
+                state.open_transaction(base_offset)
+                self.ongoing[base_offset] = producer_id
+                if self.first_unstable is None:
+                    self.first_unstable = base_offset
         return None
 
     def _remove_guard(self, producer_id: int, epoch: int, marker: EndTransaction | None) -> None:
@@ -307,7 +229,7 @@ class ProducerStates:
         if first is None:
             # A marker without records moves no offset and needs no index entry.
             return None
-        state.transaction_start = None
+        state.end_transaction()
         del self.ongoing[first]
         self._unreplicated[first] = offset
         return CompletedTransaction(state.producer_id, first, offset, not marker.committed)
@@ -350,54 +272,16 @@ class ProducerStates:
             )
         )
         self._unreplicated = {}
-        self.end_offset = end_offset
+        self.end_offset = self.snapshot_offset = end_offset
         self._find_first_unstable()
 
+    @property
+    def has_markers(self) -> bool:
+        """Returns true if a transaction of a known producer has ended."""
+        return any(state.coordinator_epoch >= 0 for state in self.states.values())
 
-def check(
-    state: ProducerState, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
-) -> PastBatch | None:
-    """As `ProducerStates.check`, against the state of the batch's own producer."""
-    epoch = header[PRODUCER_EPOCH]
-    _check_epoch(state, epoch)
-    if marker is not None:
-        if marker.coordinator_epoch < state.coordinator_epoch:
-            raise ApiError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
-            )
-        return None
-    if origin is AppendOrigin.CLIENT:
-        duplicate = _check_sequence(state, epoch, header[BASE_SEQUENCE], header[LAST_OFFSET_DELTA])
-        if duplicate is not None:
-            return duplicate
-    if state.transaction_start is not None and not header[ATTRIBUTES] & TRANSACTIONAL_BIT:
-        raise InvalidTxnState(
-            f"producer {state.producer_id} has an open transaction; this batch is outside of it"
-        )
-    return None
-
-
-def _check_epoch(state: ProducerState, epoch: int) -> None:
-    if epoch < state.epoch:
-        raise InvalidProducerEpoch(
-            f"producer {state.producer_id} has epoch {state.epoch} here; a batch of epoch {epoch} is too late"
-        )
-
-
-def _check_sequence(state: ProducerState, epoch: int, sequence: int, delta: int) -> PastBatch | None:
-    if epoch != state.epoch:
-        if sequence != 0 and state.epoch != NO_EPOCH:
-            raise OutOfOrderSequence(
-                f"producer {state.producer_id} starts epoch {epoch} with sequence {sequence} instead of 0"
-            )
-        return None
-    expected = (state.last_sequence + 1) & _SEQUENCE_MASK
-    if sequence == expected:
-        return None
-    duplicate = state.duplicate(sequence, delta)
-    if duplicate is None:
-        raise OutOfOrderSequence(
-            f"producer {state.producer_id} sends sequence {sequence}, {expected} is the next one"
-        )
-    return duplicate
+    def hold_back(self, earlier: ProducerStates, high_watermark: int) -> None:
+        """Take over the transactions of `earlier` whose markers are not below `high_watermark`."""
+        self._unreplicated |= earlier._unreplicated
+        self._find_first_unstable()
+        self.replicated_to(high_watermark)

@@ -16,7 +16,7 @@ from penstock.storage.appending import NOTHING_NEW, Appender
 from penstock.storage.durability import Durability
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.health import Health
-from penstock.storage.loading import load_producers, prune_snapshots
+from penstock.storage.producer_loading import hold_back_undecided, load_producers, prune_snapshots
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery_report import RecoveryReport
 from penstock.storage.store import SegmentStore
@@ -83,6 +83,8 @@ class Truncation:
         log.end_offset = end_offset
         log.high_watermark = min(log.high_watermark, end_offset)
         producers.replicated_to(log.high_watermark)
+        with self._health.disk(f"truncate {store.path}"):
+            hold_back_undecided(producers, store.segments, log.high_watermark, store.files, store.path)
         log.leader_epochs.forget_from(end_offset)
         log.recovery.forget_from(end_offset)
 

@@ -190,8 +190,8 @@ def test_an_open_transaction_does_not_wake_readers_of_committed_records(
     partition = running.broker.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     everything, committed_only = Waiting(), Waiting()
-    running.call(lambda: partition.wait(everything, committed=False))
-    running.call(lambda: partition.wait(committed_only, committed=True))
+    partition.waiters[everything] = None
+    running.call(lambda: partition.wait_for_stable(committed_only))
 
     append(client, topic, b"before")
     assert committed_only.sizes == everything.sizes
@@ -203,7 +203,7 @@ def test_an_open_transaction_does_not_wake_readers_of_committed_records(
     hidden = sum(everything.sizes[1:])
     assert committed_only.sizes[1:] == [hidden], "all that was hidden counts"
 
-    running.call(lambda: partition.stop_waiting(committed_only, committed=True))
+    del partition.committed_waiters[committed_only]
     append(client, topic, b"last")
     assert len(committed_only.sizes) == 2
 

@@ -178,12 +178,19 @@ class ClientFetch(Fetch[ClientRead]):
         return size
 
     def subscribe(self) -> None:
+        if self._limits.committed:
+            for partition in self._waited_for:
+                partition.wait_for_stable(self)
+            return
         for partition in self._waited_for:
-            partition.wait(self, self._limits.committed)
+            partition.waiters[self] = None
 
     def unsubscribe(self) -> None:
         for partition in self._waited_for:
-            partition.stop_waiting(self, self._limits.committed)
+            partition.waiters.pop(self, None)
+        if self._limits.committed:
+            for partition in self._waited_for:
+                partition.committed_waiters.pop(self, None)
 
     def respond(self, read: ClientRead) -> FetchResponse:
         if read.quiet:

@@ -149,14 +149,19 @@ class RepeatedClientFetch(WaitingFetch):
         return self._template.write, response
 
     def subscribe(self) -> None:
-        committed = self._limits.committed
+        if self._limits.committed:
+            for partition in self._partitions:
+                partition.wait_for_stable(self)
+            return
         for partition in self._partitions:
-            partition.wait(self, committed)
+            partition.waiters[self] = None
 
     def unsubscribe(self) -> None:
-        committed = self._limits.committed
         for partition in self._partitions:
-            partition.stop_waiting(self, committed)
+            partition.waiters.pop(self, None)
+        if self._limits.committed:
+            for partition in self._partitions:
+                partition.committed_waiters.pop(self, None)
         if self.following is None:
             self.close_wait()
 

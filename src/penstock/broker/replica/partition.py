@@ -335,22 +335,16 @@ class Partition:
         if self.committed_waiters:
             self._wake_committed(size)
 
-    def wait(self, waiter: Waiter, committed: bool) -> None:
-        """Call `waiter.more` when there are more bytes for it, with `committed` below the last stable offset.
+    def wait_for_stable(self, waiter: Waiter) -> None:
+        """Call `waiter.more` when the last stable offset moves.
 
         Why: a reader of committed records behind an open transaction would be woken by every append.
         """
-        if not committed:
-            self.waiters[waiter] = None
-            return
         if not self.committed_waiters:
             log = self.log
             self._stable_end = log.last_stable_offset
             self._was_behind = self._stable_end < log.high_watermark
         self.committed_waiters[waiter] = None
-
-    def stop_waiting(self, waiter: Waiter, committed: bool) -> None:
-        (self.committed_waiters if committed else self.waiters).pop(waiter, None)
 
     def _wake_committed(self, size: int) -> None:
         log = self.log
