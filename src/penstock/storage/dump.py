@@ -35,7 +35,8 @@ from penstock.storage.segment_files import (
     file_name,
 )
 from penstock.storage.snapshot import decode_snapshot
-from penstock.storage.transactions import ABORTED_ENTRY
+from penstock.storage.transaction_check import index_problems
+from penstock.storage.transactions import ABORTED_ENTRY, TransactionIndex
 
 __all__ = ["Report", "UnknownFile", "dump", "verify"]
 
@@ -223,6 +224,8 @@ def verify(files: Files, path: str, advance: Callable[[int], None] = lambda size
             end_offset = _verify_file(files, f"{path}/{name}", report, advance)
             if end_offset is not None:
                 ends.append((_base_offset(name), end_offset))
+            if _kind(name) == LOG:
+                _verify_transactions(files, f"{path}/{name}", report)
         elif name.endswith(MISPLACED):
             report.problems.append(f"{path}/{name}: its batches belong at other offsets than its name says")
     _verify_continuity(files, path, ends, report)
@@ -306,6 +309,15 @@ def _report_missing(report: Report, where: str, first_offset: int, next_offset: 
         count = next_offset - first_offset
         report.missing += count
         report.problems.append(f"{where}: offsets {first_offset} to {next_offset - 1} are missing ({count})")
+
+
+def _verify_transactions(files: Files, path: str, report: Report) -> None:
+    """Check a segment's transaction index, which exists only for a segment with aborted transactions."""
+    index_path = path.removesuffix(LOG) + TRANSACTION_INDEX
+    file = files.open(path)
+    batches = ((BatchHeader._make(fields), batch) for _, fields, batch in whole_batches(file, 0, file.size()))
+    entries = TransactionIndex(files, index_path).entries()
+    report.problems += [f"{index_path}: {problem}" for problem in index_problems(batches, entries)]
 
 
 def _verify_index(files: Files, path: str, kind: str, report: Report) -> None:
