@@ -27,7 +27,7 @@ BATCHES = 8
 #: produced at once
 BURST = 200
 #: of all three brokers, for one batch from the first byte of its request to the last of its answer
-STEPS = 9_150
+STEPS = 9_300
 #: of one follower: the fetch that waits, and as many as it takes until all of the burst has been read
 BURST_FETCHES = 4
 

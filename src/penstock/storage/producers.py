@@ -57,6 +57,7 @@ class ProducerStates:
         "end_offset",
         "first_unstable",
         "guards",
+        "had_transactions",
         "ongoing",
         "snapshot_offset",
         "states",
@@ -71,6 +72,8 @@ class ProducerStates:
         self._unreplicated: dict[int, int] = {}
         #: the lowest offset that a reader of committed records must not pass, None if there is none
         self.first_unstable: int | None = None
+        #: true once a transaction was open
+        self.had_transactions = False
         #: this state reflects the log up to here
         self.end_offset = 0
         #: the end of what came from a snapshot, which does not have the markers above the high watermark
@@ -106,9 +109,9 @@ class ProducerStates:
             and header[BASE_SEQUENCE] == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK
             and header[PRODUCER_EPOCH] == state.epoch
             and header[ATTRIBUTES] & TRANSACTIONAL_BIT == state.open_bit
-            and marker is None
         ):
             # The next batch of a producer, or of its open transaction: nearly all of them, so the quick way.
+            # A marker has no sequence.
             return None
         if (
             marker is None
@@ -210,6 +213,7 @@ class ProducerStates:
                 self._remove_guard(producer_id, epoch, marker)
             if state.transaction_start is None:
                 state.open_transaction(base_offset)
+                self.had_transactions = True
                 self.ongoing[base_offset] = producer_id
                 if self.first_unstable is None:
                     self.first_unstable = base_offset
@@ -273,6 +277,7 @@ class ProducerStates:
         )
         self._unreplicated = {}
         self.end_offset = self.snapshot_offset = end_offset
+        self.had_transactions = bool(self.ongoing) or self.has_markers
         self._find_first_unstable()
 
     @property

@@ -178,19 +178,17 @@ class ClientFetch(Fetch[ClientRead]):
         return size
 
     def subscribe(self) -> None:
-        if self._limits.committed:
-            for partition in self._waited_for:
-                partition.wait_for_stable(self)
-            return
+        committed = self._limits.committed
         for partition in self._waited_for:
-            partition.waiters[self] = None
+            if committed:
+                partition.committed_waiters[self] = partition.log.last_stable_offset
+            else:
+                partition.waiters[self] = None
 
     def unsubscribe(self) -> None:
+        committed = self._limits.committed
         for partition in self._waited_for:
-            partition.waiters.pop(self, None)
-        if self._limits.committed:
-            for partition in self._waited_for:
-                partition.committed_waiters.pop(self, None)
+            (partition.committed_waiters if committed else partition.waiters).pop(self, None)
 
     def respond(self, read: ClientRead) -> FetchResponse:
         if read.quiet:

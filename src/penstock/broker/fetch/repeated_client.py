@@ -150,18 +150,20 @@ class RepeatedClientFetch(WaitingFetch):
 
     def subscribe(self) -> None:
         if self._limits.committed:
+            # All partitions were read to their end.
+            for partition, offset in zip(self._partitions, self._offsets, strict=True):
+                partition.committed_waiters[self] = offset
+        else:
             for partition in self._partitions:
-                partition.wait_for_stable(self)
-            return
-        for partition in self._partitions:
-            partition.waiters[self] = None
+                partition.waiters[self] = None
 
     def unsubscribe(self) -> None:
-        for partition in self._partitions:
-            partition.waiters.pop(self, None)
         if self._limits.committed:
             for partition in self._partitions:
                 partition.committed_waiters.pop(self, None)
+        else:
+            for partition in self._partitions:
+                partition.waiters.pop(self, None)
         if self.following is None:
             self.close_wait()
 

@@ -14,7 +14,7 @@ from penstock.broker.produce.pending import (
     fill_refusal,
     respond,
 )
-from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later
+from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later, append_verified
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.model.errors import (
@@ -28,7 +28,7 @@ from penstock.net.deferred import Deferred
 from penstock.records.batch import ATTRIBUTES_LOW, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.records.codecs import Codec
 from penstock.security.acls import Operation
-from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import Appended
 from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
@@ -92,16 +92,15 @@ class ProduceHandler:
                     leadership = partition.leadership if acks < 0 else None
                     if leadership is not None:
                         leadership.check_enough_replicas()
-                    guard = None
                     if transactional_id is None:
                         appended = append_at_once(partition, batch)
                     else:
-                        appended, guard = self._append_transactional(partition, batch, version)
+                        appended = self._append_transactional(partition, batch, version)
                     if appended is None:
                         answer = PartitionProduceResponse(index=data.index)
                         pending = pending or PendingProduce(environment, context, request, topics)
                         result = pending.expect_append(answer, len(batch))
-                        self._append_later(partition, batch, guard, context, request, result)
+                        self._append_later(partition, batch, version, request, result)
                     else:
                         metrics.bytes_in += len(batch)
                         metrics.messages_in += appended[1] - appended[0] + 1
@@ -133,41 +132,34 @@ class ProduceHandler:
             return pending.deferred
         return respond(environment, context, acks, topics, failed)
 
-    def _append_transactional(
-        self, partition: Partition, batch: memoryview, version: int
-    ) -> tuple[Appended | None, VerificationGuard | None]:
-        """Append a batch of a transactional producer, unless it has to be verified with a guard first."""
+    def _append_transactional(self, partition: Partition, batch: memoryview, version: int) -> Appended | None:
+        """Append a batch of a transactional producer; returns None if it has to wait, see `_append_later`."""
         if not _is_transactional(batch):
-            return append_at_once(partition, batch), None
+            return append_at_once(partition, batch)
         transactional = self._environment.transactional
         if transactional is None:
             # The transaction could not be ended, and consumers of committed records would never get past it.
             raise InvalidTxnState("This broker has no transaction coordinator")
         partition.check_client_append()
         guard = transactional.guard(partition, batch, version)
-        if guard is None or guard is NO_VERIFICATION:
-            return append_at_once(partition, batch, guard), guard
-        return None, guard
+        if guard is None:
+            return append_at_once(partition, batch)
+        return append_verified(partition, batch, guard) if guard is NO_VERIFICATION else None
 
     def _append_later(
-        self,
-        partition: Partition,
-        batch: memoryview,
-        guard: VerificationGuard | None,
-        context: Context,
-        request: ProduceRequest,
-        result: Result,
+        self, partition: Partition, batch: memoryview, version: int, request: ProduceRequest, result: Result
     ) -> None:
         """Append a copy of `batch` when its transaction is verified, or when a worker has prepared it."""
-        environment = self._environment
-        if guard is None or guard is NO_VERIFICATION:
-            append_later(environment.workers, environment.memory, partition, batch, result, guard)
-            return
-        assert environment.transactional is not None
-        assert request.transactional_id is not None
-        environment.transactional.park(
-            partition, batch, guard, request.transactional_id, context.version, request.acks < 0, result
-        )
+        environment, transactional = self._environment, self._environment.transactional
+        transactional_id, guard = request.transactional_id, None
+        if transactional_id is not None and transactional is not None and _is_transactional(batch):
+            guard = transactional.guard(partition, batch, version)
+            if guard is not None and guard is not NO_VERIFICATION:
+                transactional.park(
+                    partition, batch, guard, transactional_id, version, request.acks < 0, result
+                )
+                return
+        append_later(environment.workers, environment.memory, partition, batch, result, guard)
 
 
 def _acknowledged(

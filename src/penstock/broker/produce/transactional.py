@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.produce.verification import Membership, TransactionVerifier
-from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later
+from penstock.broker.replica.deferred_appends import Result, append_later, append_verified
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, InvalidTxnState, NotEnoughReplicas
 from penstock.net.buffers import BufferPool
@@ -138,7 +138,7 @@ class TransactionalAppends:
         try:
             if parked.acks_all and partition.leadership is not None:
                 partition.leadership.check_enough_replicas()
-            appended = append_at_once(partition, batch, guard)
+            appended = append_verified(partition, batch, guard)
         except ApiError as e:
             parked.result(partition, e)
             return

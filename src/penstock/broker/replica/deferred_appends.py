@@ -31,7 +31,7 @@ from penstock.storage.record_checks import check_codec, too_large
 from penstock.storage.rules import Rules
 from penstock.storage.validation import one_batch
 
-__all__ = ["Result", "append_at_once", "append_later"]
+__all__ = ["Result", "append_at_once", "append_later", "append_verified"]
 
 log = get_logger("deferred_appends")
 
@@ -42,24 +42,35 @@ class Result(Protocol):
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
 
 
-def append_at_once(
-    partition: Partition, batch: memoryview, guard: VerificationGuard | None = None
-) -> Appended | None:
-    """Append a client's batch; returns None if it needs work first and has to be appended later.
-
-    `guard` is the one with which the first batch of a transaction was verified.
-    """
+def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
+    """Append a client's batch; returns None if it needs work first and has to be appended later."""
     codec = partition.codec
     if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
-        # The limit holds for the batch as sent, before it is copied. The append checks the batch as stored.
-        size_max = partition.log.config.max_message_bytes
-        if len(batch) > size_max:
-            raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
+        _check_size(partition, batch)
+        return None
+    try:
+        return partition.append(batch)
+    except LongWalk:
+        return None
+
+
+def append_verified(partition: Partition, batch: memoryview, guard: VerificationGuard) -> Appended | None:
+    """As `append_at_once`, for the first batch of a transaction, which was verified with `guard`."""
+    codec = partition.codec
+    if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
+        _check_size(partition, batch)
         return None
     try:
         return partition.append(batch, guard=guard)
     except LongWalk:
         return None
+
+
+def _check_size(partition: Partition, batch: memoryview) -> None:
+    """The limit holds for the batch as sent, before it is copied. The append checks the batch as stored."""
+    size_max = partition.log.config.max_message_bytes
+    if len(batch) > size_max:
+        raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
 
 
 def append_later(

@@ -61,8 +61,6 @@ class Partition:
 
     __slots__ = (
         "_flush_records",
-        "_stable_end",
-        "_was_behind",
         "acknowledgements",
         "codec",
         "committed_waiters",
@@ -116,11 +114,9 @@ class Partition:
         self.followers: dict[Follower, None] = {}
         #: insertion-ordered set: the request that has waited longest is served first
         self.waiters: dict[Waiter, None] = {}
-        #: as `waiters`, for readers of committed records: only a move of the last stable offset wakes them
-        self.committed_waiters: dict[Waiter, None] = {}
-        #: the last stable offset that they know, and whether it was below the high watermark
-        self._stable_end = 0
-        self._was_behind = False
+        #: As `waiters`, for readers of committed records, with the last stable offset up to which each has
+        #: read. Only a move of that offset wakes them: behind an open transaction, each append would.
+        self.committed_waiters: dict[Waiter, int] = {}
         self.directory = directory
         self.flusher = flusher
         #: bytes that were appended and are above the high watermark until the disk has them
@@ -231,7 +227,7 @@ class Partition:
         log.advance_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.delete_records(min(log_start_offset, log.high_watermark))
-        if log.high_watermark > before and (self.waiters or self.committed_waiters):
+        if (self.waiters or self.committed_waiters) and log.high_watermark > before:
             self.wake_waiters(max(size, 1))
 
     def expire(self, now_ms: int | None) -> bool:
@@ -329,36 +325,23 @@ class Partition:
             follower.grew(_A_LOT)
 
     def wake_waiters(self, size: int) -> None:
-        """Readers can see `size` bytes more."""
+        """Readers can see `size` bytes more, readers of committed records up to the last stable offset."""
         for waiter in list(self.waiters):
             waiter.more(size)
-        if self.committed_waiters:
-            self._wake_committed(size)
-
-    def wait_for_stable(self, waiter: Waiter) -> None:
-        """Call `waiter.more` when the last stable offset moves.
-
-        Why: a reader of committed records behind an open transaction would be woken by every append.
-        """
-        if not self.committed_waiters:
+        waiting = self.committed_waiters
+        if waiting:
             log = self.log
-            self._stable_end = log.last_stable_offset
-            self._was_behind = self._stable_end < log.high_watermark
-        self.committed_waiters[waiter] = None
+            producers = log.producers
+            stable = log.high_watermark if producers.first_unstable is None else log.last_stable_offset
+            for waiter, known in list(waiting.items()):
+                if stable > known:
+                    waiting[waiter] = stable
+                    waiter.more(self._bytes_between(known, stable) if producers.had_transactions else size)
 
-    def _wake_committed(self, size: int) -> None:
-        log = self.log
-        before, stable = self._stable_end, log.last_stable_offset
-        was_behind, self._was_behind = self._was_behind, stable < log.high_watermark
-        self._stable_end = stable
-        if stable <= before:
-            return
-        if was_behind or self._was_behind:
-            # These are not the bytes that came last.
-            between = log.bytes_between(before, stable)
-            size = _A_LOT if between is None else max(between, 1)
-        for waiter in list(self.committed_waiters):
-            waiter.more(size)
+    def _bytes_between(self, start: int, end: int) -> int:
+        """The bytes that became visible. Behind a transaction these are not the bytes that came last."""
+        found = self.log.bytes_between(start, end)
+        return _A_LOT if found is None else max(found, 1)
 
 
 def _compression_level(config: LogConfig, codec: Codec) -> int | None:
