@@ -1,52 +1,180 @@
-"""Transactions come later: until then each client says so at once, in its own words, and never hangs."""
+"""Transactions of real clients: commit, abort, fencing, offsets, and a copy that is exactly once."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import KafkaError, KafkaException, Producer
-from kafka import KafkaProducer
-from kafka.errors import TransactionalIdAuthorizationFailedError
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
 
-#: well below any client's own patience
-SOON_S = 30.0
+from tests.interop.conftest import NewTopicNamed
 
-
-@pytest.fixture(autouse=True)
-def soon() -> Iterator[None]:
-    started = time.monotonic()
-    yield
-    assert time.monotonic() - started < SOON_S
+TIMEOUT_S = 30.0
 
 
-def test_confluent(bootstrap: str) -> None:
-    quiet = {"logger": None, "error_cb": lambda _: None, "log_level": 0}
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", **quiet})
+def new_producer(bootstrap: str, transactional_id: str, **settings: Any) -> Producer:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **settings})
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 1) -> list[bytes]:
+    """All values of a topic, up to the end that the isolation level has now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values, ends = [], 0
+    try:
+        while ends < partitions:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                ends += 1
+            else:
+                assert error is None
+                values.append(message.value())
+    finally:
+        consumer.close()
+    return values
+
+
+def test_confluent_commits_and_aborts(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    topic = new_topic(partitions=2)
+    producer = new_producer(bootstrap, "confluent")
+    for number in range(6):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.produce(topic, f"{number}", partition=partition)
+        producer.flush(TIMEOUT_S)
+        if number % 2:
+            producer.abort_transaction(TIMEOUT_S)
+        else:
+            producer.commit_transaction(TIMEOUT_S)
+    assert sorted(read(bootstrap, topic, partitions=2)) == sorted([b"0", b"2", b"4"] * 2)
+    everything = read(bootstrap, topic, "read_uncommitted", partitions=2)
+    assert sorted(everything) == sorted([b"%d" % number for number in range(6)] * 2)
+
+
+def test_readers_of_committed_records_stop_before_an_open_transaction(
+    bootstrap: str, new_topic: NewTopicNamed
+) -> None:
+    topic = new_topic()
+    producer = new_producer(bootstrap, "open")
+    producer.begin_transaction()
+    producer.produce(topic, "a")
+    producer.flush(TIMEOUT_S)
+    assert read(bootstrap, topic) == []
+    producer.commit_transaction(TIMEOUT_S)
+    assert read(bootstrap, topic) == [b"a"]
+
+
+def test_a_new_producer_fences_the_one_before(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    topic = new_topic()
+    quiet: dict[str, Any] = {"logger": None, "error_cb": lambda _: None, "log_level": 0}
+    zombie = new_producer(bootstrap, "fenced", **quiet)
+    zombie.begin_transaction()
+    zombie.produce(topic, "zombie")
+    zombie.flush(TIMEOUT_S)
+    producer = new_producer(bootstrap, "fenced")
     with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(60)
-    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        zombie.commit_transaction(TIMEOUT_S)
     assert refused.value.args[0].fatal()
+    producer.begin_transaction()
+    producer.produce(topic, "new")
+    producer.commit_transaction(TIMEOUT_S)
+    assert read(bootstrap, topic) == [b"new"]
 
 
-def test_kafka_python(bootstrap: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-    with closing(producer), pytest.raises(TransactionalIdAuthorizationFailedError):
+def test_a_copy_is_exactly_once(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    """Read, process, write, with an abort of every third transaction: the output equals the input."""
+    source, target = new_topic(), new_topic()
+    plain = Producer({"bootstrap.servers": bootstrap})
+    for number in range(300):
+        plain.produce(source, f"{number}")
+    plain.flush(TIMEOUT_S)
+    producer = new_producer(bootstrap, "copy")
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "copy",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    copied = attempts = 0
+    while copied < 300:
+        consumer = Consumer(settings)
+        consumer.subscribe([source])
+        messages = consumer.consume(50, TIMEOUT_S)
+        assert messages
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value())
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+        attempts += 1
+        if attempts % 3:
+            producer.commit_transaction(TIMEOUT_S)
+            copied += len(messages)
+        else:
+            producer.abort_transaction(TIMEOUT_S)
+        consumer.close()
+    assert read(bootstrap, target) == [b"%d" % number for number in range(300)]
+
+
+def test_kafka_python(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    topic = new_topic()
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="kafka-python")
+    with closing(producer):
         producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number)
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", consumer_timeout_ms=1000
+    )
+    with closing(consumer):
+        consumer.assign([KafkaPythonPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        found = [next(consumer).value for _ in range(2)]
+    assert found == [b"0", b"2"]
 
 
-def test_aiokafka(bootstrap: str) -> None:
-    async def run() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-        try:
-            with pytest.raises(AioKafkaError, match="TransactionalIdAuthorizationFailed"):
-                await producer.start()
-        finally:
-            await producer.stop()
+def test_aiokafka(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    topic = new_topic()
 
-    asyncio.run(run())
+    async def run() -> list[bytes]:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="aiokafka") as producer:
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"committed")
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"aborted")
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"last")
+        async with AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            return [(await consumer.getone()).value for _ in range(2)]
+
+    assert asyncio.run(asyncio.wait_for(run(), TIMEOUT_S)) == [b"committed", b"last"]

@@ -228,12 +228,13 @@ def test_settings_without_effect_are_listed() -> None:
             "num.io.threads": "4",
             "num.partitions": "2",
             "transaction.max.timeout.ms": "1000",
-            # `penstock cluster start` writes this one for later: no warning.
-            "transaction.state.log.replication.factor": "3",
+            "transaction.two.phase.commit.enable": "true",
         }
     )
     found = {key.name: key.without_effect for key in config.settings_without_effect()}
     assert found == {
         "num.io.threads": "Accepted for compatibility; without effect.",
-        "transaction.max.timeout.ms": "Without effect until transactions are supported.",
+        "transaction.two.phase.commit.enable": (
+            "Without effect until two-phase commit (KIP-939) is supported."
+        ),
     }

@@ -37,14 +37,17 @@ def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
 
 
 @penstock_only
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
-)
-def test_other_types_have_no_coordinator(client: RawClient, kind: int, code: ErrorCode) -> None:
-    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
+def test_share_groups_have_no_coordinator(client: RawClient) -> None:
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["x"])
     (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
-    assert (found.error_code, found.node_id) == (code, -1)
+    assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+@penstock_only
+def test_transactions_have_a_coordinator(client: RawClient) -> None:
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
+    for found in client.ask(FIND_COORDINATOR, 6, request).coordinators:
+        assert (found.error_code, f"{found.host}:{found.port}") == (ErrorCode.NONE, client.address)
 
 
 @penstock_only

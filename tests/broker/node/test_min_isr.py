@@ -56,7 +56,7 @@ def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) ->
             await nodes.start()
             await nodes.stop(1)
             assert told == []
-            nodes.settings[1] |= {MIN_ISR: "1", "transaction.max.timeout.ms": "1000"}
+            nodes.settings[1] |= {MIN_ISR: "1", "transaction.two.phase.commit.enable": "true"}
             await nodes.start()
             assert nodes[1].config.min_insync_replicas == 2
         finally:
@@ -65,7 +65,7 @@ def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) ->
     run(main())
     assert [(event, fields["name"]) for event, fields in told] == [
         ("setting_without_effect", MIN_ISR),
-        ("setting_without_effect", "transaction.max.timeout.ms"),
+        ("setting_without_effect", "transaction.two.phase.commit.enable"),
     ]
     assert "penstock config set --all-brokers min.insync.replicas=1" in told[0][1]["reason"]
-    assert "until transactions are supported" in told[1][1]["reason"]
+    assert "until two-phase commit" in told[1][1]["reason"]

@@ -268,16 +268,6 @@ def test_an_empty_transactional_id_is_an_invalid_request(client: RawClient, vers
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-@penstock_only
-@INIT_VERSIONS
-def test_transactions_are_not_available_yet(client: RawClient, version: int) -> None:
-    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
-
-    answer = client.ask(INIT_PRODUCER_ID, version, request)
-
-    assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-
-
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 5)])
 def test_an_id_and_its_epoch_belong_together(
@@ -359,18 +349,19 @@ def test_producers_of_unknown_partitions(client: RawClient, topic: Topic) -> Non
 
 
 @penstock_only
-def test_no_transaction_can_be_opened_without_a_coordinator(
+def test_no_transaction_can_be_opened_without_its_coordinator(
     client: RawClient, topic: Topic, producer: Producer
 ) -> None:
-    """A transaction that nobody can end would hide everything behind it from readers of committed records."""
+    """A transaction that no coordinator ends would stop readers of committed records."""
     batch = batch_of([b"x"], producer_id=producer.id, producer_epoch=0, base_sequence=0, transactional=True)
 
     nameless = produce(client, topic, batch)
     request = produce_request(topic, batch, version=12)
-    request.transactional_id = "t"
+    request.transactional_id = "no-such-id"
     named = only_partition(client.ask(PRODUCE, 12, request))
 
     assert nameless.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert named.error_code == ErrorCode.INVALID_TXN_STATE
+    # No coordinator exists yet, or it does not know the id: that depends on the tests before.
+    assert named.error_code in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert fetch(client, topic, 0, isolation_level=1).last_stable_offset == 0
     assert fetch(client, topic, 0).high_watermark == 0

@@ -110,6 +110,7 @@ class Broker:
         self.node = parts.node
         self.forwarding = parts.forwarding
         self.groups = parts.groups
+        self.transactions = parts.transactions
         self.replicas = parts.replicas
         self.repairs = parts.repairs
         self.scrubber = parts.scrubber
@@ -164,6 +165,7 @@ class Broker:
         """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
         self._apply_broker_configs()
         self.groups.start()
+        self.transactions.start()
         await self.partitions.load(self.image)
         self.node.loader.on_applied = self._applied
 
@@ -193,6 +195,8 @@ class Broker:
         await self.scrubber.stop()
         await self.replicas.stop()
         self.groups.stop()
+        self.transactions.stop()
+        self.parts.verifier.stop()
         await self.dispatcher.stop()
         await self.maintenance.stop()
 
@@ -266,6 +270,8 @@ class Broker:
                 self._apply_broker_configs()
         removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
+        if removed:
+            self.transactions.topics_removed()
 
     def _log_start(self, began: float) -> None:
         """Log that clients can connect, and the work of recovery."""

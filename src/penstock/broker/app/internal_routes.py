@@ -18,6 +18,7 @@ from penstock.broker.handlers.replica_fetch import InternalFetchHandler, Replica
 from penstock.broker.handlers.replica_log_info import ReplicaLogInfoHandlers
 from penstock.broker.node.controller_service import SERVED, ControllerService
 from penstock.wire.api import Api
+from penstock.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
@@ -48,6 +49,7 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
     DESCRIBE_LOG_DIRS,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    ADD_PARTITIONS_TO_TXN,
     WRITE_TXN_MARKERS,
     SASL_HANDSHAKE,
     SASL_AUTHENTICATE,

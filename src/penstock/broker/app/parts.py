@@ -7,14 +7,17 @@ them. `Routes` builds the handlers from them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.base.access import access_of
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
 from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.coordinators.transaction_additions import PartitionAdditions
+from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from penstock.broker.fetch.sessions import FetchSessions
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.repair import RepairEnvironment
@@ -23,6 +26,7 @@ from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
+from penstock.broker.produce.verification import TransactionVerifier
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
@@ -35,13 +39,25 @@ from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
 from penstock.model.ids import (
     OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
     parse_topic_id,
 )
 from penstock.net.client import Peer
+from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from penstock.wire.apis.write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 __all__ = ["BrokerParts"]
 
@@ -98,7 +114,9 @@ class BrokerParts:
             self.topics.create,
             lambda: node.clock_watch.now_ms() is not None,
         )
-        self.auto_creation = AutoCreation(self.topics, self.groups)
+        self.transactions = self._new_transactions(world)
+        internal_topics = (self.groups.runtime.topic, self.transactions.runtime.topic)
+        self.auto_creation = AutoCreation(self.topics, internal_topics)
         links = ClusterLinks(
             broker_epoch=lambda: node.broker_epoch,
             to_controller=self.to_controller,
@@ -113,7 +131,10 @@ class BrokerParts:
             partitions,
             self.metrics,
             cluster=links,
-            coordinators={OFFSETS_TOPIC: self.groups.runtime},
+            coordinators={
+                OFFSETS_TOPIC: self.groups.runtime,
+                TRANSACTIONS_TOPIC: self.transactions.runtime,
+            },
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),
             new_fetcher=lambda leader, purpose: ReplicaFetcher(
                 leader,
@@ -127,7 +148,11 @@ class BrokerParts:
                 quarantine=self.replicas.quarantine,
             ),
         )
-        self.markers = MarkerWriter(partitions, world.clock, config.request_timeout_ms / 1000, {})
+        self.markers = MarkerWriter(
+            partitions, world.clock, config.request_timeout_ms / 1000, {OFFSETS_TOPIC: self.groups}
+        )
+        self.additions = PartitionAdditions(self.transactions.runtime, self.image)
+        self.verifier = TransactionVerifier(self.transactions.coordinator_of, self._send_additions)
         self.repairs = self._repair_environment()
         self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)
         self.full_directories = FullDirectories(
@@ -146,6 +171,43 @@ class BrokerParts:
         )
         partitions.metadata_doubt = lambda: node.image_check.diverged
         node.clock_watch.on_change = partitions.trust_clock
+
+    def _new_transactions(self, world: World) -> TransactionCoordinator:
+        loader = Loader(
+            world.workers,
+            self.metrics,
+            lambda partition: self.scrubber.scrub_and_repair(partition),
+            cast("dict[str, Any]", self.config)["transaction.state.log.load.buffer.size"],
+        )
+        return TransactionCoordinator(
+            self.config,
+            self.image,
+            self.partitions,
+            world.clock,
+            loader,
+            self.topics.create,
+            lambda: self.node.clock_watch.now_ms() is not None,
+            self.producer_ids.take,
+            self._send_markers,
+        )
+
+    async def _send_markers(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if broker_id == self.node_id:
+            response = self.markers.write(request)
+            return await awaited(response) if isinstance(response, Deferred) else response
+        peer = self.node.peers.get(broker_id, "markers")
+        return await peer.send(WRITE_TXN_MARKERS, request, _PATIENCE_S)
+
+    async def _send_additions(
+        self, broker_id: int, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        if broker_id == self.node_id:
+            response = self.additions.add_all(request)
+            found = await awaited(response) if isinstance(response, Deferred) else response
+            assert isinstance(found, AddPartitionsToTxnResponse)
+            return found
+        peer = self.node.peers.get(broker_id, "transactions")
+        return await peer.send(ADD_PARTITIONS_TO_TXN, request, _PATIENCE_S)
 
     def _repair_environment(self) -> RepairEnvironment:
         return RepairEnvironment(

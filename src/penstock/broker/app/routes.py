@@ -29,10 +29,15 @@ from penstock.broker.handlers.quorum import QuorumHandlers
 from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
 from penstock.broker.handlers.sasl import sasl_authenticate, sasl_handshake
 from penstock.broker.handlers.topics import TopicHandlers
+from penstock.broker.handlers.transactions import TransactionHandlers
 from penstock.broker.handlers.txn_markers import TxnMarkerHandlers
+from penstock.broker.handlers.txn_offsets import TxnOffsetHandlers
 from penstock.broker.produce.pending import ProduceEnvironment
+from penstock.broker.produce.transactional import TransactionalAppends
 from penstock.net.listener import Listener
 from penstock.wire.api import Api
+from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from penstock.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
@@ -58,8 +63,10 @@ from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
 from penstock.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
+from penstock.wire.apis.end_txn import END_TXN
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.heartbeat import HEARTBEAT
@@ -71,6 +78,7 @@ from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
 from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_commit import OFFSET_COMMIT
 from penstock.wire.apis.offset_delete import OFFSET_DELETE
@@ -81,6 +89,7 @@ from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.sync_group import SYNC_GROUP
+from penstock.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
 from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
@@ -119,6 +128,13 @@ class Routes:
         learner = ClientFetchLearner(self.fetch, fetches)
         #: recognise the requests that clients repeat
         self.repeated = {(FETCH.key, version): learner.learn for version in learner.versions}
+        self.transactions = TransactionHandlers(
+            parts.transactions.runtime,
+            parts.additions,
+            parts.groups.runtime.topic,
+            parts.image,
+            parts.producer_ids,
+        )
         self.forwarded = self.authorized(self._forwarded_handlers())
         self.clients: dict[Api[Any, Any], Handler] = {}
         self.clients.update(self.authorized(self._data_handlers()))
@@ -183,9 +199,20 @@ class Routes:
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
         parts = self._parts
         produces = ProduceEnvironment(
-            parts.partitions, parts.metrics, parts.workers, parts.server.pool, LeaderHints(parts.image)
+            parts.partitions,
+            parts.metrics,
+            parts.workers,
+            parts.server.pool,
+            LeaderHints(parts.image),
+            TransactionalAppends(
+                parts.verifier,
+                parts.workers,
+                parts.server.pool,
+                parts.clock,
+                lambda: parts.config.transaction_partition_verification_enable,
+            ),
         )
-        producers = ProducerHandlers(parts.producer_ids, parts.partitions)
+        producers = ProducerHandlers(parts.producer_ids, parts.partitions, self.transactions)
         return {
             PRODUCE: ProduceHandler(produces, parts.access),
             FETCH: self.fetch,
@@ -201,9 +228,16 @@ class Routes:
         parts = self._parts
         groups = GroupHandlers(parts.groups.runtime)
         offsets = GroupOffsetHandlers(parts.groups.runtime, parts.image)
-        lookup = CoordinatorLookup(parts.groups.runtime, parts.image)
+        lookup = CoordinatorLookup(parts.groups.runtime, parts.transactions.runtime, parts.image)
+        txn_offsets = TxnOffsetHandlers(parts.groups.runtime, parts.image, parts.verifier, parts.clock.now_ms)
         return {
             FIND_COORDINATOR: lookup.find_coordinator,
+            ADD_PARTITIONS_TO_TXN: self.transactions.add_partitions_to_txn,
+            ADD_OFFSETS_TO_TXN: self.transactions.add_offsets_to_txn,
+            END_TXN: self.transactions.end_txn,
+            TXN_OFFSET_COMMIT: txn_offsets.txn_offset_commit,
+            DESCRIBE_TRANSACTIONS: self.transactions.describe_transactions,
+            LIST_TRANSACTIONS: self.transactions.list_transactions,
             OFFSET_COMMIT: offsets.offset_commit,
             OFFSET_FETCH: offsets.offset_fetch,
             OFFSET_DELETE: offsets.offset_delete,

@@ -10,7 +10,8 @@ from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.replica.partitions import Partitions
-from penstock.coordination.outbox import Effect
+from penstock.broker.replica.txn_markers import Marker, check_marker
+from penstock.coordination.outbox import Effect, EndMarker
 from penstock.groups.ledger import Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
@@ -18,8 +19,11 @@ from penstock.metadata.configs import GROUP
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
+from penstock.net.deferred import Deferred
 from penstock.ports import Clock, Rng
+from penstock.wire.apis.write_txn_markers import WritableTxnMarkerPartitionResult
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
@@ -71,6 +75,33 @@ class GroupCoordinator:
         if removed:
             self.runtime.resign_deleted()
             self.runtime.notify_all(lambda shard: shard.topics_deleted(removed))
+
+    def write_marker(self, index: int, marker: Marker, done: Callable[[ErrorCode], None]) -> None:
+        """End a transaction in partition `index`, behind all records that its shard has decided on."""
+
+        def operate(shard: GroupShard, _: object) -> Struct:
+            partition = self.runtime.partition(index)
+            assert partition is not None
+            check_marker(partition, marker)
+            shard.outbox.records.append(
+                EndMarker(
+                    marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.committed
+                )
+            )
+            shard.replay_end_transaction_marker(marker.producer_id, marker.producer_epoch, marker.committed)
+            return WritableTxnMarkerPartitionResult()
+
+        def error_response(error: ApiError) -> Struct:
+            return WritableTxnMarkerPartitionResult(error_code=error.code)
+
+        def answered(response: Any) -> None:
+            done(ErrorCode(response.error_code))
+
+        response = self.runtime.submit_to(index, operate, error_response)
+        if isinstance(response, Deferred):
+            response.then(answered)
+        else:
+            answered(response)
 
     def _read_configs(self) -> None:
         """Read the configs anew. Existing groups apply them from their members' next requests on."""

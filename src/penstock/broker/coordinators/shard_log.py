@@ -17,6 +17,7 @@ from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.control import EndTransaction, build_end_transaction, parse_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
 
@@ -58,7 +59,8 @@ def _append_transactional(partition: Partition, item: TransactionalRecords, now_
         producer_epoch=item.producer_epoch,
         transactional=True,
     )
-    partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+    assert item.guard is None or isinstance(item.guard, VerificationGuard)
+    partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR, guard=item.guard)
 
 
 def _append_marker(partition: Partition, item: EndMarker, now_ms: int) -> None:

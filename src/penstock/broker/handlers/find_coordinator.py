@@ -28,9 +28,11 @@ _BATCHED_KEYS_FROM: Final = 4
 class CoordinatorLookup:
     """Answers FindCoordinator from the cluster image."""
 
-    def __init__(self, groups: CoordinatorRuntime[Any], image: ClusterImage) -> None:
+    def __init__(
+        self, groups: CoordinatorRuntime[Any], transactions: CoordinatorRuntime[Any], image: ClusterImage
+    ) -> None:
         self._image = image
-        self._runtimes = {_GROUP_KEY: groups}
+        self._runtimes = {_GROUP_KEY: groups, _TRANSACTION_KEY: transactions}
 
     def find_coordinator(self, context: Context, request: FindCoordinatorRequest) -> Any:
         """Answers at once, or creates the internal topic first if it does not exist yet."""
@@ -98,10 +100,7 @@ def _response(context: Context, found: list[Coordinator]) -> FindCoordinatorResp
 
 
 def _no_such_coordinator(key_type: int, key: str) -> Coordinator:
-    """The error for the types that have no coordinator: transactions and share groups."""
+    """The error for the types that have no coordinator: share groups and unknown ones."""
     code = ErrorCode.INVALID_REQUEST
-    if key_type == _TRANSACTION_KEY:
-        # Every client takes this error as final. librdkafka retries for ever after any other one.
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     message = f"This broker has no coordinators of type {key_type}"
     return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)

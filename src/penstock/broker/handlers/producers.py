@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
+from penstock.broker.handlers.transactions import TransactionHandlers
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.topics import check_topic_name
@@ -25,22 +28,21 @@ log = get_logger("producers")
 class ProducerHandlers:
     """InitProducerId and DescribeProducers."""
 
-    def __init__(self, producer_ids: ProducerIds, partitions: Partitions) -> None:
+    def __init__(
+        self, producer_ids: ProducerIds, partitions: Partitions, transactions: TransactionHandlers
+    ) -> None:
+        self._transactions = transactions
         self._producer_ids = producer_ids
         self._partitions = partitions
 
-    async def init_producer_id(
-        self, context: Context, request: InitProducerIdRequest
-    ) -> InitProducerIdResponse:
-        """Allocate a new producer id; without a transactional id the one in the request is ignored."""
+    def init_producer_id(self, context: Context, request: InitProducerIdRequest) -> Any:
+        """A transactional id goes to its coordinator. Without one, a new producer id is allocated."""
         if request.transactional_id is not None:
-            # No transaction coordinator exists, and FindCoordinator returns none: the client must not go on.
-            code = (
-                ErrorCode.INVALID_REQUEST
-                if not request.transactional_id
-                else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            )
-            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+            return self._transactions.init_producer_id(context, request)
+        return context.spawn(self._allocate(request))
+
+    async def _allocate(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """Allocate a new producer id; the one in the request is ignored."""
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         try:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
-from penstock.model.errors import ApiError, ErrorCode, StorageError
+from penstock.model.errors import ApiError, ErrorCode, InvalidProducerEpoch, StorageError
 from penstock.net.deferred import Deferred
 from penstock.ports import Clock
 from penstock.records.control import EndTransaction, build_end_transaction
@@ -30,7 +30,7 @@ from penstock.wire.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-__all__ = ["Marker", "MarkerTarget", "MarkerWriter", "append_marker"]
+__all__ = ["Marker", "MarkerTarget", "MarkerWriter", "append_marker", "check_marker"]
 
 #: the errors of a coordinator that the sender of markers does not expect: it retries after this one
 _NOT_READY: Final = frozenset(
@@ -64,12 +64,31 @@ class MarkerTarget(Protocol):
         ...
 
 
+def check_marker(partition: Partition, marker: Marker) -> None:
+    """Raise the ApiError of a marker that the log refuses: its producer or its coordinator is fenced."""
+    producers = partition.log.producers
+    producers.check_marker_epoch(marker.producer_id, marker.producer_epoch, marker.transaction_version)
+    state = producers.states.get(marker.producer_id)
+    if state is None:
+        return
+    if marker.producer_epoch < state.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {marker.producer_id} has epoch {state.epoch} here; "
+            f"a marker of epoch {marker.producer_epoch} is too late"
+        )
+    if marker.coordinator_epoch < state.coordinator_epoch:
+        raise ApiError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
+        )
+
+
 def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
     """Append `marker` as leader; returns the end offset, which has to be committed. Raises ApiError."""
     if partition.leadership is not None:
         partition.leadership.check_enough_replicas()
+    check_marker(partition, marker)
     producer_id, epoch = marker.producer_id, marker.producer_epoch
-    partition.log.producers.check_marker_epoch(producer_id, epoch, marker.transaction_version)
     batch = build_end_transaction(
         EndTransaction(marker.committed, marker.coordinator_epoch),
         producer_id=producer_id,

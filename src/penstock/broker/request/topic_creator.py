@@ -5,13 +5,15 @@ Any broker may need a topic. The active controller creates it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.broker.base.logs import get_logger
-from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.broker.request.forwarding import Forwarding
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
-from penstock.model.ids import INTERNAL_TOPICS, OFFSETS_TOPIC
+from penstock.model.ids import INTERNAL_TOPICS
 
 __all__ = ["AutoCreation", "TopicCreator"]
 
@@ -33,17 +35,17 @@ class TopicCreator:
 class AutoCreation:
     """Creates topics that a client's Metadata request names (`auto.create.topics.enable`)."""
 
-    def __init__(self, creator: TopicCreator, groups: GroupCoordinator) -> None:
+    def __init__(self, creator: TopicCreator, internal: Iterable[InternalTopic]) -> None:
         self._creator = creator
-        self._groups = groups
+        self._internal = {topic.name: topic for topic in internal}
 
     async def create(self, name: str) -> None:
         """Create a topic unless another request has created it meanwhile.
 
         The coordinator of an internal topic creates it, with the required partitions and configs.
         """
-        if name == OFFSETS_TOPIC:
-            await self._groups.runtime.topic.ensure()
+        if name in self._internal:
+            await self._internal[name].ensure()
             return
         if name in INTERNAL_TOPICS:
             raise UnknownTopicOrPartition(

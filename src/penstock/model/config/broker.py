@@ -36,8 +36,6 @@ from penstock.model.config.topic_keys import TOPIC_KEYS
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
-#: `penstock cluster start` writes these for the time when transactions are supported.
-_WRITTEN_AHEAD = frozenset({"transaction.state.log.replication.factor", "transaction.state.log.min.isr"})
 
 
 class ConfigSynonym(NamedTuple):
@@ -163,6 +161,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_partition_verification_enable: bool
     unclean_leader_election_enable: bool
     unclean_recovery_strategy: str
     unclean_recovery_timeout_ms: int
@@ -243,7 +242,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     def settings_without_effect(self) -> list[ConfigKey]:
         """The keys that the broker was started with and that have no effect."""
         keys = (_key(name) for name in self._static)
-        return [key for key in keys if key.without_effect and key.name not in _WRITTEN_AHEAD]
+        return [key for key in keys if key.without_effect]
 
     def check_dynamic(
         self, dynamic: Mapping[str, str] | None = None, dynamic_default: Mapping[str, str] | None = None

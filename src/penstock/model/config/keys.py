@@ -28,7 +28,7 @@ INTERNAL_LISTENER = (
 )
 UNTIL_SHARE_GROUPS = "Without effect until share groups are supported."
 UNTIL_TIERED_STORAGE = "Without effect until tiered storage is supported."
-UNTIL_TRANSACTIONS = "Without effect until transactions are supported."
+UNTIL_TWO_PHASE_COMMIT = "Without effect until two-phase commit (KIP-939) is supported."
 
 
 class ConfigType(IntEnum):

@@ -1,8 +1,8 @@
-"""The broker configs of transactions. None has an effect until transactions are supported."""
+"""The broker configs of transactions. Those of external coordinators have no effect."""
 
 from __future__ import annotations
 
-from penstock.model.config.keys import UNTIL_TRANSACTIONS, ConfigKey, ConfigType, UpdateMode
+from penstock.model.config.keys import UNTIL_TWO_PHASE_COMMIT, ConfigKey, ConfigType, UpdateMode
 
 _B, _I, _SHORT = (
     ConfigType.BOOLEAN,
@@ -19,14 +19,12 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         900_000,
         "The longest transaction timeout that a producer may request.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.state.log.num.partitions",
         _I,
         50,
-        "Partitions of __transaction_state. Until transactions are supported, the value only limits "
-        "how that topic can be created.",
+        "Partitions of __transaction_state. A change has no effect once the topic exists.",
         low=1,
     ),
     ConfigKey(
@@ -35,7 +33,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         3,
         "Replicas of __transaction_state.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
@@ -43,7 +40,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         2,
         "The min.insync.replicas of __transaction_state.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.state.log.segment.bytes",
@@ -51,7 +47,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         104857600,
         "The segment size of __transaction_state.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.state.log.load.buffer.size",
@@ -59,7 +54,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         5242880,
         "The read size when __transaction_state is loaded.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -67,7 +61,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         10_000,
         "How often timed-out transactions are aborted.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -75,7 +68,6 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         3_600_000,
         "How often expired transactional ids are removed.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.partition.verification.enable",
@@ -83,14 +75,13 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         True,
         "Whether a broker verifies that a partition belongs to the transaction that writes to it.",
         update_mode=_CLUSTER,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
     ConfigKey(
         "transaction.two.phase.commit.enable",
         _B,
         False,
         "Whether an external transaction coordinator may commit.",
-        without_effect=UNTIL_TRANSACTIONS,
+        without_effect=UNTIL_TWO_PHASE_COMMIT,
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
@@ -98,6 +89,5 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         _WEEK_MS,
         "A transactional id that is unused for this long is removed.",
         low=1,
-        without_effect=UNTIL_TRANSACTIONS,
     ),
 ]

@@ -1,0 +1,127 @@
+"""Adds partitions to transactions, or verifies that they belong to one: AddPartitionsToTxn by transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from penstock.broker.coordinators.replies import PendingReply
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import INTERNAL_TOPICS
+from penstock.net.deferred import Deferred
+from penstock.transactions.metadata import TopicPartition
+from penstock.transactions.shard import Addition, TransactionShard
+from penstock.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["BATCHED_FROM", "FENCED_FROM", "PartitionAdditions", "gathered", "known_error"]
+
+#: the first versions with PRODUCER_FENCED, and with several transactions: those are of brokers
+FENCED_FROM: Final = 2
+BATCHED_FROM: Final = 4
+
+
+class PartitionAdditions:
+    """Submits additions to the shards of this broker."""
+
+    def __init__(self, runtime: CoordinatorRuntime[TransactionShard], image: ClusterImage) -> None:
+        self._runtime = runtime
+        self._image = image
+
+    def add_all(
+        self, request: AddPartitionsToTxnRequest, version: int = BATCHED_FROM
+    ) -> Struct | Deferred[Struct]:
+        """Answers a request of another broker."""
+        return gathered(
+            [self.add(transaction, version) for transaction in request.transactions],
+            lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
+        )
+
+    def add(self, transaction: AddPartitionsToTxnTransaction, version: int) -> Struct | Deferred[Struct]:
+        """The result for one transaction. One bad partition fails all: none is added."""
+        of_client = version < BATCHED_FROM
+        wanted = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+        failed = {p: code for p in wanted if (code := self._check_partition(p, of_client))}
+        result = partial(_result, transaction.transactional_id)
+        if failed:
+            return result({p: failed.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in wanted})
+        addition = Addition(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            frozenset(wanted),
+            0 if of_client else 2,
+        )
+
+        def respond(code: ErrorCode) -> Struct:
+            return result(dict.fromkeys(wanted, known_error(code, version >= FENCED_FROM)))
+
+        def operate(shard: TransactionShard, pending: PendingReply) -> Struct | None:
+            if transaction.verify_only:
+                return result(shard.verify_partitions(addition))
+            return shard.add_partitions(addition, respond, pending)
+
+        return self._runtime.submit(transaction.transactional_id, operate, lambda error: respond(error.code))
+
+    def _check_partition(self, partition: TopicPartition, of_client: bool) -> ErrorCode:
+        name, index = partition
+        if of_client and name in INTERNAL_TOPICS:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = self._image.topics.get(name)
+        if topic is None or index not in topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+
+def known_error(code: ErrorCode, knows_fenced: bool) -> ErrorCode:
+    """Old clients do not know PRODUCER_FENCED."""
+    if code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _result(transactional_id: str, codes: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResult:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (name, index), code in codes.items():
+        result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        topics.setdefault(name, []).append(result)
+    return AddPartitionsToTxnResult(
+        transactional_id=transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
+            for name, results in topics.items()
+        ],
+    )
+
+
+def gathered(
+    responses: Sequence[Struct | Deferred[Struct]], finish: Callable[[list[Any]], Struct]
+) -> Struct | Deferred[Struct]:
+    """Combine responses that may come later, in the order of their requests."""
+    values: list[Any] = list(responses)
+    missing = sum(isinstance(response, Deferred) for response in responses)
+    if not missing:
+        return finish(values)
+    result: Deferred[Struct] = Deferred()
+
+    def arrived(position: int, value: Struct) -> None:
+        nonlocal missing
+        values[position] = value
+        missing -= 1
+        if not missing:
+            result.resolve(finish(values))
+
+    for position, response in enumerate(responses):
+        if isinstance(response, Deferred):
+            response.then(partial(arrived, position))
+    return result

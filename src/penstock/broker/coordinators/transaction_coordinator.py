@@ -1,0 +1,117 @@
+"""The transaction coordinator of a broker: `__transaction_state`, its shards, and their markers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, cast
+
+from penstock.broker.coordinators.host_settings import HostSettings
+from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.marker_sender import MarkerSender, MarkerTransport
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
+from penstock.coordination.outbox import Effect
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.model.ids import TRANSACTIONS_TOPIC
+from penstock.ports import Clock
+from penstock.transactions.ledger import SendMarkers
+from penstock.transactions.metadata import TopicPartition
+from penstock.transactions.settings import Environment, TransactionSettings
+from penstock.transactions.shard import TransactionShard
+
+__all__ = ["TransactionCoordinator"]
+
+_FEATURE = "transaction.version"
+
+
+class TransactionCoordinator:
+    """Composes the runtime of transaction shards. Handlers submit their requests to `runtime`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        partitions: Partitions,
+        clock: Clock,
+        loader: Loader,
+        create_topic: Callable[[NewTopic], Awaitable[None]],
+        is_clock_trusted: Callable[[], bool],
+        take_producer_id: Callable[[], int | None],
+        send_markers: MarkerTransport,
+    ) -> None:
+        """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
+        self._config = config
+        self._image = image
+        self._partitions = partitions
+        self._env = Environment(
+            TransactionSettings.of(config), self._level, take_producer_id, is_clock_trusted
+        )
+        settings = HostSettings(
+            lambda: TransactionShard(self._env),
+            clock,
+            loader,
+            cast("dict[str, Any]", config)["request.timeout.ms"] / 1000,
+            self._run_effect,
+        )
+        topic = InternalTopic(TRANSACTIONS_TOPIC, image, self._new_topic, create_topic)
+        self.runtime = CoordinatorRuntime(topic, partitions, config.node_id, settings)
+        self._markers = MarkerSender(image, send_markers, self._coordinates, self._markers_written)
+
+    def start(self) -> None:
+        """Read the cluster's configs. A shard is loaded when this broker becomes leader of its partition."""
+        self._env.settings = TransactionSettings.of(self._config)
+
+    def stop(self) -> None:
+        self._markers.stop()
+        self.runtime.resign_all()
+
+    def topics_removed(self) -> None:
+        self.runtime.resign_deleted()
+
+    def coordinator_of(self, transactional_id: str) -> int:
+        """The broker that coordinates a transactional id, -1 if there is none."""
+        index = self.runtime.topic.partition_for(transactional_id)
+        return -1 if index < 0 else self.runtime.topic.leader_of(index)
+
+    def _level(self) -> int:
+        return self._image.features.get(_FEATURE, 0)
+
+    def _run_effect(self, index: int, effect: Effect) -> None:
+        assert isinstance(effect, SendMarkers)
+        self._markers.start(index, self._epoch(index), effect)
+
+    def _epoch(self, index: int) -> int:
+        """The coordinator epoch: the leader epoch of a partition that this broker leads, otherwise -1."""
+        partition = self._partitions.find(TRANSACTIONS_TOPIC, index)
+        return partition.leader_epoch if isinstance(partition, Partition) and partition.leading else -1
+
+    def _coordinates(self, index: int, coordinator_epoch: int) -> bool:
+        return index in self.runtime and self._epoch(index) == coordinator_epoch
+
+    def _markers_written(self, index: int, sent: SendMarkers, partitions: Iterable[TopicPartition]) -> None:
+        def event(shard: TransactionShard) -> None:
+            shard.markers_written(sent.transactional_id, sent.producer_id, sent.producer_epoch, partitions)
+
+        self.runtime.notify(index, event)
+
+    def _new_topic(self) -> NewTopic:
+        config = cast("dict[str, Any]", self._config)
+        # A broker without an internal listener is a cluster of one.
+        alone = self._config.internal_endpoint is None
+        replicas = 1 if alone else config["transaction.state.log.replication.factor"]
+        return NewTopic(
+            TRANSACTIONS_TOPIC,
+            config["transaction.state.log.num.partitions"],
+            replicas,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+                "min.insync.replicas": str(min(config["transaction.state.log.min.isr"], replicas)),
+                "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+            },
+        )

@@ -1,0 +1,165 @@
+"""The APIs of the transaction coordinator: requests by version, and errors that old clients do not know."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.replies import PendingReply
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.coordinators.transaction_additions import (
+    BATCHED_FROM,
+    FENCED_FROM,
+    PartitionAdditions,
+    gathered,
+    known_error,
+)
+from penstock.broker.handlers.transaction_listing import described, listed
+from penstock.broker.node.producer_ids import ProducerIds
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import OFFSETS_TOPIC
+from penstock.net.deferred import Deferred
+from penstock.transactions.shard import Addition, TransactionShard
+from penstock.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from penstock.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
+from penstock.wire.apis.describe_transactions import DescribeTransactionsRequest
+from penstock.wire.apis.end_txn import EndTxnRequest, EndTxnResponse
+from penstock.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from penstock.wire.apis.list_transactions import ListTransactionsRequest
+from penstock.wire.schema import Struct
+
+__all__ = ["TransactionHandlers"]
+
+log = get_logger("transactions")
+#: the first versions with PRODUCER_FENCED, and those of transaction.version 2
+_INIT_FENCED_FROM: Final = 4
+_END_V2_FROM: Final = 5
+
+
+class TransactionHandlers:
+    """InitProducerId with a transactional id, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and listings."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[TransactionShard],
+        additions: PartitionAdditions,
+        offsets_topic: InternalTopic,
+        image: ClusterImage,
+        producer_ids: ProducerIds,
+    ) -> None:
+        self._runtime = runtime
+        self._additions = additions
+        self._offsets_topic = offsets_topic
+        self._image = image
+        self._producer_ids = producer_ids
+
+    # -- InitProducerId
+
+    def init_producer_id(self, context: Context, request: InitProducerIdRequest) -> Any:
+        """Answers a request with a transactional id."""
+        if self._producer_ids.is_empty:
+            return context.spawn(self._allocate_and_init(context, request))
+        return self._init(context, request)
+
+    async def _allocate_and_init(self, context: Context, request: InitProducerIdRequest) -> Any:
+        await self._producer_ids.refill()
+        response = self._init(context, request)
+        return await awaited(response) if isinstance(response, Deferred) else response
+
+    def _init(self, context: Context, request: InitProducerIdRequest) -> Struct | Deferred[Struct]:
+        transactional_id = request.transactional_id or ""
+        if not transactional_id:
+            # It belongs to no partition of the topic, which may not exist yet.
+            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        expected = None
+        if request.producer_id != -1 or request.producer_epoch != -1:
+            if -1 in (request.producer_id, request.producer_epoch):
+                return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+            expected = (request.producer_id, request.producer_epoch)
+
+        def operate(shard: TransactionShard, _: PendingReply) -> Struct:
+            return shard.init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
+
+        def error_response(error: ApiError) -> Struct:
+            code = known_error(error.code, context.version >= _INIT_FENCED_FROM)
+            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+        return self._runtime.submit(transactional_id, operate, error_response)
+
+    # -- AddPartitionsToTxn, AddOffsetsToTxn
+
+    def add_partitions_to_txn(self, context: Context, request: AddPartitionsToTxnRequest) -> Any:
+        """Versions up to 3 are of clients, for one transaction."""
+        if context.version >= BATCHED_FROM:
+            return self._additions.add_all(request, context.version)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return gathered(
+            [self._additions.add(transaction, context.version)],
+            lambda results: AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=results[0].topic_results
+            ),
+        )
+
+    def add_offsets_to_txn(self, context: Context, request: AddOffsetsToTxnRequest) -> Any:
+        """Add the partition of `__consumer_offsets` that holds the group's offsets."""
+        index = self._offsets_topic.partition_for(request.group_id)
+        if index < 0:
+            # FindCoordinator for the group creates the topic.
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        addition = Addition(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            frozenset({(OFFSETS_TOPIC, index)}),
+            0,
+        )
+
+        def respond(code: ErrorCode) -> Struct:
+            return AddOffsetsToTxnResponse(error_code=known_error(code, context.version >= FENCED_FROM))
+
+        def operate(shard: TransactionShard, pending: PendingReply) -> Struct | None:
+            return shard.add_partitions(addition, respond, pending)
+
+        return self._runtime.submit(request.transactional_id, operate, lambda error: respond(error.code))
+
+    # -- EndTxn
+
+    def end_txn(self, context: Context, request: EndTxnRequest) -> Any:
+        if not request.transactional_id:
+            return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        version = 2 if context.version >= _END_V2_FROM else 0
+
+        def operate(shard: TransactionShard, _: PendingReply) -> Struct:
+            return shard.end_transaction(
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                version,
+            )
+
+        def error_response(error: ApiError) -> Struct:
+            return EndTxnResponse(error_code=known_error(error.code, context.version >= FENCED_FROM))
+
+        return self._runtime.submit(request.transactional_id, operate, error_response)
+
+    # -- listings
+
+    def describe_transactions(self, context: Context, request: DescribeTransactionsRequest) -> Any:
+        return described(self._runtime, request)
+
+    def list_transactions(self, context: Context, request: ListTransactionsRequest) -> Any:
+        return listed(self._runtime, request)

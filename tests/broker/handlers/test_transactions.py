@@ -1,0 +1,300 @@
+"""The APIs of transactions on the wire: both protocols, offsets, listings, and the error codes of bad input.
+
+The table of error codes holds for Apache Kafka 4.3 as well (`PENSTOCK_TEST_AGAINST`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
+from penstock.wire.apis.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from penstock.wire.apis.describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+)
+from penstock.wire.apis.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.broker.raw import RawClient
+from tests.broker.requests import Topic, batch_of, fetch, new_name, produce_request, until, values_in
+
+READ_COMMITTED = 1
+V1, V2 = 4, 5
+
+
+class Txn(NamedTuple):
+    """A transactional id and its producer."""
+
+    client: RawClient
+    id: str
+    producer_id: int
+    epoch: int
+
+    def add(self, topic: str, *indexes: int, version: int = 3, epoch: int | None = None) -> list[str]:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch if epoch is None else epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes or (0,)))],
+        )
+        while True:
+            response = self.client.ask(ADD_PARTITIONS_TO_TXN, version, request)
+            (found,) = response.results_by_topic_v3_and_below
+            codes = [ErrorCode(p.partition_error_code).name for p in found.results_by_partition]
+            if "CONCURRENT_TRANSACTIONS" not in codes:
+                return codes
+
+    def produce(self, topic: Topic, value: bytes, sequence: int = 0, version: int = 13) -> str:
+        batch = batch_of(
+            [value],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        request = produce_request(topic, batch, version=version)
+        request.transactional_id = self.id
+        response = self.client.ask(PRODUCE, version, request)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code).name
+
+    def end(self, committed: bool, version: int, epoch: int | None = None) -> EndTxnResponse:
+        return self.client.ask(
+            END_TXN,
+            version,
+            EndTxnRequest(
+                transactional_id=self.id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch if epoch is None else epoch,
+                committed=committed,
+            ),
+        )
+
+    def describe(self) -> DescribedTransaction:
+        request = DescribeTransactionsRequest(transactional_ids=[self.id])
+        (found,) = self.client.ask(DESCRIBE_TRANSACTIONS, 0, request).transaction_states
+        return found
+
+    def commit_offset(self, group: str, topic: str, version: int, **fields: object) -> str:
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        response = self.client.ask(TXN_OFFSET_COMMIT, version, request)
+        return ErrorCode(response.topics[0].partitions[0].error_code).name
+
+
+def find(client: RawClient, key: str, key_type: int) -> int:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    while True:
+        (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
+        if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            return found.error_code
+
+
+def init(client: RawClient, name: str = "", version: int = 5, **fields: object) -> tuple[str, Txn]:
+    name = name or new_name("txn")
+    assert find(client, name, 1) == ErrorCode.NONE
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+    for field, value in fields.items():
+        setattr(request, field, value)
+    retried = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+    response = client.ask(INIT_PRODUCER_ID, version, request)
+    while response.error_code in retried:
+        response = client.ask(INIT_PRODUCER_ID, version, request)
+    error = ErrorCode(response.error_code).name
+    return error, Txn(client, name, response.producer_id, response.producer_epoch)
+
+
+def committed_values(client: RawClient, topic: Topic) -> list[bytes | None]:
+    return values_in(fetch(client, topic, 0, isolation_level=READ_COMMITTED))
+
+
+class TestBothProtocols:
+    def test_version_1(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        assert txn.produce(topic, b"early", version=10) == "INVALID_TXN_STATE"
+        assert txn.add(topic.name) == ["NONE"]
+        assert txn.produce(topic, b"a", version=10) == "NONE"
+        assert committed_values(client, topic) == []
+        assert txn.describe().transaction_state == "Ongoing"
+        response = txn.end(True, V1)
+        assert (response.error_code, response.producer_epoch) == (0, -1)
+        until(lambda: txn.describe().transaction_state == "CompleteCommit")
+        assert txn.end(True, V1).error_code == ErrorCode.NONE
+        until(lambda: b"a" in committed_values(client, topic))
+
+    def test_version_2(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        for number, committed in enumerate((True, False, True)):
+            assert txn.produce(topic, b"%d" % number) == "NONE"
+            response = txn.end(committed, V2)
+            assert (response.error_code, response.producer_id) == (0, txn.producer_id)
+            assert response.producer_epoch == txn.epoch + 1
+            txn = txn._replace(epoch=response.producer_epoch)
+        until(lambda: txn.describe().transaction_state == "CompleteCommit")
+        seen = fetch(client, topic, 0, isolation_level=READ_COMMITTED)
+        assert [(a.producer_id, a.first_offset) for a in seen.aborted_transactions or ()] == [
+            (txn.producer_id, 2)
+        ]
+
+    def test_one_bad_partition_fails_all(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        codes = txn.add(topic.name, 0, 9)
+        assert sorted(codes) == ["OPERATION_NOT_ATTEMPTED", "UNKNOWN_TOPIC_OR_PARTITION"]
+        assert txn.describe().transaction_state == "Empty"
+
+
+class TestBadInput:
+    """(request, version or epoch) and the code that Kafka answers."""
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ({"transactional_id": ""}, "INVALID_REQUEST"),
+            ({"transaction_timeout_ms": 0}, "INVALID_TRANSACTION_TIMEOUT"),
+            ({"transaction_timeout_ms": 900_001}, "INVALID_TRANSACTION_TIMEOUT"),
+            ({"producer_id": 5}, "INVALID_REQUEST"),
+            ({"producer_epoch": 5}, "INVALID_REQUEST"),
+        ],
+    )
+    def test_init(self, client: RawClient, fields: dict[str, Any], expected: str) -> None:
+        assert init(client, **fields)[0] == expected
+
+    @pytest.mark.parametrize(("version", "fenced"), [(3, "INVALID_PRODUCER_EPOCH"), (5, "PRODUCER_FENCED")])
+    def test_init_with_an_old_epoch(self, client: RawClient, version: int, fenced: str) -> None:
+        _, txn = init(client)
+        init(client, txn.id)
+        error, _ = init(client, txn.id, version, producer_id=txn.producer_id, producer_epoch=txn.epoch)
+        assert error == fenced
+
+    @pytest.mark.parametrize(
+        ("version", "fenced"), [(1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED"), (5, "PRODUCER_FENCED")]
+    )
+    def test_end(self, client: RawClient, version: int, fenced: str) -> None:
+        _, txn = init(client)
+        assert ErrorCode(txn.end(True, version).error_code).name == "INVALID_TXN_STATE"
+        assert ErrorCode(txn.end(True, version, epoch=7).error_code).name == fenced
+        unknown = txn._replace(producer_id=txn.producer_id + 1_000_000)
+        assert ErrorCode(unknown.end(True, version).error_code).name == "INVALID_PRODUCER_ID_MAPPING"
+        assert ErrorCode(txn._replace(id="").end(True, version).error_code).name == "INVALID_REQUEST"
+
+    @pytest.mark.parametrize(("version", "fenced"), [(0, "INVALID_PRODUCER_EPOCH"), (3, "PRODUCER_FENCED")])
+    def test_add(self, client: RawClient, topic: Topic, version: int, fenced: str) -> None:
+        _, txn = init(client)
+        assert txn.add(topic.name, version=version, epoch=9) == [fenced]
+        unknown = txn._replace(producer_id=txn.producer_id + 1_000_000)
+        assert unknown.add(topic.name, version=version) == ["INVALID_PRODUCER_ID_MAPPING"]
+        assert txn.add("__consumer_offsets", version=version) == ["TOPIC_AUTHORIZATION_FAILED"]
+
+    def test_an_unknown_id_is_not_described(self, client: RawClient) -> None:
+        init(client)
+        txn = Txn(client, new_name("unknown"), 1, 0)
+        assert txn.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+class TestOffsets:
+    @staticmethod
+    def fetched(client: RawClient, group: str, topic: str, stable: bool) -> int | str:
+        wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=stable
+        )
+        (found,) = client.ask(OFFSET_FETCH, 9, request).groups[0].topics[0].partitions
+        return ErrorCode(found.error_code).name if found.error_code else found.committed_offset
+
+    @pytest.mark.parametrize("version", [3, 5])
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_offsets_end_with_the_transaction(
+        self, client: RawClient, topic: Topic, version: int, committed: bool
+    ) -> None:
+        _, txn = init(client)
+        group = new_name("group")
+        assert find(client, group, 0) == ErrorCode.NONE
+        if version < 5:
+            assert txn.commit_offset(group, topic.name, version) == "INVALID_TXN_STATE"
+            request = AddOffsetsToTxnRequest(
+                transactional_id=txn.id,
+                producer_id=txn.producer_id,
+                producer_epoch=txn.epoch,
+                group_id=group,
+            )
+            assert client.ask(ADD_OFFSETS_TO_TXN, 3, request).error_code == ErrorCode.NONE
+        assert txn.commit_offset(group, topic.name, version) == "NONE"
+        assert self.fetched(client, group, topic.name, False) == -1
+        assert self.fetched(client, group, topic.name, True) == "UNSTABLE_OFFSET_COMMIT"
+        assert txn.end(committed, V1 if version < 5 else V2).error_code == ErrorCode.NONE
+        ended = 7 if committed else -1
+        until(lambda: self.fetched(client, group, topic.name, True) == ended)
+
+    def test_members_and_producers_are_checked(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        group = new_name("group")
+        assert find(client, group, 0) == ErrorCode.NONE
+        name = topic.name
+        wrong = txn.commit_offset(group, name, 5, generation_id=3, member_id="m")
+        assert wrong == "ILLEGAL_GENERATION"
+        assert txn.commit_offset(group, "no-such-topic", 5) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert txn.commit_offset(group, name, 5, producer_epoch=9) == "INVALID_PRODUCER_EPOCH"
+        assert txn.commit_offset(group, name, 5) == "NONE"
+
+
+class TestListing:
+    def test_filters(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        txn.add(topic.name)
+
+        def listed(version: int = 2, **fields: object) -> tuple[str, list[str], list[str]]:
+            request = ListTransactionsRequest()
+            for name, value in fields.items():
+                setattr(request, name, value)
+            response = client.ask(LIST_TRANSACTIONS, version, request)
+            names = [found.transactional_id for found in response.transaction_states]
+            return ErrorCode(response.error_code).name, names, response.unknown_state_filters
+
+        own = [txn.producer_id]
+        assert listed(0, producer_id_filters=own)[1] == [txn.id]
+        assert listed(state_filters=["Ongoing"], producer_id_filters=own)[1] == [txn.id]
+        assert listed(state_filters=["Empty"], producer_id_filters=own)[1] == []
+        assert listed(state_filters=["Nonsense"]) == ("NONE", [], ["Nonsense"])
+        assert listed(duration_filter=600_000, producer_id_filters=own)[1] == []
+        assert listed(transactional_id_pattern=txn.id[:-1] + ".")[1] == [txn.id]
+        assert listed(transactional_id_pattern=txn.id[:-1])[1] == []
+        assert listed(transactional_id_pattern="(")[0] == "INVALID_REGULAR_EXPRESSION"
+
+    def test_a_description_has_all_fields(self, client: RawClient, topic: Topic) -> None:
+        _, txn = init(client)
+        txn.add(topic.name)
+        found = txn.describe()
+        assert (found.producer_id, found.producer_epoch) == (txn.producer_id, txn.epoch)
+        assert found.transaction_timeout_ms == 60_000
+        assert [(t.topic, t.partitions) for t in found.topics] == [(topic.name, [0])]
+        assert found.transaction_start_time_ms > 0
