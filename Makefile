@@ -33,7 +33,7 @@ KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
-check: $(READY) ## lint, and every fast test without child processes and Spark
+check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes on two cores)
 	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line lint check-core check-clients check-brokers check-nodes check-replicas
 
 # The fast tests of clients and tools, which are about as many as all others below the broker.
@@ -55,7 +55,7 @@ check-nodes: $(READY)
 check-replicas: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing
 
-test: $(READY) ## everything that must hold: lint, tests, and other people's tests (twenty minutes on two cores)
+test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "four parts run at once; each reports when it is done"
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-cli test-conformance test-core test-simulation test-brokers test-clients test-interop
 

@@ -35,6 +35,9 @@ CALM = dict.fromkeys(
     "3600000",
 )
 
+#: the exchanges that must go by without another thread, for their memory to be judged
+COUNTED_MIN = 3
+
 
 class Cost(NamedTuple):
     """Per exchange, averaged over many."""
@@ -234,5 +237,5 @@ async def _memory(
     finally:
         tracemalloc.stop()
         gc.enable()
-    assert counted > len(exchanges) / 4, f"other threads ran during {len(exchanges) - counted} exchanges"
+    assert counted >= COUNTED_MIN, f"other threads ran during {len(exchanges) - counted} exchanges"
     return peak, kept / counted

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -166,21 +167,35 @@ def test_the_hot_path_stays_within_its_budget(name: str, tmp_path: Path) -> None
     )
 
 
-def test_memory_that_other_threads_use_is_not_counted(tmp_path: Path) -> None:
+def test_memory_that_other_threads_use_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Brokers that tests share run in threads of this process and wake by the clock."""
-    ended = threading.Event()
+    turns: Queue[int | None] = Queue()
+    done: Queue[bytes] = Queue()
     kept: list[bytearray] = []
+    sent, send = 0, Peer.send
 
     def work() -> None:
-        while not ended.wait(0.01):
+        while turns.get() is not None:
             kept.extend(bytearray(100) for _ in range(500))
+            done.put(b"")
 
+    def disturbed(peer: Peer, frame: bytes) -> int:
+        nonlocal sent
+        sent += 1
+        if sent % 2:
+            turns.put(sent // 2)
+            done.get()
+        return send(peer, frame)
+
+    monkeypatch.setattr(Peer, "send", disturbed)
     thread = threading.Thread(target=work)
     thread.start()
     try:
         cost = measured(tmp_path, one_record, WARM_UP)
     finally:
-        ended.set()
+        turns.put(None)
         thread.join()
     _, _, budget = BUDGETS["one record"]
     assert kept
