@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from penstock.testing.simulation.administration import CHANGES
 from penstock.testing.simulation.cluster_roles import newest_image
 from penstock.testing.simulation.scenario import Options, Simulation
@@ -15,6 +17,7 @@ _CALM = replace(
 )
 
 
+@pytest.mark.slow
 def test_every_change_is_made_where_nothing_goes_wrong() -> None:
     simulation = Simulation(0, _CALM)
     outcome = simulation.run()
