@@ -243,3 +243,27 @@ def test_a_log_without_transactions_reads_nothing_again() -> None:
     assert not again.producers.has_markers
     again.restore_high_watermark(1)
     assert again.last_stable_offset == 1
+
+
+def test_a_small_transaction_and_its_commit_are_read_from_memory() -> None:
+    t = Transactions()
+    t.log.append(batch(), 0)  # 0
+    t.write(1)  # 1
+    t.end(1, committed=True)  # 2
+    newest = t.log.newest(1)
+    found = t.log.read(1, 1 << 20, upper=3)
+    assert found is not None
+    assert newest == found.read()
+    t.write(1)  # 3
+    t.end(1, committed=False)  # 4
+    assert t.log.newest(3) is None, "a response has to list the aborted transaction"
+    t.end(1, committed=True)  # 5
+    assert t.log.newest(3) is t.log.newest(5) is None
+
+
+def test_a_commit_of_other_batches_than_the_last_is_not_read_from_memory() -> None:
+    t = Transactions()
+    t.write(1)  # 0
+    t.log.append(batch(100, value=b"v" * 100), 0)  # 1 to 100
+    t.end(1, committed=True)  # 101
+    assert t.log.newest(0) is t.log.newest(1) is None

@@ -169,12 +169,26 @@ class Appender:
             batches = batches[:position]
         self._write(batches, placed, now_ms)
         # All followers and consumers at the end of the log read it next.
-        is_kept = position <= _NEWEST_BYTES_MAX and origin is AppendOrigin.CLIENT
-        self.newest = (base, offset, bytes(batches)) if is_kept else NOTHING_NEW
+        if position <= _NEWEST_BYTES_MAX and origin is AppendOrigin.CLIENT:
+            self.newest = (base, offset, bytes(batches))
+        else:
+            marker = placed[0][2]
+            self.newest = NOTHING_NEW if marker is None else self._with_marker(batches, base, offset, marker)
         if leader_epoch != log.leader_epochs.latest:
             log.leader_epochs.assign(leader_epoch, base)
         append_time_ms = now_ms if rules.log_append_time else -1
         return _appended(Appended, (base, offset - 1, append_time_ms, log.log_start_offset, False))
+
+    def _with_marker(
+        self, batches: memoryview, base: int, end: int, marker: EndTransaction
+    ) -> tuple[int, int, bytes]:
+        """The last append with the COMMIT marker behind it: readers of committed records read both next."""
+        first, first_end, kept = self.newest
+        if not marker.committed or first_end != base:
+            return NOTHING_NEW
+        if len(kept) + len(batches) > _NEWEST_BYTES_MAX:
+            return NOTHING_NEW
+        return (first, end, kept + batches)
 
     def check_room(self) -> None:
         """Raise StorageError while the directory is full; metadata is appended without this check."""

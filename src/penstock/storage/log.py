@@ -354,7 +354,7 @@ class Log:
     def newest(self, offset: int) -> bytes | None:
         """All from `offset` to the end of the log, where that is what a client appended last, and little.
 
-        No transaction ends in these batches, so a response to them lists no aborted transaction.
+        No transaction is aborted in these batches, so a response to them lists none.
         """
         first, end, batches = self.appender.newest
         if first != offset or end != self.end_offset or offset < self.log_start_offset:
