@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from penstock.cli.client_config import use
 from penstock.cli.commands import (
     acl,
     broker,
+    cert,
     cluster,
     config,
     consume,
@@ -39,6 +42,7 @@ app = typer.Typer(
 )
 app.command()(up.up)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(cert.app, name="cert")
 app.add_typer(broker.app, name="broker")
 app.add_typer(partition.app, name="partition")
 app.add_typer(quorum.app, name="quorum")
@@ -76,6 +80,14 @@ def penstock(
             help="Install completion of commands, options, topics and groups for this shell.",
         ),
     ] = False,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            envvar="PENSTOCK_COMMAND_CONFIG",
+            help="Client configs for TLS and SASL: a properties file with the names of Kafka's clients.",
+        ),
+    ] = None,
     shows_completion: Annotated[
         bool,
         typer.Option(
@@ -87,3 +99,4 @@ def penstock(
     ] = False,
 ) -> None:
     """A message broker that speaks the Kafka protocol: run brokers, and use any Kafka cluster."""
+    use(command_config)

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.cli.client_config import librdkafka_settings
 from penstock.cli.failure import Failure, too_late
 
 _silent = logging.getLogger("penstock.librdkafka")
@@ -108,6 +109,7 @@ class Cluster:
             "client.id": "penstock-cli",
             "error_cb": self._note_error,
             "socket.connection.setup.timeout.ms": max(1000, int(self.timeout_s * 1000)),
+            **librdkafka_settings(),
             **config,
         }
 

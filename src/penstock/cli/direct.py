@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from penstock.broker.base.system_ports import SystemRng
+from penstock.cli.client_config import client_security
 from penstock.cli.failure import Failure, misused, too_late
 from penstock.model.config.layers import bracketed
 from penstock.model.errors import ErrorCode, UnsupportedVersion
@@ -40,6 +41,7 @@ class DirectLine:
         self._contact: str | None = None
         self._runner = asyncio.Runner()
         self._peers: dict[str, Peer] = {}
+        self._security = client_security()
 
     def __enter__(self) -> Self:
         return self
@@ -143,6 +145,7 @@ class DirectLine:
                 int(port),
                 client_id="penstock-cli",
                 rng=SystemRng(),
+                security=self._security,
             )
         return peer
 

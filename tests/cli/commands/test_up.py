@@ -218,9 +218,16 @@ def test_a_data_directory_that_another_broker_uses(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_not_here() -> None:
-    code, said = fails("--memory", "--port", "0", "--host", "192.0.2.1")
+    code, said = fails("--memory", "--port", "0", "--host", "192.0.2.1", "--allow-insecure")
     assert code == 1
     assert "--host" in said
+
+
+def test_other_machines_are_not_served_without_security_by_default() -> None:
+    code, said = fails("--memory", "--port", "0", "--host", "0.0.0.0")
+    assert code == 2
+    assert "PLAINTEXT://0.0.0.0:0 would serve anyone" in said
+    assert "--allow-insecure" in said
 
 
 def test_bad_configs(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.cli.client_config import use_by_default
 from penstock.cli.cluster.processes import (
     Process,
     is_alive,
@@ -83,6 +84,11 @@ class BrokerHome:
     def address(self) -> str:
         """The broker's address for clients."""
         return self._listener(0)
+
+    @property
+    def client_listener(self) -> str:
+        """The name of the listener for clients."""
+        return self.configs["listeners"].partition("://")[0]
 
     @property
     def internal_address(self) -> str:
@@ -176,6 +182,7 @@ def homes_in(directory: Path) -> list[BrokerHome]:
     """The brokers of a cluster, by id."""
     if not directory.is_dir():
         return []
+    use_by_default(directory / "security" / "admin.properties")
     matches = (_FOLDER.fullmatch(path.name) for path in directory.iterdir())
     homes = (BrokerHome(directory, int(match[1])) for match in matches if match is not None)
     return sorted((home for home in homes if home.config_file.is_file()), key=lambda home: home.id)

@@ -13,6 +13,7 @@ from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, home_of, 
 from penstock.cli.cluster.listening import chosen_port, free_port, internal_port
 from penstock.cli.cluster.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.cluster.overview import quorum_overview
+from penstock.cli.cluster.security import ClusterSecurity
 from penstock.cli.cluster.starting import start_all, stop_again
 from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure, misused
@@ -147,16 +148,20 @@ def _new_home(
         client_port = chosen_port(bare, port, taken)
     inner_port = internal_port(bare, client_port, taken)
     home = BrokerHome(directory, number)
+    security = ClusterSecurity(directory)
     common = {name: value for name, value in homes[0].configs.items() if name != "broker.rack"}
     configs = {
         **common,
         "node.id": str(number),
-        "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
+        "listeners": f"{homes[0].client_listener}://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
         "log.dirs": str(home.data.absolute()),
         "process.roles": "broker,controller" if votes else "broker",
+        **(security.configs_of(home) if security.exists else {}),
         **own,
     }
     BrokerConfig(configs)  # refuses what no broker would start with
+    if security.exists:
+        security.issue([home], bare)
     home.write(configs, homes[0].topics)
     return home
 

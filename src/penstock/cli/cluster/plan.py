@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.listening import chosen_port, internal_port
+from penstock.cli.cluster.security import SECURE_LISTENER, ClusterSecurity
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_FIRST_ID, DEFAULT_HOST, DEFAULT_PORT, pairs
@@ -59,6 +60,8 @@ class ClusterPlan(NamedTuple):
     #: the names of those `configs` that are not from the environment alone
     said: Collection[str] = ()
     topics: Sequence[DeclaredTopic] = ()
+    #: whether to create certificates and an admin user
+    secure: bool = False
 
 
 def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> ClusterPlan:
@@ -102,19 +105,25 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
         "penstock.cluster.id": format_topic_id(random.randbytes(16)),
         **_defaults(brokers),
     }
+    security = ClusterSecurity(directory)
+    name = SECURE_LISTENER if plan.secure else "PLAINTEXT"
     configs = [
         {
             "node.id": str(home.id),
-            "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
+            "listeners": f"{name}://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
             "log.dirs": str(home.data.absolute()),
             "process.roles": "broker,controller" if home in homes[:MAX_VOTERS] else "broker",
             **common,
+            **(security.configs_of(home) if plan.secure else {}),
             **_configs_of(plan, home.id - first_id),
         }
         for home, client_port, inner_port in zip(homes, clients, internal, strict=True)
     ]
     for each in configs:
         BrokerConfig(each)  # refuses what no broker would start with
+    if plan.secure:
+        security.create()
+        security.issue(homes, bare)
     _write(homes, configs, plan.topics)
     return homes
 
@@ -132,6 +141,8 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
             f"the first broker in {directory} is at {homes[0].address}: leave --host and --port out, or "
             f"choose another --data for another cluster"
         )
+    if plan.secure and not ClusterSecurity(directory).exists:
+        misused(f"the cluster in {directory} was created without --secure: docs/tls.md has the way to TLS")
     first_id = 0 if homes[0].id == 0 else DEFAULT_FIRST_ID
     if plan.first_id not in (None, first_id):
         misused(f"the brokers in {directory} count from {first_id}: leave --first-id out")

@@ -66,6 +66,12 @@ def start(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A config of all brokers; repeatable."),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Create certificates and an admin user; clients and brokers use TLS and SASL."
+        ),
+    ] = False,
     timeout: Patience = 60.0,
     as_json: AsJson = False,
 ) -> None:
@@ -78,7 +84,9 @@ def start(
     if not all(zones):
         misused(f"--racks {racks!r} has an empty zone name")
     plan = planned(
-        ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones), config, settings or []
+        ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones, secure=secure),
+        config,
+        settings or [],
     )
     homes = homes_in(data)
     is_new = not homes
@@ -89,6 +97,8 @@ def start(
     idle = [home for home in homes if home.process() is None]
     start_all(idle, timeout, together=is_new)
     _say_started(homes, idle, as_json)
+    if not as_json:
+        _say_how_to_connect(data)
 
 
 @app.command()
@@ -178,6 +188,16 @@ def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool)
             }
         )
     print_json({"bootstrap": addresses, "brokers": rows})
+
+
+def _say_how_to_connect(data: Path) -> None:
+    """Print where the client config of a secured cluster is; the file has the password."""
+    from penstock.cli.cluster.security import ClusterSecurity
+
+    security = ClusterSecurity(data)
+    if security.exists:
+        print(f"connect as User:admin with {security.client_file}, for example")
+        print(f"  penstock --command-config {security.client_file} topic list")
 
 
 def _print_overview(overview: dict[str, Any]) -> None:

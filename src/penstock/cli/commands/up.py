@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -64,6 +65,13 @@ def up(
             "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; overrides the file."
         ),
     ] = None,
+    allow_insecure: Annotated[
+        bool,
+        typer.Option(
+            "--allow-insecure",
+            help="Serve other machines without TLS and authentication. Data is open to all.",
+        ),
+    ] = False,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -83,6 +91,7 @@ def up(
         "broker.port": None if port is None else str(port),
         "log.dirs": ",".join(str(path.absolute()) for path in data) if data else None,
         "penstock.memory": "true" if memory else None,
+        "penstock.insecure.listeners.allow": "true" if allow_insecure else None,
         "penstock.log.format": log_format.value if log_format else None,
         "penstock.log.level": log_level.value if log_level else None,
     }
@@ -101,10 +110,21 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     from penstock.broker.app.server import run
     from penstock.broker.base import logs
     from penstock.model.config import BrokerConfig
+    from penstock.model.config.placeholders import resolved
     from penstock.storage.directory import DirectoryRefused
 
-    broker = BrokerConfig(configs)
+    broker = BrokerConfig(resolved(configs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ))
+    insecure = broker.insecure_listeners()
+    if insecure and not broker.penstock_insecure_listeners_allow:
+        misused(
+            f"{', '.join(insecure)} would serve anyone who reaches it, without encryption or authentication: "
+            f"use TLS (docs/tls.md), bind loopback with --host 127.0.0.1, or accept the risk with "
+            f"--allow-insecure"
+        )
     logs.configure(broker.penstock_log_level, cast(logs.LogFormat, _log_format(broker.penstock_log_format)))
+    for address in insecure:
+        reason = "anyone who reaches it can read, change and delete all data"
+        logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
     for name, reason in file.refused.items():
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:

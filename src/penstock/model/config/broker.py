@@ -26,6 +26,7 @@ from penstock.model.config.keys import (
 from penstock.model.config.listeners import (
     Endpoint,
     check_roles,
+    is_loopback,
     parse_connection_overrides,
     parse_endpoints,
     parse_internal_endpoint,
@@ -218,6 +219,15 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             return None
 
         return lookup
+
+    def insecure_listeners(self) -> list[str]:
+        """The listeners without TLS and SASL that other machines can reach, as NAME://HOST:PORT."""
+        endpoints = (*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else ()))
+        return [
+            f"{e.name}://{e.host or '*'}:{e.port}"
+            for e in endpoints
+            if e.protocol == "PLAINTEXT" and not is_loopback(e.host)
+        ]
 
     @property
     def is_broker(self) -> bool:

@@ -14,7 +14,7 @@ from penstock.model.config.declared import DeclaredTopic, declared_topic
 from penstock.model.config.sections import SECTION_KEYS, interpret
 from penstock.model.errors import InvalidConfig
 
-__all__ = ["ConfigFile", "ConfigFileKind", "configs_of", "load_config_file"]
+__all__ = ["ConfigFile", "ConfigFileKind", "configs_of", "load_config_file", "property_pairs"]
 
 ConfigFileKind = Literal["yaml", "properties"]
 
@@ -35,7 +35,7 @@ class ConfigFile(NamedTuple):
 def load_config_file(text: str, kind: ConfigFileKind) -> ConfigFile:
     """A broker config file; raises InvalidConfig for what is malformed or unknown."""
     if kind == "properties":
-        return ConfigFile(configs_of(_property_pairs(text)))
+        return ConfigFile(configs_of(property_pairs(text)))
     content = _yaml_mapping(text)
     topics = tuple(_declared_topics(content.pop(_TOPICS, None)))
     settings = list(_flattened("", content))
@@ -100,7 +100,8 @@ def _scalar(name: str, value: object) -> str:
     raise InvalidConfig(f"{name} has no value: write one, or remove the line")
 
 
-def _property_pairs(text: str) -> Iterator[tuple[str, str]]:
+def property_pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values in a properties file of Java."""
     for line in _logical_lines(text):
         match = _PROPERTY.fullmatch(line)
         if match is None:

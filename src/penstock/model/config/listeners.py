@@ -27,6 +27,11 @@ def security_protocol_id(protocol: str) -> int:
     return _PROTOCOLS.index(protocol)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener that binds `host`; an empty one is every interface."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 class Endpoint(NamedTuple):
     """One named listener.
 

@@ -1,0 +1,98 @@
+"""The security of the command line as a client: a file of client configs under Kafka's names.
+
+`--command-config FILE` or PENSTOCK_COMMAND_CONFIG names it, as with Kafka's own tools. Commands on a cluster
+in a directory use the file that `penstock cluster start --secure` has written there.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.cli.failure import Failure, misused
+
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
+
+__all__ = ["client_security", "librdkafka_settings", "use", "use_by_default"]
+
+#: names of Kafka's Java clients, and of librdkafka
+_SAME: Final = ("security.protocol", "sasl.mechanism", "ssl.key.password")
+_RENAMED: Final = {
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+}
+_chosen: list[Path] = []
+_default: list[Path] = []
+
+
+def use(path: Path | None) -> None:
+    """Use a file from now on, and no other."""
+    _chosen[:] = [] if path is None else [path]
+    _default.clear()
+    _settings.cache_clear()
+
+
+def use_by_default(path: Path) -> None:
+    """Use a file if it exists and no other was named."""
+    if path.exists():
+        _default[:] = [path]
+        _settings.cache_clear()
+
+
+@cache
+def _settings() -> Mapping[str, str]:
+    found = _chosen or _default
+    if not found:
+        return {}
+    from penstock.model.config.files import property_pairs
+    from penstock.model.config.placeholders import resolved
+
+    try:
+        text = found[0].read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        misused(f"cannot read --command-config {found[0]}: {reason}")
+    pairs = dict(property_pairs(text))
+    return resolved(pairs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
+
+
+def librdkafka_settings() -> dict[str, str]:
+    """The settings for librdkafka."""
+    settings = _settings()
+    if not settings:
+        return {}
+    from penstock.security.sasl_users import parse_jaas
+
+    found = {name: settings[name] for name in _SAME if name in settings}
+    found |= {new: settings[old] for old, new in _RENAMED.items() if old in settings}
+    if "ssl.keystore.location" in settings:
+        found["ssl.certificate.location"] = found["ssl.key.location"] = settings["ssl.keystore.location"]
+    if settings.get("ssl.endpoint.identification.algorithm", "https") == "":
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    login = parse_jaas(settings["sasl.jaas.config"]) if "sasl.jaas.config" in settings else {}
+    for name in ("username", "password"):
+        if name in login:
+            found[f"sasl.{name}"] = login[name]
+    return found
+
+
+def client_security() -> ClientSecurity | None:
+    """The security of connections of our own; None for plaintext."""
+    settings = _settings()
+    protocol = settings.get("security.protocol", "PLAINTEXT")
+    if protocol == "PLAINTEXT":
+        return None
+    from penstock.model.errors import InvalidConfig
+    from penstock.net.client_security import client_security as of
+
+    try:
+        return of(protocol, settings.get, lambda: b64encode(os.urandom(24)).decode())
+    except InvalidConfig as error:
+        raise Failure(f"{(_chosen or _default)[0]}: {error}") from error

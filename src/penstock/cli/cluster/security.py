@@ -1,0 +1,113 @@
+"""The security of a cluster on this machine: what `penstock cluster start --secure` creates.
+
+    DIR/security/ca.pem             the certificate of the authority; clients trust it
+                 ca-key.pem         its private key
+                 users.properties   the admin's password, for the brokers
+                 admin.properties   the client config of the admin
+    DIR/broker-1/keystore.pem       the broker's private key and certificate
+
+All files but `ca.pem` are readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from penstock.cli.cluster.broker_home import BrokerHome
+
+__all__ = ["SECURE_LISTENER", "ClusterSecurity", "write_private"]
+
+SECURE_LISTENER: Final = "SASL_SSL"
+ADMIN: Final = "admin"
+_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+_USERS_KEY: Final = "sasl.jaas.config"
+
+
+class ClusterSecurity:
+    """The files of the security of a cluster."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = (directory / "security").absolute()
+        self.authority_file = self.directory / "ca.pem"
+        self.key_file = self.directory / "ca-key.pem"
+        self.users_file = self.directory / "users.properties"
+        self.client_file = self.directory / "admin.properties"
+
+    @property
+    def exists(self) -> bool:
+        return self.client_file.exists()
+
+    def create(self) -> None:
+        """Make the authority, the admin user and the client config."""
+        from penstock.security.certificates import new_authority
+
+        authority = new_authority("penstock cluster", datetime.now(UTC))
+        password = secrets.token_urlsafe(24)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.authority_file.write_text(authority.certificate)
+            write_private(self.key_file, authority.key)
+            write_private(self.users_file, f'{_USERS_KEY}={_MODULE} user_{ADMIN}="{password}";\n')
+            write_private(self.client_file, self._client_config(password))
+        except OSError as error:
+            raise Failure(f"cannot create {self.directory}: {error.strerror}") from error
+
+    def _client_config(self, password: str) -> str:
+        return (
+            "# Written by `penstock cluster start --secure`. Keep it private.\n"
+            "security.protocol=SASL_SSL\n"
+            "sasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={_MODULE} username="{ADMIN}" password="{password}";\n'
+            "ssl.truststore.type=PEM\n"
+            f"ssl.truststore.location={self.authority_file}\n"
+        )
+
+    def configs_of(self, home: BrokerHome) -> dict[str, str]:
+        """The security configs of a broker."""
+        users = f"${{file:{self.users_file}:{_USERS_KEY}}}"
+        return {
+            "listener.security.protocol.map": f"{SECURE_LISTENER}:SASL_SSL,INTERNAL:SSL",
+            "ssl.keystore.location": str(self.keystore_of(home)),
+            "ssl.truststore.location": str(self.authority_file),
+            "listener.name.internal.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            f"listener.name.{SECURE_LISTENER.lower()}.scram-sha-512.sasl.jaas.config": users,
+        }
+
+    @staticmethod
+    def keystore_of(home: BrokerHome) -> Path:
+        return (home.path / "keystore.pem").absolute()
+
+    def issue(self, homes: Sequence[BrokerHome], host: str) -> None:
+        """Make certificates for brokers that listen at `host`. Running brokers load them again."""
+        from penstock.security.certificates import Issued, issue
+
+        try:
+            authority = Issued(self.authority_file.read_text(), self.key_file.read_text())
+        except OSError as error:
+            raise Failure(f"cannot read the authority in {self.directory}: {error.strerror}") from error
+        hosts = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
+        for home in homes:
+            home.path.mkdir(parents=True, exist_ok=True)
+            issued = issue(authority, f"broker-{home.id}", datetime.now(UTC), hosts=hosts)
+            write_private(self.keystore_of(home), issued.keystore)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; a reader sees the old content or the new one."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
