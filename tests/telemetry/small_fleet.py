@@ -15,13 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from penstock.telemetry.message import parse_timestamp
 from penstock.telemetry.pipeline.batches import Batches, Settings
-from penstock.telemetry.pipeline.shard import ROWS
-from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask
 from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.pipeline.in_process import run_here
 
 __all__ = ["BEGIN_MS", "FIELDS", "MINUTES", "SmallPipeline", "make_tables"]
 
@@ -76,13 +73,6 @@ def samples(first: int = 0, end: int = MINUTES) -> Iterator[dict[str, Any]]:
                 yield {"gpu_id": gpu_id, "device": "nvidia0", "reason": None, **about, **measured}
 
 
-def _run_here(messages: list[dict[str, Any]] | None, task: ShardTask) -> list[ShardResult]:
-    parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
-    for row in messages or ():
-        parts[int(row["gpu_id"][-1]) % task.shards].append(row)
-    return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
-
-
 class SmallPipeline:
     """The pipeline over the small fleet, minute by minute."""
 
@@ -92,7 +82,7 @@ class SmallPipeline:
             str(place / "_queries" / "test"),
             Settings(load_thresholds(), shards=2),
             clock=lambda: BEGIN_MS + MINUTES * _MINUTE_MS,
-            run_shards=_run_here,
+            run_shards=run_here,
         )
         self._minute, self._batch_id, self._offset = minute, batch_id, 0
 

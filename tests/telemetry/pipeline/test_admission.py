@@ -10,8 +10,9 @@ from penstock.telemetry.pipeline.admission import (
     admit,
     close,
     closed_before,
-    pending_from_table,
-    pending_table,
+    joined,
+    piece_from_rows,
+    piece_rows,
 )
 from tests.amounts import amount
 
@@ -58,12 +59,12 @@ def test_of_equal_samples_the_first_is_taken() -> None:
     assert not admitted(rows, found.pending).taken.any()
 
 
-def test_open_windows_survive_being_kept() -> None:
-    pending = admitted([(3, 25_000), (1, 5_000), (1, 4_000), (3, 25_001)], {}).pending
-    again = pending_from_table(pending_table(pending))
-    assert sorted(again) == [0, 20_000]
-    for start, window in pending.items():
-        assert again[start].series.tolist() == window.series.tolist()
-        assert again[start].at.tolist() == window.at.tolist()
-        assert again[start].value.tolist() == window.value.tolist()
-    assert pending_from_table(pending_table({})) == {}
+def test_a_window_is_the_pieces_that_batches_have_added() -> None:
+    first = admitted([(3, 25_000), (1, 5_000), (1, 4_000), (3, 25_001)], {})
+    second = admitted([(1, 4_500), (1, 5_000), (0, 1_000)], first.pending)
+    assert sorted(first.added) == [0, 20_000]
+    assert (sorted(second.added), second.added[0].at.tolist()) == ([0], [1_000, 4_500])
+    pieces = [piece_from_rows(0, piece_rows(each.added[0])) for each in (first, second)]
+    again, whole = joined(pieces), second.pending[0]
+    assert [column.tolist() for column in again[1:]] == [column.tolist() for column in whole[1:]]
+    assert not admitted([(1, 5_000)], second.pending).added

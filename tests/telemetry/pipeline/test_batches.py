@@ -11,22 +11,14 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, PipelineEnded, Settings
-from penstock.telemetry.pipeline.shard import ROWS
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask
 from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.pipeline.in_process import run_here
 from tests.telemetry.pipeline.messages import NOW_MS
 
 CLOCK = NOW_MS + 3_600_000
-
-
-def run_here(messages: list[Any] | None, task: ShardTask) -> list[ShardResult]:
-    """Every shard in this process: what Spark does with them is tested where Spark is."""
-    parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
-    for row in messages or ():
-        parts[len(row["gpu_id"] or "") % task.shards].append(row)
-    return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
 
 
 def pipeline(

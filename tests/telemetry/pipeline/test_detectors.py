@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import resources
 from typing import Any
 
@@ -12,13 +13,15 @@ import pytest
 from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.logs import Counts, read_log
 from penstock.telemetry.message import format_timestamp
-from penstock.telemetry.pipeline.detectors import Alert, Detectors
+from penstock.telemetry.pipeline.detectors import Alert
 from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, FEATURES_SCHEMA, STEP_MS, features
+from penstock.telemetry.pipeline.detectors.memory import Memory
 from penstock.telemetry.pipeline.detectors.rules import group_median
 from penstock.telemetry.simulate.faults import Fault, FaultClass, Plan, plan_faults
 from penstock.telemetry.simulate.fleet import Fleet, build_fleet
 from penstock.telemetry.simulate.physics import MEASURED, Physics
 from penstock.telemetry.thresholds import WrongThresholds, load_thresholds
+from tests.telemetry.pipeline.detecting import Detectors
 
 START_MS = 1_800_000_000_000
 #: when all samples of these tests are read
@@ -107,7 +110,7 @@ def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
 def test_memory_survives_being_kept() -> None:
     detectors = Detectors(load_thresholds())
     detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
-    again = Detectors(load_thresholds(), detectors.fleet.to_table())
+    again = Detectors(load_thresholds(), detectors.kept)
     assert told(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
 
 
@@ -227,18 +230,23 @@ def test_peers_tell_who_is_fake_busy_where_no_limit_is_known() -> None:
     assert few.advance(rows(0, busy([300.0] * 3 + [100.0])), READ_MS, READ_MS) == []
 
 
-def test_state_of_a_version_with_fewer_features_is_taken_over() -> None:
-    detectors = Detectors(load_thresholds())
+def test_a_field_or_a_rule_that_the_state_does_not_have_is_as_if_never_seen() -> None:
+    detectors = Detectors(load_thresholds("idle_occupied: {for_s: 1000}"))
     detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
-    table = detectors.fleet.to_table()
-    for name in ("last", "smooth"):
-        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        old = flat.reshape(-1, len(FEATURES))[:, :14].reshape(-1)
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.FixedSizeListArray.from_arrays(pa.array(old), 14))
-    old_table = table.drop_columns(["model", "workload", "pod"]).replace_schema_metadata(None)
-    again = Detectors(load_thresholds(), old_table)
-    assert told(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
+    memory = Memory.from_table(detectors.kept[0], ("new", "xid"))
+    assert (memory.last[0, XID], memory.held.shape) == (0.0, (1, 2, 3))
+    metadata = {b"features": json.dumps([150, 230]), b"rules": json.dumps(["xid"])}
+    held, values = (
+        pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
+        pa.array([[40.0, 31.0]], pa.list_(pa.float64(), 2)),
+    )
+    older = detectors.kept[0]
+    for name, column in (("last", values), ("smooth", values), ("held", held)):
+        older = older.set_column(older.column_names.index(name), name, column)
+    memory = Memory.from_table(older.replace_schema_metadata(metadata), ("new", "xid"))
+    assert memory.last[0, XID] == 31.0
+    assert np.isnan(memory.last[0, FEATURES.index(203)])
+    assert memory.held[0].tolist() == [[0, 0, 0], [1, 2, 3]]
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.telemetry.pipeline import tables
-from penstock.telemetry.pipeline.gpus import gpus_of
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, TEXT, Tables, encoded, timestamps, write_files
 
@@ -28,6 +27,12 @@ def test_files(store: Store) -> None:
     store.write("one.json", b"{}")
     store.write("one.json", b"[]")
     store.write_table("sub/two.arrow", pa.table({"a": [1, 2]}))
+    store.write_batches("three.arrow", [pa.record_batch({"a": [number]}) for number in range(3)])
+    assert [batch.to_pydict() for batch in store.read_batches("three.arrow", [2, 0])] == [
+        {"a": [2]},
+        {"a": [0]},
+    ]
+    store.delete("three.arrow")
     assert store.names("") == ["one.json", "sub"]
     assert store.names("sub") == ["two.arrow"]
     assert store.names("nowhere") == []
@@ -104,19 +109,3 @@ def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
     assert tables.commit("samples", write_files(Store(str(tmp_path)), "samples", rows), "query", 1)
     found = tables.open("samples").to_pyarrow_table(columns=["workload", "pod"]).to_pylist()
     assert sorted(found, key=repr) == [{"workload": "w", "pod": "p"}, {"workload": None, "pod": None}]
-
-
-def test_gpus_that_an_older_version_kept() -> None:
-    kept = pa.table({"gpu_id": ["GPU-1"], "hostname": ["h"], "model": ["H200"], "job": ["j"], "at": [7]})
-    (gpu,) = gpus_of(kept).to_pylist()
-    assert gpu == {
-        "gpu_id": "GPU-1",
-        "hostname": "h",
-        "model": "H200",
-        "workload": None,
-        "job": "j",
-        "pod": None,
-        "namespace": None,
-        "at": 7,
-        "closed": 0,
-    }

@@ -81,7 +81,7 @@ def test_a_message_is_judged_alike_alone(case: int) -> None:
     assert judge(messages([message]), NOW_MS + AHEAD_MS)["reason"].to_pylist() == [reason]
 
 
-def test_a_gpu_has_one_shard_and_every_message_one(spark: SparkSession) -> None:
+def test_a_gpu_has_one_task_and_every_message_one(spark: SparkSession) -> None:
     sent = [value(gpu_id=f"GPU-{number % 20}") for number in range(60)] + [b"{}", b""]
     rows = spark.createDataFrame(pa.Table.from_batches([messages(sent)])).repartition(3)
     blocks = validate(rows, 4, NOW_MS, AHEAD_MS).collect()
@@ -89,7 +89,7 @@ def test_a_gpu_has_one_shard_and_every_message_one(spark: SparkSession) -> None:
     offsets = []
     for block in blocks:
         found = pa.ipc.open_stream(bytes(block.rows)).read_all()
-        shards.setdefault(block.shard, set()).update(found["gpu_id"].to_pylist())
+        shards.setdefault(block.task, set()).update(found["gpu_id"].to_pylist())
         offsets += found["offset"].to_pylist()
     assert sorted(offsets) == list(range(62))
     assert sum(block.read for block in blocks) == 62

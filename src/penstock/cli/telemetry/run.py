@@ -40,7 +40,7 @@ ThresholdFile: TypeAlias = Annotated[
     Path | None, typer.Option("--thresholds", help="YAML file that overrides thresholds of the detectors.")
 ]
 Shards: TypeAlias = Annotated[
-    int, typer.Option("--shards", min=1, help="Tasks of a batch; cannot change once there is state.")
+    int, typer.Option("--shards", min=1, help="Tasks of a batch; may change between runs.")
 ]
 Delay: TypeAlias = Annotated[
     float, typer.Option("--delay", min=0.0, help="Seconds that windows stay open for late samples.")

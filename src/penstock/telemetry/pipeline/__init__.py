@@ -1,11 +1,12 @@
 """The pipeline: from the topic of samples to clean tables, rollups and alerts, exactly once.
 
-    topic ─▶ validate ─▶ shards: admission ─▶ rollups ─▶ files ─┐
-                                  └─▶ features ─▶ detectors ────┴─▶ commit of the batch
+    topic ─▶ validate ─▶ tasks: admission ─▶ rollups ─▶ files ──┐
+                                 └─▶ rules of GPUs ─▶ driver ───┴─▶ commit of the batch
 
-`validate` and `views` are Spark transforms. What needs memory (duplicates, open windows, counters) runs in
-`shard`, one task for the GPUs of one shard, on whole columns at once; detectors, which compare GPUs with each
-other, run on the driver. `batches` is the one place that knows the order of a batch's effects.
+`tasks.results_of` composes the stages of a batch. `validate` runs in the tasks that read. What needs memory
+(duplicates, open windows, counters, rules of single GPUs) runs in one task for each range of virtual shards,
+on whole columns at once; rules that compare GPUs run on the driver. `state` keeps what is remembered.
+`batches` is the one place that knows the order of a batch's effects.
 
 Nothing here reads a clock, except for the time that a batch is given before its first try, and keeps: a batch
 that is run again does the same again.

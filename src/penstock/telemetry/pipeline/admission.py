@@ -3,18 +3,18 @@
 Open windows hold the samples that were taken for them: it is what a window is made of when it closes, and it
 is all that is needed to know a duplicate. A sample for a window that has closed is late, whether it was seen
 before or not, so nothing is ever counted twice. A batch touches few of the open windows, and only those are
-looked at.
+read: to each it adds a piece, and a window that closes is joined from its pieces.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.telemetry.pipeline.columns import Floats, Ints, Mask, firsts
+from penstock.telemetry.pipeline.columns import Floats, Ints, Mask, firsts, gpu_of, shard_of_number
 
 __all__ = [
     "WINDOW_MS",
@@ -24,14 +24,17 @@ __all__ = [
     "admit",
     "close",
     "closed_before",
-    "pending_from_table",
-    "pending_table",
+    "joined",
+    "piece_from_rows",
+    "piece_rows",
+    "shards_of_keys",
+    "start_of",
 ]
 
 WINDOW_MS: Final = 10_000
 _TIME_BITS: Final = 14
 assert WINDOW_MS <= 1 << _TIME_BITS
-_PENDING: Final = pa.schema([("start", pa.int64()), ("key", pa.int64()), ("value", pa.float64())])
+_PIECE: Final = pa.schema([("key", pa.int64()), ("value", pa.float64())])
 
 
 class Window(NamedTuple):
@@ -56,11 +59,21 @@ Pending: TypeAlias = dict[int, Window]
 
 
 class Admission(NamedTuple):
-    """The verdict of each sample, as masks, and all samples whose window is open."""
+    """The verdict of each sample, as masks, and the open windows that are known here.
+
+    `added` has only the samples that this batch adds to each window.
+    """
 
     taken: Mask
     late: Mask
     pending: Pending
+    added: Pending
+
+
+def start_of(at: Ints) -> Ints:
+    """The start of the window of each time."""
+    starts: Ints = at // WINDOW_MS * WINDOW_MS
+    return starts
 
 
 def closed_before(watermark_ms: int) -> int:
@@ -71,24 +84,35 @@ def closed_before(watermark_ms: int) -> int:
 def admit(series: Ints, at: Ints, value: Floats, pending: Pending, late_before: Ints | int) -> Admission:
     """Of equal samples the first is taken, unless one is pending already.
 
-    `late_before` says up to when windows have closed: for all samples, or for each.
+    `pending` must have the open windows of these samples, as far as there are any. `late_before` says up to
+    when windows have closed: for all samples, or for each.
     """
     late = at < late_before
-    start = at // WINDOW_MS * WINDOW_MS
+    start = start_of(at)
     key = (series << _TIME_BITS) | (at - start)
     taken = np.zeros(len(at), dtype=bool)
-    grown = dict(pending)
+    grown, added = dict(pending), Pending()
     order = np.argsort(start, kind="stable")
     order = order[~late[order]]
     for rows in np.split(order, firsts(start[order])[1:]) if len(order) else ():
         window = int(start[rows[0]])
         before = grown.get(window, Window(window, np.empty(0, np.int64), np.empty(0)))
-        grown[window], taken[rows] = _join(before, key[rows], value[rows])
-    return Admission(taken, late, grown)
+        grown[window], is_new = _join(before, key[rows], value[rows])
+        taken[rows] = is_new
+        if is_new.any():
+            added[window] = joined([Window(window, key[rows][is_new], value[rows][is_new])])
+    return Admission(taken, late, grown, added)
+
+
+def joined(pieces: Sequence[Window]) -> Window:
+    """One window from pieces that have no sample in common."""
+    key = np.concatenate([piece.key for piece in pieces])
+    order = np.argsort(key)
+    return Window(pieces[0].start, key[order], np.concatenate([piece.value for piece in pieces])[order])
 
 
 def _join(window: Window, key: Ints, value: Floats) -> tuple[Window, Mask]:
-    """The window with what is new in it, and which that is."""
+    """The window with what is new in it, and which of the samples that is."""
     keys, values = np.concatenate([window.key, key]), np.concatenate([window.value, value])
     order = np.argsort(keys)
     # The sort leaves equal keys in any order; of each, the lowest place counts.
@@ -105,22 +129,15 @@ def close(pending: Pending, watermark_ms: int) -> tuple[list[Window], Pending]:
     return closed, {start: window for start, window in pending.items() if start >= edge}
 
 
-def pending_table(pending: Pending) -> Any:
-    """For keeping: one table, however many windows are open."""
-    windows = [pending[start] for start in sorted(pending)]
-    sizes = [len(window.key) for window in windows]
-    columns = [
-        np.repeat(np.array([window.start for window in windows], np.int64), sizes),
-        np.concatenate([window.key for window in windows] or [np.empty(0, np.int64)]),
-        np.concatenate([window.value for window in windows] or [np.empty(0)]),
-    ]
-    return pa.table(columns, schema=_PENDING)
+def piece_rows(piece: Window) -> Any:
+    """A piece as a record batch, for keeping; its start is kept apart."""
+    return pa.record_batch([piece.key, piece.value], schema=_PIECE)
 
 
-def pending_from_table(table: Any) -> Pending:
-    start, key, value = (table[name].to_numpy() for name in _PENDING.names)
-    bounds = [*firsts(start).tolist(), len(start)]
-    return {
-        int(start[low]): Window(int(start[low]), key[low:high], value[low:high])
-        for low, high in pairwise(bounds)
-    }
+def piece_from_rows(start: int, rows: Any) -> Window:
+    return Window(start, rows["key"].to_numpy(), rows["value"].to_numpy())
+
+
+def shards_of_keys(key: Ints) -> Ints:
+    """The virtual shards of a window's keys."""
+    return shard_of_number(gpu_of(key >> _TIME_BITS))

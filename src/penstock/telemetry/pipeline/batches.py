@@ -27,10 +27,11 @@ import msgspec
 import pyarrow as pa
 
 from penstock.model.errors import PenstockError
-from penstock.telemetry.pipeline.detectors import Alert, Detectors
+from penstock.telemetry.pipeline.detectors import Alert, FleetDetectors, in_order
 from penstock.telemetry.pipeline.detectors.features import reached
 from penstock.telemetry.pipeline.publish import ALERTS, Topics, alert_records
 from penstock.telemetry.pipeline.shard import Counts
+from penstock.telemetry.pipeline.state import Kept, Segment, files_of
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, DataFile, Tables, timestamps, write_files
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask, run_on_spark
@@ -41,6 +42,8 @@ from penstock.telemetry.workloads import WORKLOAD_LABELS
 __all__ = ["BatchReport", "Batches", "PipelineBroken", "PipelineEnded", "Settings"]
 
 _MANIFEST: Final = "manifest-"
+#: of the state: 1 had as many shards as tasks
+_FORMAT: Final = 2
 
 
 class PipelineBroken(PenstockError):
@@ -53,9 +56,10 @@ class PipelineEnded(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a query treats samples. `shards` cannot change while there is state."""
+    """How a query treats samples."""
 
     thresholds: Thresholds
+    #: tasks of a batch; may differ from run to run
     shards: int = 2
     #: how long a window stays open for samples that are late
     delay_ms: int = 30_000
@@ -87,8 +91,9 @@ class _Manifest:
     batch_id: int = -1
     #: the samples' time that the fleet has reached; never ahead of our own clock
     newest_ms: int = 0
-    #: by shard, the file of each table of its state
-    shards: dict[int, dict[str, str]] = field(default_factory=dict)
+    #: the files of the state, by the task that has written them
+    parts: list[Kept] = field(default_factory=list)
+    #: the file with the state of the rules that compare GPUs
     detectors: str | None = None
     #: how often `close` has closed all windows
     closings: int = 0
@@ -96,15 +101,22 @@ class _Manifest:
     @classmethod
     def read(cls, text: bytes) -> _Manifest:
         told = json.loads(text)
-        shards = {int(shard): paths for shard, paths in told.pop("shards").items()}
-        return cls(shards=shards, **told)
+        if told.pop("format", 1) != _FORMAT:
+            raise PipelineBroken(
+                "the state is of an older version: end that query with the older version, and use new tables"
+            )
+        parts = [
+            {name: [Segment(*each) for each in own] for name, own in part.items()}
+            for part in told.pop("parts")
+        ]
+        return cls(parts=parts, **told)
 
     def text(self) -> bytes:
-        told = {name: getattr(self, name) for name in self.__slots__}
+        told = {"format": _FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
         return json.dumps(told, sort_keys=True).encode()
 
     def files(self) -> set[str]:
-        found = {path for paths in self.shards.values() for path in paths.values()}
+        found = files_of(self.parts)
         return found | {self.detectors} if self.detectors else found
 
 
@@ -175,14 +187,14 @@ class Batches:
             raise PipelineBroken(
                 f"batch {interrupted} was interrupted and must run before windows are closed"
             )
-        if not before.shards:
+        if not before.parts:
             return
         begun = self._begin(self._closing_path)
         results = self._run_shards(None, replace(self._task(before.batch_id, begun), closes=True))
         files = [file for result in results for file in result.files]
         self._commit(before.closings, files, f"{before.query_id}-closings")
-        shards = {result.shard: result.state for result in results}
-        self._write_manifest(replace(before, shards=shards, closings=before.closings + 1))
+        parts = [result.state for result in results]
+        self._write_manifest(replace(before, parts=parts, closings=before.closings + 1))
 
     @property
     def _closing_path(self) -> str:
@@ -204,9 +216,11 @@ class Batches:
         if counts.consumed != read or len(results) != self._settings.shards:
             raise PipelineBroken(f"{read} rows were read and {counts.consumed} are accounted for")
         detectors = self._detectors(begun.thresholds)
-        features = pa.concat_tables([result.features for result in results])
-        reached_ms = max(before.newest_ms, min(reached(features), task.read_at_ms))
-        alerts = detectors.advance(features, before.newest_ms, reached_ms)
+        signals = pa.concat_tables([result.signals for result in results]).unify_dictionaries()
+        reached_ms = max(before.newest_ms, min(reached(signals), task.read_at_ms))
+        own = [alert for result in results for alert in result.alerts]
+        compared = detectors.advance(signals, own, before.newest_ms, reached_ms)
+        alerts = in_order(own + compared)
         files = [file for result in results for file in result.files]
         report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
         self._commit(batch_id, files + self._write_own(report), before.query_id)
@@ -224,8 +238,9 @@ class Batches:
             watermark_ms=max(0, self._manifest.newest_ms - begun.delay_ms),
             read_at_ms=begun.read_at_ms,
             ahead_ms=begun.ahead_ms,
-            before=self._manifest.shards,
+            before=self._manifest.parts,
             topics=self._topics,
+            thresholds=begun.thresholds,
             workload_labels=begun.workload_labels,
         )
 
@@ -255,16 +270,16 @@ class Batches:
                 self.tables.commit(table, own, transaction, number)
 
     def _finish(
-        self, results: list[ShardResult], detectors: Detectors, report: BatchReport, reached_ms: int
+        self, results: list[ShardResult], detectors: FleetDetectors, report: BatchReport, reached_ms: int
     ) -> None:
         before = self._manifest
         remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
-        self._state.write_table(remembered, detectors.fleet.to_table())
+        self._state.write_table(remembered, detectors.peers.to_table())
         after = replace(
             before,
             batch_id=report.batch_id,
             newest_ms=reached_ms,
-            shards={result.shard: result.state for result in results},
+            parts=[result.state for result in results],
             detectors=remembered,
         )
         self._write_manifest(after)
@@ -274,9 +289,9 @@ class Batches:
         self._manifest = after
         self._sweep()
 
-    def _detectors(self, thresholds: Thresholds) -> Detectors:
+    def _detectors(self, thresholds: Thresholds) -> FleetDetectors:
         path = self._manifest.detectors
-        return Detectors(thresholds, self._state.read_table(path) if path else None)
+        return FleetDetectors(thresholds, self._state.read_table(path) if path else None)
 
     def _begin(self, path: str) -> _Begun:
         if not self._state.exists(path):
@@ -298,10 +313,7 @@ class Batches:
             self._state.write(f"{_MANIFEST}{first.batch_id}.json", first.text())
             return first
         newest = max(done, key=lambda name: int(name.removeprefix(_MANIFEST).removesuffix(".json")))
-        found = _Manifest.read(self._state.read(newest))
-        if found.shards and len(found.shards) != self._settings.shards:
-            raise PipelineBroken(f"the state has {len(found.shards)} shards, not {self._settings.shards}")
-        return found
+        return _Manifest.read(self._state.read(newest))
 
     def _sweep(self) -> None:
         """Remove all files that the newest manifest does not need."""

@@ -1,4 +1,4 @@
-"""The GPUs of a shard: their numbers, and what their newest samples say about them.
+"""The GPUs of a task: their numbers, and what their newest samples say about them.
 
 Texts are dictionary-encoded from where messages are read, so they are looked at once for each GPU and block,
 and never for each sample.
@@ -12,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.telemetry.pipeline.columns import Ints
+from penstock.telemetry.pipeline.columns import Ints, first_number, shard_of_gpu, shard_of_number
 
-__all__ = ["ABOUT", "GPUS", "about_columns", "gpus_of", "number_gpus"]
+__all__ = ["ABOUT", "GPUS", "about_columns", "number_gpus", "places_of"]
 
 #: what is said about a GPU beside its values
 ABOUT: Final = ("hostname", "model", "workload", "job", "pod", "namespace")
+#: in order of their numbers
 GPUS: Final = pa.schema(
     [
+        ("number", pa.int64()),
         ("gpu_id", pa.string()),
         *((name, pa.string()) for name in ABOUT),
         ("at", pa.int64()),
@@ -32,40 +34,46 @@ _COLUMNS: Final = GPUS.names
 _TRANSIENT: Final = ("workload", "job", "pod", "namespace")
 
 
-def gpus_of(kept: Any) -> Any:
-    """Kept GPUs with the columns of GPUS; those that an older version did not keep are null, or 0."""
-    size = len(kept)
-    columns = [
-        kept[each.name].cast(each.type)
-        if each.name in kept.column_names
-        else pa.nulls(size, each.type).fill_null(0)
-        if pa.types.is_integer(each.type)
-        else pa.nulls(size, each.type)
-        for each in GPUS
-    ]
-    return pa.table(columns, schema=GPUS)
+def places_of(gpus: Any, numbers: Ints) -> Ints:
+    """The rows of the GPUs with these numbers."""
+    places: Ints = np.searchsorted(gpus["number"].to_numpy(), numbers)
+    return places
 
 
 def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     """The GPUs with what the newest samples say about them, and the number of each sample's GPU.
 
-    A GPU's number is its row, for ever. What the newest sample does not say stays as an older one said it;
-    only its workload, job, pod and namespace end so.
+    A GPU keeps its number for ever. What the newest sample does not say stays as an older one said it; only
+    its workload, job, pod and namespace end so.
     """
     told, codes = _told(samples)
     place = pc.index_in(told["gpu_id"], known["gpu_id"])
-    grown = pa.concat_tables([known, told.filter(pc.is_null(place))]).combine_chunks()
+    new = told.filter(pc.is_null(place))
+    grown = pa.concat_tables([known, _numbered(new, known["number"].to_numpy())]).combine_chunks()
     latest = pa.concat_tables([grown, told]).sort_by([("at", "ascending")])
-    newest: list[Any] = [
+    newest: list[Any] = [("number", "max")]
+    newest += [
         (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT))
-        for name in _COLUMNS[1:-1]
+        for name in (*ABOUT, "at")
     ]
     newest.append(("closed", "max"))
     latest = latest.group_by("gpu_id", use_threads=False).aggregate(newest)
-    latest = latest.rename_columns(_COLUMNS)
-    gpus = latest.take(pc.index_in(grown["gpu_id"], latest["gpu_id"])).cast(GPUS).combine_chunks()
-    numbers = pc.index_in(told["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
-    return gpus, numbers[codes]
+    latest = latest.rename_columns(["gpu_id", "number", *_COLUMNS[2:]]).select(_COLUMNS)
+    gpus = latest.sort_by([("number", "ascending")]).cast(GPUS).combine_chunks()
+    row = pc.index_in(told["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
+    return gpus, gpus["number"].to_numpy()[row[codes]]
+
+
+def _numbered(new: Any, known: Ints) -> Any:
+    """New GPUs, in order of their ids, with the next numbers of their virtual shards."""
+    taken = np.unique(shard_of_number(known), return_counts=True)
+    sizes = dict(zip(*(each.tolist() for each in taken), strict=True))
+    numbers = []
+    for gpu_id in new["gpu_id"].to_pylist():
+        shard = shard_of_gpu(gpu_id)
+        numbers.append(first_number(shard) + sizes.get(shard, 0))
+        sizes[shard] = sizes.get(shard, 0) + 1
+    return new.set_column(0, GPUS.field(0), pa.array(numbers, pa.int64()))
 
 
 def _told(samples: Any) -> tuple[Any, Ints]:
@@ -81,7 +89,7 @@ def _told(samples: Any) -> tuple[Any, Ints]:
     rows = row_of[codes]
     # Of those that are assigned to one place the last one stays: the newest.
     order = np.argsort(at, kind="stable")
-    columns = [names.take(pa.array(by_name))]
+    columns = [np.full(len(present), -1), names.take(pa.array(by_name))]
     columns += [
         _newest(samples[name].combine_chunks(), rows, order, len(present), skip_nulls=name not in _TRANSIENT)
         for name in ABOUT
@@ -102,11 +110,10 @@ def _newest(texts: Any, rows: Ints, order: Ints, size: int, *, skip_nulls: bool)
 
 def about_columns(gpus: Any, numbers: Ints) -> list[Any]:
     """`gpu_id` and ABOUT of the GPUs with these numbers, dictionary-encoded."""
+    places = pa.array(places_of(gpus, numbers))
     columns = []
     for name in ("gpu_id", *ABOUT):
         # Encoded anew: a dictionary that names something twice is no dictionary for Parquet.
         encoded = gpus[name].combine_chunks().dictionary_encode()
-        columns.append(
-            pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(numbers)), encoded.dictionary)
-        )
+        columns.append(pa.DictionaryArray.from_arrays(encoded.indices.take(places), encoded.dictionary))
     return columns

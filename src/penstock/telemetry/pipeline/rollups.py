@@ -3,7 +3,8 @@
 A window's summary merges with others of its series, so the longer ones need no samples. Counters are followed
 from sample to sample, in order and across windows: what a counter gained, and over how long. One that falls
 has started again at zero. Power is followed in the same way: its increase is the energy between two samples,
-in joules, by their mean. Windows close in order of time, so of each longer width at most one is open.
+in joules, by their mean. Windows close in order of time, so of each longer width at most one is open. Until
+it closes, it is kept as the parts that it is made of.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ __all__ = [
     "Counters",
     "Rollup",
     "Summaries",
+    "counters_from_table",
+    "counters_table",
     "merge",
     "no_counters",
     "quantile_columns",
@@ -65,13 +68,11 @@ class Rollup(NamedTuple):
 Columns = TypeVar("Columns", Counters, Summaries)
 _SUMMARY: Final = pa.schema(
     [
-        ("start", pa.int64()),
-        *(
-            (name, pa.int64() if name in ("series", "n", "last_at", "covered_ms") else pa.float64())
-            for name in Summaries._fields
-        ),
+        (name, pa.int64() if name in ("series", "n", "last_at", "covered_ms") else pa.float64())
+        for name in Summaries._fields
     ]
 )
+_COUNTERS: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("value", pa.float64())])
 #: power is integrated between samples that are no farther apart
 _SILENCE_MS: Final = 300_000
 _SKETCH: Final = pa.schema([(name, pa.int64()) for name in Sketch._fields])
@@ -164,23 +165,19 @@ def merge(start: int, parts: list[Rollup]) -> Rollup:
 
 
 def roll_up(
-    unfinished: Rollup | None, narrower: list[Rollup], width_ms: int, done_ms: int
-) -> tuple[list[Rollup], Rollup | None]:
-    """Windows of `width_ms` that end by `done_ms`, and the one that does not yet.
+    parts: list[Rollup], narrower: list[Rollup], width_ms: int, done_ms: int
+) -> tuple[list[Rollup], list[Rollup]]:
+    """Windows of `width_ms` that end by `done_ms`, and the parts of the one that does not yet.
 
-    Without anything narrower the unfinished one stays the same object.
+    `parts` are of the window that was open before; they may be left out while it stays open.
     """
     groups: dict[int, list[Rollup]] = {}
-    for part in [*([] if unfinished is None else [unfinished]), *narrower]:
+    for part in (*parts, *narrower):
         groups.setdefault(part.start // width_ms * width_ms, []).append(part)
-    wider = [
-        parts[0] if parts[-1] is unfinished else merge(start, parts)
-        for start, parts in sorted(groups.items())
-    ]
-    done = [each for each in wider if each.start + width_ms <= done_ms]
-    rest = wider[len(done) :]
-    assert len(rest) <= 1, "what is later than this would not have closed"
-    return done, rest[0] if rest else None
+    over = [start for start in sorted(groups) if start + width_ms <= done_ms]
+    done = [merge(start, groups.pop(start)) for start in over]
+    assert len(groups) <= 1, "what is later than this would not have closed"
+    return done, next(iter(groups.values()), [])
 
 
 def quantile_columns(rollup: Rollup, shares: tuple[float, ...]) -> list[Floats]:
@@ -195,20 +192,24 @@ def quantile_columns(rollup: Rollup, shares: tuple[float, ...]) -> list[Floats]:
     return columns
 
 
-def rollup_tables(rollup: Rollup | None) -> tuple[Any, Any]:
-    """For keeping: summaries and sketch, both empty for none."""
-    if rollup is None:
-        return _SUMMARY.empty_table(), _SKETCH.empty_table()
-    start = np.full(len(rollup.summaries.series), rollup.start)
-    return pa.table([start, *rollup.summaries], schema=_SUMMARY), pa.table([*rollup.sketch], schema=_SKETCH)
+def rollup_tables(rollup: Rollup) -> tuple[Any, Any]:
+    """Summaries and sketch, for keeping; the start of the window is kept apart."""
+    return pa.table([*rollup.summaries], schema=_SUMMARY), pa.table([*rollup.sketch], schema=_SKETCH)
 
 
-def rollup_from_tables(summaries: Any, sketch: Any) -> Rollup | None:
-    if not len(summaries):
-        return None
-    columns = [summaries[name].to_numpy() for name in Summaries._fields]
+def rollup_from_tables(start: int, summaries: Any, sketch: Any) -> Rollup:
     return Rollup(
-        summaries["start"][0].as_py(),
-        Summaries(*columns),
+        start,
+        Summaries(*(summaries[name].to_numpy() for name in Summaries._fields)),
         Sketch(*(sketch[name].to_numpy() for name in Sketch._fields)),
     )
+
+
+def counters_table(counters: Counters) -> Any:
+    return pa.table([*counters], schema=_COUNTERS)
+
+
+def counters_from_table(table: Any) -> Counters:
+    """In order of series, also from tables of several tasks."""
+    found = Counters(*(table[name].to_numpy() for name in _COUNTERS.names))
+    return _taken(found, np.argsort(found.series, kind="stable"))

@@ -1,7 +1,7 @@
-"""Processes the samples of one shard's GPUs in one batch: the stateful stages, in one task.
+"""Processes the samples of one task's GPUs in one batch: the stateful stages.
 
-A shard's state is a few columns of numbers. `advance` is a pure function of it, of the batch's rows and of
-the watermark; the order in which rows arrive does not matter.
+The state is a few columns of numbers; `state` keeps it. `advance` is a pure function of it, of the batch's
+rows and of the watermark; the order in which rows arrive does not matter.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline import admission, rollups
-from penstock.telemetry.pipeline.admission import Pending, pending_from_table, pending_table
+from penstock.telemetry.pipeline.admission import Pending
 from penstock.telemetry.pipeline.columns import gpu_of, series_of
-from penstock.telemetry.pipeline.gpus import GPUS, gpus_of, number_gpus
-from penstock.telemetry.pipeline.rollups import (
-    Counters,
-    Rollup,
-    no_counters,
-    rollup_from_tables,
-    rollup_tables,
-)
+from penstock.telemetry.pipeline.gpus import GPUS, number_gpus, places_of
+from penstock.telemetry.pipeline.rollups import Counters, Rollup, no_counters
 from penstock.telemetry.pipeline.shard_rows import dead_letter_rows, rollup_rows, sample_rows
 from penstock.telemetry.pipeline.tables import TEXT, encoded
 
-__all__ = ["HOUR_MS", "MINUTE_MS", "ROWS", "Counts", "Outcome", "ShardState", "advance", "close_all"]
+__all__ = [
+    "FOREVER_MS",
+    "HOUR_MS",
+    "MINUTE_MS",
+    "ROWS",
+    "Counts",
+    "Outcome",
+    "ShardState",
+    "advance",
+    "close_all",
+]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -46,49 +50,25 @@ ROWS: Final = pa.schema(
     ]
 )
 #: A watermark that is behind the end of every window.
-_FOREVER_MS: Final = 1 << 53
+FOREVER_MS: Final = 1 << 53
 _PLACE: Final = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-_COUNTERS: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("value", pa.float64())])
 
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """The state of a shard. A GPU's number is its row in `gpus` and never changes."""
+    """The state of some virtual shards, as far as a batch needs it.
+
+    `pending` may lack windows that the batch neither adds to nor closes. `minute` and `hour` may lack the
+    parts of a window that the batch does not close.
+    """
 
     gpus: Any = field(default_factory=GPUS.empty_table)
     #: samples whose window of ten seconds is open
     pending: Pending = field(default_factory=dict)
     counters: Counters = field(default_factory=no_counters)
-    minute: Rollup | None = None
-    hour: Rollup | None = None
-
-    def tables(self, before: ShardState) -> dict[str, Any]:
-        """The state as named tables, for keeping, without what is the same as `before`."""
-        tables = {
-            "gpus": self.gpus,
-            "pending": pending_table(self.pending),
-            "counters": pa.table([*self.counters], schema=_COUNTERS),
-        }
-        for name in ("minute", "hour"):
-            rollup = getattr(self, name)
-            if rollup is not getattr(before, name):
-                tables[name], tables[f"{name}_sketch"] = rollup_tables(rollup)
-        return tables
-
-    @classmethod
-    def of(cls, tables: dict[str, Any]) -> ShardState:
-        """From tables of this batch or of those before it, as `tables` has named them."""
-        kept = {
-            name: rollup_from_tables(tables[name], tables[f"{name}_sketch"])
-            for name in ("minute", "hour")
-            if name in tables
-        }
-        return cls(
-            gpus_of(tables["gpus"]),
-            pending_from_table(tables["pending"]),
-            Counters(*(tables["counters"][name].to_numpy() for name in _COUNTERS.names)),
-            **kept,
-        )
+    #: parts of the minute, and of the hour, that are not over, in order of time
+    minute: list[Rollup] = field(default_factory=list)
+    hour: list[Rollup] = field(default_factory=list)
 
 
 class Counts(NamedTuple):
@@ -110,9 +90,13 @@ class Counts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a batch: the next state, rows by table, the accepted samples, and counts."""
+    """The result of a batch: the next state, rows by table, the accepted samples, and counts.
+
+    `added` has what the batch adds to windows that stay open.
+    """
 
     state: ShardState
+    added: Pending
     rows: dict[str, Any]
     taken: Any
     counts: Counts
@@ -126,7 +110,8 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
     gpus, numbers = number_gpus(state.gpus, samples)
     series = series_of(numbers, samples["field"].to_numpy().astype(np.int64))
     at, value = samples["at"].to_numpy(), samples["value"].to_numpy()
-    late_before = np.maximum(gpus["closed"].to_numpy()[numbers], admission.closed_before(watermark_ms))
+    closed_ms = gpus["closed"].to_numpy()[places_of(gpus, numbers)]
+    late_before = np.maximum(closed_ms, admission.closed_before(watermark_ms))
     admitted = admission.admit(series, at, value, state.pending, late_before)
     taken, late = samples.filter(pa.array(admitted.taken)), samples.filter(pa.array(admitted.late))
     counts = Counts(
@@ -141,19 +126,21 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
     closed, rolled = _close_windows(state, gpus, admitted.pending, watermark_ms)
     dead = [dead_letter_rows(refused, read_at_ms), dead_letter_rows(late, read_at_ms, "late")]
     rows = {"samples": sample_rows(taken), "dead_letters": pa.concat_tables(dead), **rolled}
-    return Outcome(closed, rows, taken, counts)
+    added = {start: piece for start, piece in admitted.added.items() if start in closed.pending}
+    return Outcome(closed, added, rows, taken, counts)
 
 
 def close_all(state: ShardState) -> Outcome:
     """The rollups of all windows that are open. A GPU's later samples for windows of its own are late."""
     closed_ms = state.gpus["closed"].to_numpy().copy()
     for window in state.pending.values():
-        np.maximum.at(closed_ms, gpu_of(window.series), window.start + admission.WINDOW_MS)
+        places = places_of(state.gpus, gpu_of(window.series))
+        np.maximum.at(closed_ms, places, window.start + admission.WINDOW_MS)
     place = GPUS.get_field_index("closed")
     gpus = state.gpus.set_column(place, GPUS.field(place), pa.array(closed_ms))
-    after, rows = _close_windows(state, gpus, state.pending, _FOREVER_MS)
+    after, rows = _close_windows(state, gpus, state.pending, FOREVER_MS)
     rows["dead_letters"] = encoded("dead_letters").empty_table()
-    return Outcome(after, rows, ROWS.empty_table(), Counts(0, 0, 0, 0, 0, 0))
+    return Outcome(after, {}, rows, ROWS.empty_table(), Counts(0, 0, 0, 0, 0, 0))
 
 
 def _in_place_order(batch: Any) -> Any:
@@ -190,4 +177,9 @@ def _close_windows(
         "rollups_1m": rollup_rows(minutes, gpus),
         "rollups_1h": rollup_rows(hours, gpus),
     }
-    return ShardState(gpus, still_open, counters, minute, hour), rows
+    return ShardState(gpus, still_open, counters, _as_one(minute), _as_one(hour)), rows
+
+
+def _as_one(parts: list[Rollup]) -> list[Rollup]:
+    """At most one part: what a batch adds to a window is kept in one piece."""
+    return [rollups.merge(parts[0].start, parts)] if len(parts) > 1 else parts

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.telemetry.pipeline.columns import Floats, Ints, firsts
+from penstock.telemetry.pipeline.columns import Floats, Ints, firsts, gpu_of, shard_of_number
 
-__all__ = ["ACCURACY", "Sketch", "merge_sketches", "quantiles", "sketch_of"]
+__all__ = ["ACCURACY", "Sketch", "merge_sketches", "quantiles", "shards_of_buckets", "sketch_of"]
 
 ACCURACY: Final = 0.01
 _GAMMA: Final = (1 + ACCURACY) / (1 - ACCURACY)
@@ -35,6 +35,11 @@ class Sketch(NamedTuple):
     @property
     def series(self) -> Ints:
         return self.key >> _BUCKET_BITS
+
+
+def shards_of_buckets(key: Ints) -> Ints:
+    """The virtual shards of a sketch's keys."""
+    return shard_of_number(gpu_of(key >> _BUCKET_BITS))
 
 
 def sketch_of(series: Ints, values: Floats) -> Sketch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -70,6 +71,18 @@ class Store:
     def write_table(self, path: str, table: Any) -> None:
         with self._whole(path) as stream, pa.ipc.new_file(stream, table.schema) as writer:
             writer.write_table(table)
+
+    def read_batches(self, path: str, numbers: Iterable[int]) -> list[Any]:
+        """Some of the record batches of a file, by their place in it."""
+        with self._files.open_input_file(self._path(path)) as source:
+            opened = pa.ipc.open_file(source)
+            return [opened.get_batch(number) for number in numbers]
+
+    def write_batches(self, path: str, batches: Sequence[Any]) -> None:
+        """Write record batches of one schema, at least one."""
+        with self._whole(path) as stream, pa.ipc.new_file(stream, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
     def write_parquet(self, path: str, table: Any) -> int:
         """Write a file of a table, and say how many bytes it has."""

@@ -97,6 +97,14 @@ TABLES: Final[dict[str, Any]] = {
 }
 
 
+_SQL_TYPES: Final = {
+    "string": "STRING",
+    "binary": "BINARY",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "double": "DOUBLE",
+    str(_INSTANT): "TIMESTAMP",
+}
 #: Files have statistics of their first column. Unless the table says so, deltalake takes what has none for
 #: empty, and its datasets pass such files over.
 _ONLY_TIMES: Final[Any] = {"delta.dataSkippingNumIndexedCols": "1"}
@@ -149,6 +157,11 @@ class Tables:
     def __init__(self, root: str, storage_options: dict[str, str] | None = None) -> None:
         self._root = root
         self._storage_options = storage_options
+
+    @staticmethod
+    def ddl(table: str) -> str:
+        """The columns of a table as Spark's DDL."""
+        return ", ".join(f"`{each.name}` {_SQL_TYPES[str(each.type)]}" for each in TABLES[table])
 
     def open(self, table: str) -> DeltaTable:
         """The table as it is now; made if it is not there."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -22,7 +21,7 @@ from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType
 from penstock.spark.json_values import AS_WRITTEN, JsonValues
 from penstock.telemetry.fields import FIELDS, FIRST_BLANK, FieldType
 from penstock.telemetry.message import MalformedSample, parse_timestamp
-from penstock.telemetry.pipeline.columns import Floats, Ints, Mask
+from penstock.telemetry.pipeline.columns import Floats, Ints, Mask, shard_of_gpu, task_of_shard
 from penstock.telemetry.pipeline.shard import ROWS
 from penstock.telemetry.workloads import WORKLOAD_LABELS, workload_of
 
@@ -36,7 +35,7 @@ _SAMPLE.add("value", DoubleType()).add("labels", BinaryType(), metadata=AS_WRITT
 _DECODER: Final = JsonValues(_SAMPLE)
 _LABELS: Final = msgspec.json.Decoder(dict[str, Any])
 _MESSAGE: Final = ("value", "topic", "partition", "offset")
-_BLOCK_DDL: Final = "shard INT, rows BINARY, read INT"
+_BLOCK_DDL: Final = "task INT, rows BINARY, read INT"
 
 REASONS: Final = (
     "not a sample",
@@ -68,12 +67,12 @@ _HIGH: Final = _limits(lambda number: FIELDS[number].high)
 
 def validate(
     messages: DataFrame,
-    shards: int,
+    tasks: int,
     now_ms: int,
     ahead_ms: int,
     workload_labels: Sequence[str] = WORKLOAD_LABELS,
 ) -> DataFrame:
-    """Blocks of judged messages: rows of ROWS, as an Arrow stream, of GPUs that belong to one shard.
+    """Blocks of judged messages: rows of ROWS, as an Arrow stream, of GPUs that belong to one task.
 
     `read` adds up to the messages that were read. It is counted before anything is done with them, and goes
     with the blocks: a task that Spark runs again is not counted again.
@@ -84,15 +83,15 @@ def validate(
     def blocks(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in filter(len, batches):
             rows = judge(batch, now_ms + ahead_ms, workload_labels)
-            owners = _shard_of(rows, shards)
-            found = [(shard, rows.filter(pa.array(owners == shard))) for shard in np.unique(owners)]
+            owners = _task_of(rows, tasks)
+            found = [(task, rows.filter(pa.array(owners == task))) for task in np.unique(owners)]
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([shard for shard, _ in found], pa.int32()),
+                    pa.array([task for task, _ in found], pa.int32()),
                     pa.array([_stream(part) for _, part in found], pa.binary()),
                     pa.array([len(batch), *(0 for _ in found[1:])], pa.int32()),
                 ],
-                ["shard", "rows", "read"],
+                ["task", "rows", "read"],
             )
 
     return messages.select(*_MESSAGE).mapInArrow(blocks, _BLOCK_DDL)
@@ -177,12 +176,12 @@ def _reasons(*verdicts: Mask) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(REASONS))
 
 
-def _shard_of(rows: Any, shards: int) -> Ints:
-    """A GPU is always dealt to the same shard; what has no GPU goes anywhere."""
+def _task_of(rows: Any, tasks: int) -> Ints:
+    """The task of each row: that of its GPU's virtual shard. What has no GPU goes anywhere."""
     gpus = rows["gpu_id"].chunk(0)
     nowhere = -1
-    owners = _each(gpus, lambda gpu: crc32(gpu.encode()) % shards, nowhere)
-    return np.where(owners == nowhere, rows["partition"].to_numpy() % shards, owners)
+    owners = _each(gpus, lambda gpu: task_of_shard(shard_of_gpu(gpu), tasks), nowhere)
+    return np.where(owners == nowhere, rows["partition"].to_numpy() % tasks, owners)
 
 
 def _stream(rows: Any) -> bytes:

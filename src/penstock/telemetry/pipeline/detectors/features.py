@@ -72,10 +72,15 @@ def features(samples: Any) -> Any:
     return pa.table([*times, *about, *matrix.T], schema=FEATURES_SCHEMA)
 
 
-def reached(found: Any) -> int:
-    """The time that half of the GPUs in a batch's rows have reached; 0 if there is none.
+def reached(signals: Any) -> int:
+    """The time that half of the GPUs in a batch's signals have reached; 0 if there is none.
 
     The newest time of all would be that of the one whose clock is fastest, and by it all others were late.
     """
-    newest = np.sort(found.group_by("gpu_id").aggregate([("at", "max")])["at_max"].to_numpy())
-    return int(newest[(len(newest) - 1) // 2]) if len(newest) else 0
+    if not len(signals):
+        return 0
+    gpus = signals["gpu_id"].combine_chunks()
+    newest = np.zeros(len(gpus.dictionary), np.int64)
+    np.maximum.at(newest, gpus.indices.to_numpy(), signals["at"].to_numpy())
+    newest = np.sort(newest[newest > 0])
+    return int(newest[(len(newest) - 1) // 2])

@@ -1,24 +1,23 @@
 """When something wrong opens an alert, and when the alert resolves.
 
-Time is that of the newest samples, in steps of ten seconds, and never goes back: the rest of a step may come
-a batch after the next one. So the same batches give the same alerts whenever they are read again.
+Time is that of samples, in steps of ten seconds, and never goes back for a GPU. So the same batches give the
+same alerts whenever they are read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.telemetry.pipeline.columns import Ints
-from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, STEP_MS
-from penstock.telemetry.pipeline.detectors.fleet import Fleet
-from penstock.telemetry.pipeline.detectors.rules import RULES, Finding, is_application_xid, xid_action
+from penstock.telemetry.pipeline.detectors.features import STEP_MS
+from penstock.telemetry.pipeline.detectors.memory import BAD, GOOD, OPEN
+from penstock.telemetry.pipeline.detectors.rules import RULES, Finding, xid_action
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["Alert", "Detectors"]
-
-_BAD, _GOOD, _OPEN = range(3)
+__all__ = ["Alert", "Subject", "changes", "in_order"]
 
 
 class Alert(NamedTuple):
@@ -44,80 +43,57 @@ class Alert(NamedTuple):
         return f"{self.rule}/{self.subject}"
 
 
-class Detectors:
-    """All rules over one fleet. `fleet` is all that they remember."""
+class Subject(NamedTuple):
+    """What an alert is about."""
 
-    __slots__ = ("_thresholds", "fleet")
+    subject: str
+    hostname: str
+    workload: str | None = None
+    job: str | None = None
+    pod: str | None = None
 
-    def __init__(self, thresholds: Thresholds, remembered: Any | None = None) -> None:
-        self._thresholds = thresholds
-        rules = tuple(RULES)
-        self.fleet = Fleet(rules) if remembered is None else Fleet.from_table(remembered, rules)
 
-    def advance(self, features: Any, since_ms: int, until_ms: int) -> list[Alert]:
-        """Take rows of FEATURES_SCHEMA, step by step, and say what has changed.
+def in_order(alerts: list[Alert]) -> list[Alert]:
+    """Alerts in an order that does not depend on how GPUs are divided among tasks."""
+    rank = {name: number for number, name in enumerate(RULES)}
+    return sorted(alerts, key=lambda alert: (alert.at_ms, rank[alert.rule], alert.subject, alert.state))
 
-        The batches before have reached `since_ms`, this one reaches `until_ms`. A step is judged at its own
-        time within those: by a clock that is fast, or by the batch's end, all others would be silent.
-        """
-        alerts: list[Alert] = []
-        steps = features["step"].to_numpy()
-        matrix = np.column_stack([features[str(each)].to_numpy() for each in FEATURES])
-        about = {name: features[name].to_pylist() for name in ("gpu_id", *ABOUT)}
-        order = np.argsort(steps, kind="stable")
-        bounds = np.flatnonzero(np.diff(steps[order])) + 1
-        now_ms = min(self.fleet.newest_ms, since_ms // STEP_MS * STEP_MS)
-        for rows in np.split(order, bounds) if len(order) else ():
-            told = self._thresholds
-            heard = self.fleet.heard(
-                int(steps[rows[0]]),
-                {name: [column[row] for row in rows] for name, column in about.items()},
-                matrix[rows],
-                told.smoothing_s,
-                told.ecc.corrected_smoothing_s,
+
+def changes(
+    name: str,
+    held: Any,
+    finding: Finding,
+    step_ms: int,
+    thresholds: Thresholds,
+    subject_of: Callable[[int], Subject],
+) -> list[Alert]:
+    """Record a rule's finding in its columns of `held`; the alerts that open, are renewed or resolve."""
+    part = getattr(thresholds, name)
+    # A rule that looks back by itself has waited already.
+    for_ms = 0 if name == "silent" else int(part.for_s * 1000)
+    opened, resolved = _hold(held, finding, step_ms, for_ms, int(part.clear_s * 1000))
+    alerts = []
+    for state, gpus in (("open", opened), ("resolved", resolved)):
+        for gpu in gpus.tolist():
+            measure = float(finding.measure[gpu])
+            has_evidence = finding.evidence is not None and state == "open"
+            alerts.append(
+                Alert(
+                    # A step's samples may be from any moment in it.
+                    step_ms + STEP_MS,
+                    name,
+                    subject_of(gpu).subject,
+                    state,
+                    RULES[name].severity,
+                    int(held[gpu, OPEN]),
+                    *subject_of(gpu)[1:],
+                    measure=0.0 if np.isnan(measure) else measure,
+                    evidence=finding.evidence(gpu) if has_evidence and finding.evidence else None,
+                    action=xid_action(measure) if name == "xid" else RULES[name].action,
+                )
             )
-            now_ms = max(now_ms, min(int(steps[rows[0]]), until_ms // STEP_MS * STEP_MS))
-            alerts += self._judge(now_ms, heard)
-        return alerts
-
-    def _judge(self, step_ms: int, heard: Ints) -> list[Alert]:
-        alerts = []
-        for number, (name, rule) in enumerate(RULES.items()):
-            part = getattr(self._thresholds, name)
-            finding = rule.judge(self.fleet, heard, step_ms, self._thresholds)
-            # A rule that looks back by itself has waited already.
-            for_ms = 0 if name == "silent" else int(part.for_s * 1000)
-            opened, resolved = _hold(
-                self.fleet.held[:, number], finding, step_ms, for_ms, int(part.clear_s * 1000)
-            )
-            if rule.is_hardware and len(opened):
-                is_hardware = name != "xid" or ~is_application_xid(finding.measure[opened])
-                self.fleet.hardware_ms[opened[is_hardware] if name == "xid" else opened] = step_ms
-            alerts += [self._alert(name, each, "open", step_ms, finding) for each in opened]
-            alerts += [self._alert(name, each, "resolved", step_ms, finding) for each in resolved]
-            self.fleet.held[resolved, number] = 0
-        return alerts
-
-    def _alert(self, name: str, gpu: int, state: str, step_ms: int, finding: Finding) -> Alert:
-        fleet, rule = self.fleet, RULES[name]
-        is_host = name == "lemon_node"
-        measure = float(finding.measure[gpu])
-        return Alert(
-            # A step's samples may be from any moment in it.
-            at_ms=step_ms + STEP_MS,
-            rule=name,
-            subject=fleet.hostnames[gpu] if is_host else fleet.gpu_ids[gpu],
-            state=state,
-            severity=rule.severity,
-            since_ms=int(fleet.held[gpu, tuple(RULES).index(name), _OPEN]),
-            hostname=fleet.hostnames[gpu],
-            workload=None if is_host else fleet.workloads[gpu],
-            job=None if is_host else fleet.jobs[gpu],
-            pod=None if is_host else fleet.pods[gpu],
-            measure=0.0 if np.isnan(measure) else measure,
-            evidence=finding.evidence(gpu) if finding.evidence is not None and state == "open" else None,
-            action=xid_action(measure) if name == "xid" else rule.action,
-        )
+    held[resolved] = 0
+    return alerts
 
 
 def _hold(held: Any, finding: Finding, step_ms: int, for_ms: int, clear_ms: int) -> tuple[Ints, Ints]:
@@ -126,13 +102,13 @@ def _hold(held: Any, finding: Finding, step_ms: int, for_ms: int, clear_ms: int)
     Returns alerts that open or are renewed, and those that resolve.
     """
     bad, good = finding.bad & finding.known, ~finding.bad & finding.known
-    is_open = held[:, _OPEN] > 0
-    held[bad & (held[:, _BAD] == 0), _BAD] = step_ms
-    held[bad, _GOOD] = 0
-    held[good & ~is_open, _BAD] = 0
-    held[good & is_open & (held[:, _GOOD] == 0), _GOOD] = step_ms
-    opens = bad & ~is_open & (step_ms - held[:, _BAD] >= for_ms)
-    held[opens, _OPEN] = held[opens, _BAD]
-    resolves = good & is_open & (step_ms - held[:, _GOOD] >= clear_ms)
+    is_open = held[:, OPEN] > 0
+    held[bad & (held[:, BAD] == 0), BAD] = step_ms
+    held[bad, GOOD] = 0
+    held[good & ~is_open, BAD] = 0
+    held[good & is_open & (held[:, GOOD] == 0), GOOD] = step_ms
+    opens = bad & ~is_open & (step_ms - held[:, BAD] >= for_ms)
+    held[opens, OPEN] = held[opens, BAD]
+    resolves = good & is_open & (step_ms - held[:, GOOD] >= clear_ms)
     renewed = bad & is_open & finding.again if finding.again is not None else np.zeros_like(bad)
     return np.flatnonzero(opens | renewed), np.flatnonzero(resolves)

@@ -1,4 +1,4 @@
-"""The state of the detectors for every GPU: last values, smoothed values and rates, and open alerts.
+"""The state of the rules that look at one GPU: last values, smoothed values and rates, and open alerts.
 
 One row of every array is one GPU, in the order of their first samples. Values that were never
 measured are NaN. Times are milliseconds of the samples' own time, 0 for never.
@@ -12,24 +12,27 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import COUNTERS, FEATURES, LAST_CODES, column_of
 
-__all__ = ["Fleet"]
+__all__ = ["BAD", "GOOD", "OPEN", "Memory", "held_of", "lists", "rules_metadata"]
+
+#: of `held`: bad since, good since while an alert is open, and open since
+BAD, GOOD, OPEN = range(3)
 
 _SBE: Final = column_of(310)
-_FEATURES_KEY: Final = b"features"
-#: those of state that does not name them
-_FIRST_FEATURES: Final = json.dumps(FEATURES[:14])
+_FEATURES_KEY, _RULES_KEY = b"features", b"rules"
+_TEXTS: Final = ("hostname", "model", "workload", "job", "pod")
 
 
-class Fleet:
-    """Arrays over all GPUs. `heard` changes them, and is the only one to do so besides incidents."""
+class Memory:
+    """Arrays over the GPUs of a task. `hear` changes them, and is the only one to do so besides incidents."""
 
     __slots__ = (
         "corrected",
         "gained",
         "gpu_ids",
-        "hardware_ms",
+        "heard",
         "held",
         "hostnames",
         "jobs",
@@ -60,24 +63,21 @@ class Fleet:
         self.gained = np.zeros((0, len(FEATURES)))
         #: corrected memory errors per second, smoothed over their own time
         self.corrected = np.zeros(0)
-        #: when the last alert about its hardware opened
-        self.hardware_ms = np.zeros(0, dtype=np.int64)
-        #: by rule: bad since, good since while open, and open since; 0 where it is not so
+        #: whether a GPU has a sample in this step
+        self.heard = np.zeros(0, dtype=bool)
+        #: by rule: BAD, GOOD and OPEN since; 0 where it is not so
         self.held = np.zeros((0, len(rules), 3), dtype=np.int64)
 
-    @property
-    def newest_ms(self) -> int:
-        """The newest step with a sample of any GPU; 0 if there is none."""
-        return int(self.seen_ms.max(initial=0))
-
-    def heard(
+    def hear(
         self, step_ms: int, about: dict[str, list[Any]], values: Any, smoothing_s: float, corrected_s: float
-    ) -> Any:
-        """Take one step's rows, except those that are older than their GPU's last, and say whose they are."""
-        numbers = self._number(about)
-        is_news = self.seen_ms[numbers] <= step_ms
-        numbers, values = numbers[is_news], values[is_news]
+    ) -> Ints:
+        """Take one step's rows, except those that are older than their GPU's last; the GPU of each row."""
+        whose = self._number(about)
+        is_news = self.seen_ms[whose] <= step_ms
+        numbers, values = whose[is_news], values[is_news]
         self.gained[:] = 0.0
+        self.heard[:] = False
+        self.heard[numbers] = True
         before_ms = self.seen_ms[numbers]
         elapsed_s = np.where(before_ms > 0, (step_ms - before_ms) / 1000.0, np.nan)[:, None]
         last = self.last[numbers]
@@ -97,9 +97,9 @@ class Fleet:
         self.corrected[numbers] = _eased(self.corrected[numbers], corrected, elapsed_s[:, 0], corrected_s)
         self.last[numbers] = np.where(np.isnan(values), last, values)
         self.seen_ms[numbers] = np.maximum(before_ms, step_ms)
-        return numbers
+        return whose
 
-    def _number(self, about: dict[str, list[Any]]) -> Any:
+    def _number(self, about: dict[str, list[Any]]) -> Ints:
         numbers = np.empty(len(about["gpu_id"]), dtype=np.int64)
         for row, gpu_id in enumerate(about["gpu_id"]):
             number = self.number_of.setdefault(gpu_id, len(self.gpu_ids))
@@ -125,69 +125,69 @@ class Fleet:
             self.last = np.concatenate([self.last, unknown])
             self.smooth = np.concatenate([self.smooth, unknown])
             self.gained = np.concatenate([self.gained, np.zeros_like(unknown)])
-            self.hardware_ms = np.append(self.hardware_ms, np.zeros(more, dtype=np.int64))
+            self.heard = np.append(self.heard, np.zeros(more, dtype=bool))
             self.corrected = np.append(self.corrected, np.zeros(more))
             self.held = np.concatenate([self.held, np.zeros((more, len(self.rules), 3), dtype=np.int64)])
 
     def to_table(self) -> Any:
-        """The state to store. `gained` belongs to one step and is not stored."""
-        size = len(self.gpu_ids)
-
-        def lists(matrix: Any) -> Any:
-            flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
-            return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(matrix.shape[1:])))
-
+        """The state to store. `gained` and `heard` belong to one step and are not stored."""
         columns = {
             "gpu_id": pa.array(self.gpu_ids, pa.string()),
-            "hostname": pa.array(self.hostnames, pa.string()),
-            "model": pa.array(self.models, pa.string()),
-            "workload": pa.array(self.workloads, pa.string()),
-            "job": pa.array(self.jobs, pa.string()),
-            "pod": pa.array(self.pods, pa.string()),
+            **{name: pa.array(getattr(self, f"{name}s"), pa.string()) for name in _TEXTS},
             "seen_ms": pa.array(self.seen_ms),
             "last": lists(self.last),
             "smooth": lists(self.smooth),
             "corrected": pa.array(self.corrected),
-            "hardware_ms": pa.array(self.hardware_ms),
             "held": lists(self.held),
         }
-        assert all(len(column) == size for column in columns.values())
-        return pa.table(columns, metadata={_FEATURES_KEY: json.dumps(FEATURES)})
+        metadata = {_FEATURES_KEY: json.dumps(FEATURES), **rules_metadata(self.rules)}
+        return pa.table(columns, metadata=metadata)
 
     @classmethod
-    def from_table(cls, table: Any, rules: tuple[str, ...]) -> Fleet:
-        fleet = cls(rules)
-        fleet.gpu_ids = table["gpu_id"].to_pylist()
-        fleet.number_of = {gpu_id: number for number, gpu_id in enumerate(fleet.gpu_ids)}
-        fleet.hostnames = table["hostname"].to_pylist()
-
-        def texts(name: str) -> list[str | None]:
-            known: list[str | None] = table[name].to_pylist() if name in table.column_names else []
-            return known or [None] * len(fleet.gpu_ids)
-
-        fleet.models, fleet.workloads, fleet.jobs, fleet.pods = map(
-            texts, ("model", "workload", "job", "pod")
-        )
-        fleet._grow(len(fleet.gpu_ids))
-        kept = json.loads((table.schema.metadata or {}).get(_FEATURES_KEY, _FIRST_FEATURES))
-
-        def flat(name: str) -> Any:
-            return table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-
-        def matrix(name: str, like: Any) -> Any:
-            """By field: one that was not kept is not known."""
-            found = np.full(like.shape, np.nan)
+    def from_table(cls, table: Any, rules: tuple[str, ...]) -> Memory:
+        """The stored state. A field or a rule that the state does not have is as if never seen."""
+        memory = cls(rules)
+        memory.gpu_ids = table["gpu_id"].to_pylist()
+        memory.number_of = {gpu_id: number for number, gpu_id in enumerate(memory.gpu_ids)}
+        for name in _TEXTS:
+            setattr(memory, f"{name}s", table[name].to_pylist())
+        memory._grow(len(memory.gpu_ids))
+        kept = json.loads(table.schema.metadata[_FEATURES_KEY])
+        for name in ("last", "smooth"):
+            found, stored = getattr(memory, name), _matrix(table[name], len(memory.gpu_ids), len(kept))
             for place, field in enumerate(kept):
                 if field in FEATURES:
-                    found[:, column_of(field)] = flat(name).reshape(len(like), len(kept))[:, place]
-            return found
+                    found[:, column_of(field)] = stored[:, place]
+        memory.seen_ms = table["seen_ms"].to_numpy().copy()
+        memory.corrected = table["corrected"].to_numpy().copy()
+        memory.held = held_of(table, rules)
+        return memory
 
-        fleet.seen_ms = table["seen_ms"].to_numpy().copy()
-        fleet.last, fleet.smooth = matrix("last", fleet.last), matrix("smooth", fleet.smooth)
-        fleet.corrected = table["corrected"].to_numpy().copy()
-        fleet.hardware_ms = table["hardware_ms"].to_numpy().copy()
-        fleet.held = flat("held").reshape(fleet.held.shape).copy()
-        return fleet
+
+def rules_metadata(rules: tuple[str, ...]) -> dict[bytes, str]:
+    """The names of rules, for `held_of`."""
+    return {_RULES_KEY: json.dumps(rules)}
+
+
+def held_of(table: Any, rules: tuple[str, ...]) -> Any:
+    """The column `held` for these rules; a rule that it does not have holds nothing."""
+    kept = json.loads(table.schema.metadata[_RULES_KEY])
+    stored = _matrix(table["held"], len(table), 3 * len(kept)).reshape(len(table), len(kept), 3)
+    held = np.zeros((len(table), len(rules), 3), dtype=np.int64)
+    for place, name in enumerate(kept):
+        if name in rules:
+            held[:, rules.index(name)] = stored[:, place]
+    return held
+
+
+def lists(matrix: Any) -> Any:
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(matrix.shape[1:])))
+
+
+def _matrix(column: Any, rows: int, columns: int) -> Any:
+    flat = column.combine_chunks().flatten() if rows else pa.array([], column.type.value_type)
+    return flat.to_numpy(zero_copy_only=False).reshape(rows, columns)
 
 
 def _eased(before: Any, now: Any, elapsed_s: Any, over_s: float) -> Any:

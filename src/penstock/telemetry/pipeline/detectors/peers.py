@@ -1,0 +1,142 @@
+"""The state of the rules that compare GPUs: the newest signals of every GPU of the fleet, and open alerts.
+
+One row of every array is one GPU, in the order of their first samples. Texts are codes: a fleet has few
+hosts, models and jobs, and groups of equal codes are found without comparing texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.telemetry.pipeline.columns import Ints
+from penstock.telemetry.pipeline.detectors.features import ABOUT
+from penstock.telemetry.pipeline.detectors.gpu_rules import BY_NOTHING
+from penstock.telemetry.pipeline.detectors.memory import held_of, lists, rules_metadata
+
+__all__ = ["NO_TEXT", "Peers"]
+
+#: the code of a missing text
+NO_TEXT: Final = -1
+_MEASURES: Final = ("temperature", "power", "clock", "util", "busy_share")
+_FLAGS: Final = {"busy_source": BY_NOTHING, "throttled": 0}
+
+
+class Peers:
+    """Arrays over all GPUs. `take` changes them, and is the only one to do so besides incidents."""
+
+    def __init__(self, rules: tuple[str, ...]) -> None:
+        self.rules = rules
+        self.gpu_ids: list[str] = []
+        self.number_of: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._code_of: dict[str, int] = {}
+        self.codes: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in ABOUT}
+        self.seen_ms = np.zeros(0, np.int64)
+        #: when the last alert about its hardware opened
+        self.hardware_ms = np.zeros(0, np.int64)
+        self.measures: dict[str, Any] = {name: np.zeros(0) for name in _MEASURES}
+        self.flags: dict[str, Any] = {name: np.zeros(0, np.int8) for name in _FLAGS}
+        #: whether a GPU has a sample in this step
+        self.heard = np.zeros(0, dtype=bool)
+        #: by rule: bad since, good since while open, and open since; 0 where it is not so
+        self.held = np.zeros((0, len(rules), 3), np.int64)
+
+    @property
+    def newest_ms(self) -> int:
+        """The newest step with a sample of any GPU; 0 if there is none."""
+        return int(self.seen_ms.max(initial=0))
+
+    def text(self, name: str, gpu: int) -> str | None:
+        code = int(self.codes[name][gpu])
+        return None if code == NO_TEXT else self._texts[code]
+
+    def number(self, signals: Any) -> Ints:
+        """The number of each row's GPU; new GPUs get the next ones."""
+        encoded = signals["gpu_id"].unify_dictionaries().combine_chunks()
+        numbers = np.empty(len(encoded.dictionary), np.int64)
+        for place, gpu_id in enumerate(encoded.dictionary.to_pylist()):
+            number = self.number_of.setdefault(gpu_id, len(self.gpu_ids))
+            if number == len(self.gpu_ids):
+                self.gpu_ids.append(gpu_id)
+            numbers[place] = number
+        self._grow(len(self.gpu_ids))
+        whose: Ints = numbers[encoded.indices.to_numpy()]
+        return whose
+
+    def columns_of(self, signals: Any) -> dict[str, Any]:
+        """The columns of signals as numbers."""
+        columns = {name: self._encoded(signals[name]) for name in ABOUT}
+        return columns | {name: signals[name].to_numpy() for name in (*_MEASURES, *_FLAGS)}
+
+    def _encoded(self, column: Any) -> Ints:
+        encoded = column.unify_dictionaries().combine_chunks()
+        codes = np.full(len(encoded.dictionary) + 1, NO_TEXT, np.int64)
+        for place, text in enumerate(encoded.dictionary.to_pylist()):
+            codes[place] = self._code_of.setdefault(text, len(self._texts))
+            if codes[place] == len(self._texts):
+                self._texts.append(text)
+        found: Ints = codes[encoded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
+        return found
+
+    def take(self, step_ms: int, numbers: Ints, columns: dict[str, Any]) -> Ints:
+        """Take one step's rows, except those older than their GPU's last; the GPUs that are left."""
+        is_news = self.seen_ms[numbers] <= step_ms
+        heard = numbers[is_news]
+        self.seen_ms[heard] = step_ms
+        for kept in (self.codes, self.measures, self.flags):
+            for name, own in kept.items():
+                told = columns[name][is_news]
+                # A model is known once it was said; all else may end.
+                own[heard] = np.where(told == NO_TEXT, own[heard], told) if name == "model" else told
+        return heard
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self.seen_ms)
+        if not more:
+            return
+
+        def grown(array: Any, fill: float) -> Any:
+            new = np.full((more, *array.shape[1:]), fill, array.dtype)
+            return np.concatenate([array, new])
+
+        self.seen_ms, self.hardware_ms = grown(self.seen_ms, 0), grown(self.hardware_ms, 0)
+        self.heard, self.held = grown(self.heard, False), grown(self.held, 0)
+        self.codes = {name: grown(own, NO_TEXT) for name, own in self.codes.items()}
+        self.measures = {name: grown(own, np.nan) for name, own in self.measures.items()}
+        self.flags = {name: grown(own, _FLAGS[name]) for name, own in self.flags.items()}
+
+    def to_table(self) -> Any:
+        """The state to store."""
+        texts = pa.array(self._texts, pa.string())
+        about = {
+            name: pa.DictionaryArray.from_arrays(pa.array(own.astype(np.int32), mask=own == NO_TEXT), texts)
+            for name, own in self.codes.items()
+        }
+        columns = {
+            "gpu_id": pa.array(self.gpu_ids, pa.string()),
+            "seen_ms": self.seen_ms,
+            "hardware_ms": self.hardware_ms,
+            **about,
+            **self.measures,
+            **self.flags,
+            "held": lists(self.held),
+        }
+        return pa.table(columns, metadata=rules_metadata(self.rules))
+
+    @classmethod
+    def from_table(cls, table: Any, rules: tuple[str, ...]) -> Peers:
+        peers = cls(rules)
+        peers.gpu_ids = table["gpu_id"].to_pylist()
+        peers.number_of = {gpu_id: number for number, gpu_id in enumerate(peers.gpu_ids)}
+        peers.codes = {name: peers._encoded(table[name]) for name in ABOUT}
+        peers.seen_ms, peers.hardware_ms = (
+            table[name].to_numpy().copy() for name in ("seen_ms", "hardware_ms")
+        )
+        peers.measures = {name: table[name].to_numpy().copy() for name in _MEASURES}
+        peers.flags = {name: table[name].to_numpy().copy() for name in _FLAGS}
+        peers.heard = np.zeros(len(peers.gpu_ids), dtype=bool)
+        peers.held = held_of(table, rules)
+        return peers
