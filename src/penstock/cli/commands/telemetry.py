@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli.telemetry import collect, demo, run, serve
+from penstock.cli.telemetry import collect, demo, recompute, run, serve
 
 app = typer.Typer(
     help="GPU telemetry: collectors, the Spark pipeline, its API and reports, and a demo.",
@@ -13,6 +13,7 @@ app = typer.Typer(
 for _command in (
     run.run,
     run.backfill,
+    recompute.recompute,
     serve.serve,
     serve.report,
     serve.now,

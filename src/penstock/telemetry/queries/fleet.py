@@ -1,7 +1,7 @@
 """Queries about a fleet: utilisation, energy, health (`idleness`: idle GPUs).
 
-The same queries as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
-GPU, workload and field the sums of a span's windows, which can have different widths.
+`telemetry.recompute` has the same queries in SQL, as a reference for tests. All of them are functions of
+`totals`: for each GPU, workload and field the sums of a span's windows, which can have different widths.
 """
 
 from __future__ import annotations

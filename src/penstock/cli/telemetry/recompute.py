@@ -1,0 +1,72 @@
+"""`penstock telemetry recompute`: rollups and views by plain SQL, and a comparison with the tables."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.options import pairs
+from penstock.cli.requirements import require_extra, require_java
+from penstock.cli.telemetry.run import Master, StorageOptions, ThresholdFile
+from penstock.cli.telemetry.serve import Place
+from penstock.cli.telemetry.spark_log import SparkLog
+
+__all__ = ["recompute"]
+
+_GROUPS = ("gpu_id", "hostname", "model", "workload", "job", "pod", "namespace")
+
+
+def recompute(
+    tables: Place = "penstock-tables",
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR|URL", help="Where to write rollups and views.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="The column by which views are grouped: gpu_id, hostname, workload and so on.")
+    ] = "hostname",
+    master: Master = "local[*]",
+    thresholds: ThresholdFile = None,
+    storage_option: StorageOptions = None,
+) -> None:
+    """Compute rollups and views again from samples, and compare them with the pipeline's tables."""
+    require_java()
+    for module in ("pyspark", "deltalake"):
+        require_extra(module, "spark,telemetry")
+    if by not in _GROUPS:
+        misused(f"--by {by}: choose one of {', '.join(_GROUPS)}")
+    place = tables if "://" in tables else str(Path(tables).absolute())
+    if "://" not in place and not (Path(place) / "samples" / "_delta_log").is_dir():
+        raise Failure(
+            f"there is no table of samples in {tables}: name the folder of `penstock telemetry run`"
+        )
+
+    from penstock.telemetry.pipeline.jobs import SparkError, new_session
+    from penstock.telemetry.pipeline.tables import Tables
+    from penstock.telemetry.recompute import recompute as run
+    from penstock.telemetry.thresholds import load_thresholds
+
+    told = load_thresholds(thresholds.read_text() if thresholds is not None else "")
+    options = pairs(storage_option or (), "--storage-option")
+    log = SparkLog.beside(place, "")
+    try:
+        with log.taking_over():
+            spark = new_session(master, "penstock-recompute")
+    except SparkError as error:
+        raise log.failure("Spark did not start", error) from error
+    try:
+        idle_max = told.idle_occupied.gpu_util_max_percent
+        found = run(spark, Tables(place, options), out, by, idle_max)
+    finally:
+        with suppress(Exception):
+            spark.stop()
+    for each in found:
+        typer.echo(f"{each.table}: {each.windows:,} windows compared, {each.differences:,} differ")
+        for example in each.examples:
+            typer.echo(f"  {example}")
+    different = [each.table for each in found if each.differences]
+    if different:
+        raise Failure(f"{', '.join(different)} differ from the samples")
