@@ -91,6 +91,8 @@ class Authorizer:
         self._memo_epoch: object = None
         self._memo: dict[tuple[object, ...], dict[tuple[int, int, str], bool]] = {}
         self._memoised = 0
+        #: the session of the last decision, and its memo: most requests come from the same connection
+        self._last: tuple[Session | None, dict[tuple[int, int, str], bool]] = (None, {})
 
     @property
     def epoch(self) -> object:
@@ -103,10 +105,11 @@ class Authorizer:
             self._memo.clear()
             self._memoised = 0
             self._memo_epoch = epoch
-        who = (session.principal, session.host, session.groups)
-        known = self._memo.get(who)
-        if known is None:
-            known = self._memo[who] = {}
+            self._last = (None, {})
+        last, known = self._last
+        if last is not session:
+            known = self._memo.setdefault((session.principal, session.host, session.groups), {})
+            self._last = (session, known)
         action = (operation, resource_type, name)
         allowed = known.get(action)
         if allowed is None:

@@ -38,6 +38,7 @@ from penstock.wire.apis.metadata import (
 from penstock.wire.apis.produce import PRODUCE
 from tests.broker.authorization.acls import CONFIG, Admin
 from tests.broker.disks import BrokerOnDisk, on_disk
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
@@ -182,6 +183,17 @@ def test_members_of_a_role_have_its_rights(client: RawClient, admin: Admin, topi
     assert metadata(client, topic.name).topics[0].error_code == ErrorCode.NONE
     assert member(remove) == ErrorCode.NONE
     assert metadata(client, topic.name).topics[0].error_code == DENIED
+
+
+def test_denials_and_changes_are_audited(client: RawClient, admin: Admin, events: Events) -> None:
+    topic = create_topic(admin)
+    metadata(client, topic.name)
+    (_, changed), *_ = events.of("metadata_changed")
+    assert (changed["api"], changed["host"], changed["class_uid"]) == ("CreateTopics", "127.0.0.2", 6003)
+    (_, denied), *_ = events.of("access_denied")
+    assert (denied["api"], denied["operation"], denied["resource"]) == ("Metadata", "DESCRIBE", topic.name)
+    metadata(client)
+    assert len(events.of("access_denied")) == 1, "a list that is filtered is not audited"
 
 
 # -- produce

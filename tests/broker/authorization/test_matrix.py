@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.authorization.forms import Environment
 from penstock.broker.authorization.table import RULES, authorized
 from penstock.broker.base.access import Access
+from penstock.broker.base.audit import Audit
 from penstock.broker.base.context import Context
 from penstock.metadata.image import ClusterImage
 from penstock.net.listener import Listener
@@ -36,7 +37,8 @@ class Stage:
         self.image = ClusterImage()
         self.image.apply(TopicRecord(name="t", topic_id=TOPIC_ID), 0)
         self.internal = Listener("INTERNAL", "127.0.0.1", 1)
-        access = Access(Authorizer(lambda: self.image.acls, (), False), self.image)
+        authorizer = Authorizer(lambda: self.image.acls, (), False)
+        access = Access(authorizer, self.image, Audit(0, lambda: 0.0))
         self.environment = Environment(access, self.image, lambda: False, self.internal)
         self._ids = count()
 
@@ -63,6 +65,7 @@ class Stage:
             principal=session.principal,
             host=session.host,
             version=case.version,
+            client_id="c",
             listener=self.internal if case.internal else None,
             stats=SimpleNamespace(name=api.name),
         )

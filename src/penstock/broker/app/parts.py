@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.base.access import access_of
+from penstock.broker.base.audit import Audit
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
@@ -37,6 +38,7 @@ from penstock.broker.request.internal_listener import InternalListener
 from penstock.broker.request.listener_security import ListenerSecurities, scram_in
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
+from penstock.model.config.keys import as_integer
 from penstock.model.ids import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
@@ -90,8 +92,10 @@ class BrokerParts:
         self.workers = world.workers
         self.metrics = Metrics()
         self.image = node.image
+        audit_per_s = as_integer(config["penstock.audit.events.per.second.max"])
+        self.audit = Audit(audit_per_s, world.clock.monotonic)
         #: None without an authorizer
-        self.access = access_of(config, node.image)
+        self.access = access_of(config, node.image, self.audit)
         self.files = world.files
         self.server = server
         self.listeners = listeners

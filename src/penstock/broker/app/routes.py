@@ -135,12 +135,20 @@ class Routes:
             parts.image,
             parts.producer_ids,
         )
-        self.forwarded = self.authorized(self._forwarded_handlers())
+        self.forwarded = self._audited(self.authorized(self._forwarded_handlers()))
         self.clients: dict[Api[Any, Any], Handler] = {}
         self.clients.update(self.authorized(self._data_handlers()))
         self.clients.update(self.authorized(self._group_handlers()))
         self.clients.update(self.authorized(self._admin_handlers()))
         self.clients.update(self._forwarding_handlers())
+
+    def _audited(self, handlers: dict[Api[Any, Any], AsyncHandler]) -> dict[Api[Any, Any], AsyncHandler]:
+        """The handlers of the active controller, with an audit event for each that changes metadata."""
+        if self._parts.access is None:
+            return handlers
+        changes = [api for api in handlers if api not in (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)]
+        audit = self._parts.audit
+        return {api: audit.audited(h) if api in changes else h for api, h in handlers.items()}
 
     def authorized(self, handlers: dict[Api[Any, Any], H]) -> dict[Api[Any, Any], H]:
         """The handlers with the checks of the authorizer, if there is one."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from penstock.broker.base.audit import Audit
 from penstock.broker.base.context import Context
-from penstock.broker.base.logs import get_logger
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
@@ -20,7 +20,6 @@ from penstock.security.authorizer import Authorizer
 __all__ = ["Access", "access_of"]
 
 S = TypeVar("S")
-log = get_logger("authorizer")
 _CLUSTER: Final = ResourceType.CLUSTER
 _TOPIC: Final = ResourceType.TOPIC
 
@@ -28,9 +27,10 @@ _TOPIC: Final = ResourceType.TOPIC
 class Access:
     """Checks the operations of requests. `epoch` is replaced whenever an answer may change."""
 
-    def __init__(self, authorizer: Authorizer, image: ClusterImage) -> None:
+    def __init__(self, authorizer: Authorizer, image: ClusterImage, audit: Audit) -> None:
         self._authorizer = authorizer
         self._image = image
+        self._audit = audit
 
     @property
     def epoch(self) -> object:
@@ -44,18 +44,10 @@ class Access:
         name: str,
         quiet: bool = False,
     ) -> bool:
-        """Whether a request may do an operation. A denial is logged, unless it only filters a list."""
+        """Whether a request may do an operation. A denial is audited, unless it only filters a list."""
         allowed = self._authorizer.allows(context.session, operation, resource_type, name)
         if not allowed and not quiet:
-            log.info(
-                "access_denied",
-                principal=str(context.principal),
-                host=context.host,
-                api=context.stats.name,
-                operation=operation.name,
-                resource_type=resource_type.name,
-                resource=name,
-            )
+            self._audit.denied(context, operation.name, resource_type.name, name)
         return allowed
 
     def allows_on_cluster(self, context: Context, operation: Operation, quiet: bool = False) -> bool:
@@ -77,7 +69,7 @@ class Access:
         A topic that is given by name is refused whether it exists or not. Each call decides anew, so a
         request that waits loses access with the ACL.
         """
-        topics = self._image.topics_by_id
+        topics, allows = self._image.topics_by_id, self._authorizer.allows
 
         def find_allowed(topic: str | TopicId, index: int) -> S | ErrorCode:
             if isinstance(topic, str):
@@ -87,17 +79,19 @@ class Access:
                 if known is None:
                     return find(topic, index)
                 name = known.name
-            if self.allows(context, operation, _TOPIC, name):
+            if allows(context.session, operation, _TOPIC, name):
                 return find(topic, index)
+            self._audit.denied(context, operation.name, _TOPIC.name, name)
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
         return find_allowed
 
 
-def access_of(config: BrokerConfig, image: ClusterImage) -> Access | None:
+def access_of(config: BrokerConfig, image: ClusterImage, audit: Audit) -> Access | None:
     """The access control of a broker; None if no authorizer is configured."""
-    if not config["authorizer.class.name"]:
-        return None
+    is_enabled = bool(config["authorizer.class.name"])
     super_users = [user.strip() for user in str(config["super.users"]).split(";") if user.strip()]
     everyone = bool(config["allow.everyone.if.no.acl.found"])
-    return Access(Authorizer(lambda: image.acls, super_users, everyone), image)
+    if not is_enabled:
+        return None
+    return Access(Authorizer(lambda: image.acls, super_users, everyone), image, audit)

@@ -33,4 +33,12 @@ ACCESS_KEYS: list[ConfigKey] = [
         "With an authorizer: principals that may do everything, separated by semicolons, for example "
         "`User:admin;User:CN=node1,O=acme`. The principals of the nodes belong here.",
     ),
+    ConfigKey(
+        "penstock.audit.events.per.second.max",
+        ConfigType.INT,
+        100,
+        "With an authorizer: the most audit events per second that a broker writes to its log. The broker "
+        "drops the others and counts them. 0 writes none.",
+        low=0,
+    ),
 ]
