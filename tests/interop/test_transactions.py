@@ -8,47 +8,18 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from tests.interop.conftest import NewTopicNamed
-
-TIMEOUT_S = 30.0
+from tests.interop.isolation import TIMEOUT_S, read
 
 
 def new_producer(bootstrap: str, transactional_id: str, **settings: Any) -> Producer:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **settings})
     producer.init_transactions(TIMEOUT_S)
     return producer
-
-
-def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 1) -> list[bytes]:
-    """All values of a topic, up to the end that the isolation level has now."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    values, ends = [], 0
-    try:
-        while ends < partitions:
-            message = consumer.poll(TIMEOUT_S)
-            assert message is not None
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                ends += 1
-            else:
-                assert error is None
-                values.append(message.value())
-    finally:
-        consumer.close()
-    return values
 
 
 def test_confluent_commits_and_aborts(bootstrap: str, new_topic: NewTopicNamed) -> None:

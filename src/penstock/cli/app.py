@@ -23,6 +23,7 @@ from penstock.cli.commands import (
     role,
     telemetry,
     topic,
+    transaction,
     up,
     user,
     version,
@@ -50,6 +51,7 @@ app.add_typer(topic.app, name="topic")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(config.app, name="config")
 app.add_typer(acl.app, name="acl")
 app.add_typer(role.app, name="role")

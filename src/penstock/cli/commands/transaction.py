@@ -1,0 +1,127 @@
+"""`penstock transaction list|describe|find-hanging|abort`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.completion import topic_names
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson
+
+app = typer.Typer(help="List and describe transactions, and abort hanging ones.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)]
+_MINUTE_MS = 60_000
+
+
+@app.command("list")
+@grouped
+def list_command(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; repeatable.")
+    ] = None,
+    longer_than: Annotated[
+        int, typer.Option("--longer-than", metavar="MS", help="Only open for longer than this.")
+    ] = -1,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """List transactional ids with their coordinators and states."""
+    from penstock.cli.output import print_rows
+    from penstock.cli.transactions import list_transactions
+    from penstock.wire.apis.list_transactions import ListTransactionsRequest
+
+    request = ListTransactionsRequest(state_filters=state or [], duration_filter=longer_than)
+    with connection.direct() as line:
+        rows = list_transactions(line, request)
+    columns = ("transactional_id", "coordinator", "producer_id", "state")
+    print_rows(rows, as_json=as_json, columns=columns, empty="there are no such transactions")
+
+
+@app.command()
+@grouped
+def describe(
+    transactional_id: Id,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state, the producer and the partitions of a transactional id."""
+    from penstock.cli.output import print_rows
+    from penstock.cli.transactions import describe as describe_transaction
+
+    with connection.direct() as line:
+        coordinator, found = describe_transaction(line, transactional_id)
+    started = found.transaction_start_time_ms
+    row: dict[str, Any] = {
+        "coordinator": coordinator,
+        "transactional_id": transactional_id,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "state": found.transaction_state,
+        "timeout_ms": found.transaction_timeout_ms,
+        "start_ms": None if started < 0 else started,
+        "partitions": ",".join(f"{t.topic}-{index}" for t in found.topics for index in t.partitions),
+    }
+    print_rows([row], as_json=as_json, columns=tuple(row), empty="")
+
+
+@app.command("find-hanging")
+@grouped
+def find_hanging_command(
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only this topic; repeatable.", autocompletion=topic_names),
+    ] = None,
+    max_timeout: Annotated[
+        int, typer.Option("--max-transaction-timeout", metavar="MINUTES", help="transaction.max.timeout.ms.")
+    ] = 15,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """Find transactions that are open in a partition, but not at a coordinator."""
+    from time import time
+
+    from penstock.cli.output import print_rows
+    from penstock.cli.transactions import find_hanging
+
+    now_ms = int(time() * 1000)
+    with connection.direct() as line:
+        hanging = find_hanging(line, topic or (), now_ms, max_timeout * _MINUTE_MS)
+    rows = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "producer_id": each.producer.producer_id,
+            "producer_epoch": each.producer.producer_epoch,
+            "coordinator_epoch": each.producer.coordinator_epoch,
+            "start_offset": each.producer.current_txn_start_offset,
+            "last_timestamp": each.producer.last_timestamp,
+            "minutes": (now_ms - each.producer.last_timestamp) // _MINUTE_MS,
+        }
+        for each in hanging
+    ]
+    columns = tuple(rows[0]) if rows else ()
+    print_rows(rows, as_json=as_json, columns=columns, empty="no transaction hangs")
+
+
+@app.command()
+@grouped
+def abort(
+    topic: Topic,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    start_offset: Annotated[int, typer.Argument(metavar="START_OFFSET", min=0)],
+    *,
+    connection: Connection,
+) -> None:
+    """Abort the transaction that is open from START_OFFSET on, for one that `find-hanging` has found."""
+    from penstock.cli.transactions import abort as abort_transaction
+
+    with connection.direct() as line:
+        aborted = abort_transaction(line, topic, partition, start_offset)
+    print(f"aborted the transaction of producer {aborted.producer.producer_id} in {topic}-{partition}")
