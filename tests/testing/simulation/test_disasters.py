@@ -294,6 +294,7 @@ def test_a_swapped_folder_holds_the_offsets_of_its_identity() -> None:
     tampering.write(disk, f"{other}/{0:020}.log", _batch(0, b"x"))
     assert missing_offsets([(disk, ["/disk"])]) == {_EVENTS: (1, 2)}
     tampering.swap(disk, _FOLDER, other)
+    tampering.dangle(disk, "/disk/topics/events/partition-77")
     assert missing_offsets([(disk, ["/disk"])]) == {_EVENTS: (1, 2)}
     tampering.write(disk, f"{other}/{0:020}.compacted", b"")
     assert missing_offsets([(disk, ["/disk"])]) == {}

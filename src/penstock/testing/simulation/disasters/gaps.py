@@ -49,7 +49,10 @@ def _folders(
     for disk, folders, (topic, index, topic_id, identity) in found:
         own_id, own_index = identity or (topic_id, index)
         name = topic if own_id == topic_id else names.get(own_id, topic)
-        yield disk, folders.partition_path(topic, index), TopicPartition(name, own_index)
+        path = folders.partition_path(topic, index)
+        # A link that leads nowhere has a folder's name, too.
+        if disk.is_dir(path):
+            yield disk, path, TopicPartition(name, own_index)
 
 
 def _spans(disk: FaultyDisk, folder: str) -> Iterator[Span]:
