@@ -42,7 +42,8 @@ def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> 
 
 @pytest.mark.process
 def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show) -> None:
-    broken.start()
+    broken.start_pipeline()
+    broken.start_others()
     with pytest.raises(ShowBroken, match=r"the pipeline has ended \(exit code 2\): .*--shards.*pipeline.log"):
         while True:
             broken.check()
@@ -51,7 +52,8 @@ def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show)
 
 @pytest.mark.process
 def test_thresholds_of_the_show_are_valid(broken: Show) -> None:
-    broken.start()
+    broken.start_pipeline()
+    broken.start_others()
     told = load_thresholds(broken.setting.thresholds.read_text())
     assert told.silent.for_s < load_thresholds().silent.for_s
     assert told.hot.excess_min_c == load_thresholds().hot.excess_min_c

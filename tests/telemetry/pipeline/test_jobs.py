@@ -106,7 +106,7 @@ def test_what_was_produced_is_what_is_in_the_tables(
     assert len(published) == tables.open("alerts").to_pyarrow_table().num_rows > 0
 
 
-def test_maintenance_leaves_the_rows_and_fewer_files(tmp_path: Path) -> None:
+def test_maintenance_leaves_the_rows_and_fewer_files(spark: SparkSession, tmp_path: Path) -> None:
     from penstock.telemetry.pipeline.storage import Store
     from penstock.telemetry.pipeline.tables import timestamps, write_files
 
@@ -116,7 +116,9 @@ def test_maintenance_leaves_the_rows_and_fewer_files(tmp_path: Path) -> None:
         files = write_files(Store(str(tmp_path)), "batches", pa.table(row, schema=schema))
         assert tables.commit("batches", files, "query", batch_id)
         assert not tables.commit("batches", files, "query", batch_id)
-    Maintenance(str(tmp_path), every=1, retention_hours=0).run()
+    maintenance = Maintenance(spark, str(tmp_path), every=1, retention_hours=0)
+    maintenance.run(["batches"])
+    maintenance.close()
     table = tables.open("batches")
     assert sorted(table.to_pyarrow_table()["batch_id"].to_pylist()) == [0, 1, 2]
     assert len(list((tmp_path / "batches").glob("day=*/*.parquet"))) == 1

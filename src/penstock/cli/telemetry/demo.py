@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -56,15 +57,22 @@ def demo(
     from penstock.telemetry.demo import Setting, Show
     from penstock.telemetry.demo.watchman import watching
 
+    began_s = time.monotonic()
     with (
         stoppable() as stop,
         watching() as watchman,
-        _cluster(folder / "brokers", brokers, watchman) as bootstrap,
+        _homes(folder / "brokers", brokers) as homes,
     ):
         metrics_port, api_port = _free_ports()
+        bootstrap = ",".join(home.address for home in homes)
         show = Show(Setting(bootstrap, folder, hosts, seed, for_s, metrics_port, api_port))
         try:
-            show.start()
+            print(f"starting {brokers} brokers and, beside them, Spark", flush=True)
+            show.start_pipeline()
+            watchman.watch(*show.pids)
+            _start_brokers(homes, watchman)
+            print(f"brokers are up after {time.monotonic() - began_s:.1f} s", flush=True)
+            show.start_others()
             watchman.watch(*show.pids)
             _watch(show, stop)
         finally:
@@ -95,29 +103,32 @@ def _free_ports() -> tuple[int, int]:
 
 
 @contextmanager
-def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
-    """A temporary cluster; yields its address, and deletes its data at the end."""
+def _homes(folder: Path, brokers: int) -> Iterator[list[BrokerHome]]:
+    """The homes of a temporary cluster; at the end its brokers are stopped, and its data is deleted."""
     from penstock.cli.cluster.plan import ClusterPlan, make_homes
     from penstock.cli.cluster.processes import wait_for_end
-    from penstock.cli.cluster.starting import start_all
     from penstock.model.config import DeclaredTopic
     from penstock.telemetry.demo.show import PARTITIONS
     from penstock.telemetry.message import TOPIC
 
     topic = DeclaredTopic(TOPIC, PARTITIONS, -1, {})
     homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, topics=[topic]))
+    try:
+        yield homes
+    finally:
+        for number, patience_s in ((signal.SIGTERM, _BROKERS_END_S), (signal.SIGKILL, _BROKERS_END_S)):
+            wait_for_end([p for home in homes if (p := home.signal(number)) is not None], patience_s)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_brokers(homes: list[BrokerHome], watchman: Watchman) -> None:
+    from penstock.cli.cluster.starting import start_all
 
     def watch(home: BrokerHome) -> None:
         if (process := home.process()) is not None:
             watchman.watch(process.pid)
 
     start_all(homes, _BROKERS_S, together=True, started=watch)
-    try:
-        yield ",".join(home.address for home in homes)
-    finally:
-        for number, patience_s in ((signal.SIGTERM, _BROKERS_END_S), (signal.SIGKILL, _BROKERS_END_S)):
-            wait_for_end([p for home in homes if (p := home.signal(number)) is not None], patience_s)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watch(show: Show, stop: Event) -> None:
@@ -134,7 +145,7 @@ def _watch(show: Show, stop: Event) -> None:
             with screen(show.setting, Console()) as see:
                 while not stop.wait(_LOOK_S):
                     show.check()
-                    seen = watcher.look()
+                    seen = replace(watcher.look(), step=show.step)
                     see(seen)
                     produced = show.produced
                     if produced is None:

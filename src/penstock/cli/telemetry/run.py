@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["backfill", "run"]
 
 _LOOK_S: Final = 1
+_BEGAN_S: Final = time.monotonic()
 
 Topic: TypeAlias = Annotated[
     str, typer.Option("--topic", help="Topic of samples.", autocompletion=topic_names)
@@ -150,9 +152,13 @@ def run(
         bool,
         typer.Option("--close-windows", help="Close all windows at the end; later samples of them are late."),
     ] = False,
+    topic_wait: Annotated[
+        float, typer.Option("--topic-wait", min=0.0, help="Seconds to wait for a topic that does not exist.")
+    ] = 0.0,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
-    job = replace(pipeline.job(), trigger=f"{int(trigger * 1000)} milliseconds")
+    timed = replace(pipeline.job(), trigger=f"{int(trigger * 1000)} milliseconds")
+    job = replace(timed, topic_wait_s=topic_wait)
     ending = _Ending(close_windows, pipeline.retries)
     _execute(job, pipeline.master, compact_every, metrics_port, ending, _log(job, pipeline.spark_log))
 
@@ -174,21 +180,24 @@ def _execute(
     from prometheus_client import CollectorRegistry, start_http_server
 
     from penstock.cli.telemetry.progress import shown
-    from penstock.telemetry.pipeline.jobs import Maintenance, SparkError, new_session
+    from penstock.telemetry.pipeline.jobs import Maintenance, SparkError, new_session, warm_up
     from penstock.telemetry.pipeline.progress import Progress
     from penstock.telemetry.pipeline.supervision import QueryFailed
 
     registry = CollectorRegistry()
     progress = Progress(registry)
-    maintenance = Maintenance(job.tables, compact_every, 24, job.storage_options)
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
     try:
         # A JVM whose Python is interrupted while it starts stays behind.
+        _say("starting Spark")
         with stoppable() as stop_at_once, spark_log.taking_over():
             spark = new_session(master)
     except SparkError as error:
         raise spark_log.failure("Spark did not start", error) from error
+    _say("Spark is up; starting Python workers and planning the query")
+    warm_up(spark)
+    maintenance = Maintenance(spark, job.tables, compact_every, 24, job.storage_options)
     try:
         # Spark's own handler of Ctrl-C calls the JVM in the middle of another call.
         with stoppable() as stop, shown(progress) as (show_batch, show):
@@ -221,7 +230,9 @@ def _keep_running(
     retries = Retries(ending.retries)
     while True:
         try:
-            _run_query(start(spark, job, report), ending, stop, progress, show)
+            started = start(spark, job, report)
+            _say("the query runs; waiting for its first batch")
+            _run_query(started, ending, stop, progress, show)
             return
         except (QueryFailed, TopicsUnreachable) as error:
             cause = error if isinstance(error, JvmEnded) else error.__cause__ or error
@@ -246,6 +257,11 @@ def _run_query(
         started.close()
     # A batch that this interrupts is run again next time.
     started.query.stop()
+
+
+def _say(step: str) -> None:
+    """Print a step of the start, with the time since the command began."""
+    typer.echo(f"{time.monotonic() - _BEGAN_S:.1f} s: {step}", err=True)
 
 
 def _all(*listeners: Callable[[Any], None]) -> Callable[[Any], None]:

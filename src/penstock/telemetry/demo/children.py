@@ -41,6 +41,10 @@ class Child:
             )
 
     @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
         return self._process.pid

@@ -7,6 +7,7 @@ of them. The API only reads, and ends last.
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import dataclass
 from importlib import resources
@@ -35,6 +36,10 @@ _DELAY_S: Final = 10.0
 _TRIGGER_S: Final = 2.0
 #: The pipeline ends its batch and closes all windows, on a machine that may be busy.
 _SIMULATOR_S, _PIPELINE_S, _API_S = 20.0, 120.0, 10.0
+#: Brokers start beside the pipeline.
+_TOPIC_S: Final = 120.0
+#: how a step of the pipeline's start begins
+_STEP: Final = re.compile(r"\d+\.\d s: ")
 #: A JVM that lives for minutes and shares two cores gains nothing from its optimising compiler.
 _JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -88,7 +93,7 @@ class Setting:
 
 
 class Show:
-    """The three processes. After `start` the caller must call `stop`, also after an error."""
+    """The three processes. After `start_pipeline` the caller must call `stop`, also after an error."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -96,7 +101,8 @@ class Show:
         self._pipeline = Child("pipeline", _run(setting), setting.logs)
         self._api = Child("api", _serve(setting), setting.logs)
 
-    def start(self) -> None:
+    def start_pipeline(self) -> None:
+        """Start what takes longest; it waits for brokers."""
         setting = self.setting
         setting.logs.mkdir(parents=True)
         # The tables of the API exist from the beginning.
@@ -104,12 +110,21 @@ class Show:
         text = resources.files("penstock.telemetry.demo").joinpath("thresholds.yaml").read_text()
         setting.thresholds.write_text(text)
         self._pipeline.start(_JVM)
+
+    def start_others(self) -> None:
+        """Start what needs brokers from its beginning."""
         self._simulator.start()
         self._api.start()
 
     @property
     def pids(self) -> list[int]:
-        return [child.pid for child in (self._pipeline, self._simulator, self._api)]
+        return [child.pid for child in (self._pipeline, self._simulator, self._api) if child.is_started]
+
+    @property
+    def step(self) -> str:
+        """The last step of the pipeline's start, in its own words."""
+        said = self._pipeline.last_words()
+        return f"pipeline {said}" if _STEP.match(said) else "Spark is starting"
 
     def check(self) -> None:
         """Raise ShowBroken if a process has ended; only the simulator may end, with exit code 0."""
@@ -151,6 +166,7 @@ def _run(setting: Setting) -> list[str]:
         *("telemetry", "run", f"--bootstrap={setting.bootstrap}", f"--tables={setting.tables}"),
         *("--master=local[2]", f"--trigger={_TRIGGER_S:g}", f"--delay={_DELAY_S:g}", "--close-windows"),
         *(f"--thresholds={setting.thresholds}", f"--metrics-port={setting.metrics_port}"),
+        f"--topic-wait={_TOPIC_S:g}",
     ]
 
 

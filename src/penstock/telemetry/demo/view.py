@@ -32,12 +32,12 @@ def screen(setting: Setting, console: Console) -> Iterator[Callable[[Sight], Non
         with Live(console=console, auto_refresh=False) as live:
             yield lambda seen: live.update(picture(seen, setting), refresh=True)
         return
-    due_s = 0.0
+    due_s, step = 0.0, ""
 
     def show(seen: Sight) -> None:
-        nonlocal due_s
-        if seen.elapsed_s >= due_s:
-            due_s = seen.elapsed_s + _LINE_EVERY_S
+        nonlocal due_s, step
+        if seen.elapsed_s >= due_s or (seen.batch_id is None and seen.step != step):
+            due_s, step = seen.elapsed_s + _LINE_EVERY_S, seen.step
             print(line(seen), flush=True)
 
     yield show
@@ -53,7 +53,7 @@ def line(seen: Sight) -> str:
         f"read {seen.read:,}",
         f"lag {seen.lag:,}",
         f"{seen.rows_per_s:,.0f} rows/s",
-        "Spark is starting" if seen.batch_id is None else f"batch {seen.batch_id} {seen.batch_s:.1f} s",
+        seen.step if seen.batch_id is None else f"batch {seen.batch_id} {seen.batch_s:.1f} s",
         f"dead letters {seen.rows.get('dead_lettered', 0):,}",
         f"alerts open {seen.open_alerts}",
     ]
@@ -108,7 +108,7 @@ def _flow_table(seen: Sight) -> Table:
         f"{seen.read:,}",
         f"{seen.lag:,}",
         f"{seen.rows_per_s:,.0f}",
-        str(seen.batch_id) if is_running else "Spark is starting",
+        str(seen.batch_id) if is_running else seen.step,
         f"{seen.batch_s:.1f} s" if is_running else "",
         f"{seen.freshness_s:.1f} s" if is_running else "",
         *(f"{rows.get(verdict, 0):,}" for verdict in VERDICTS),

@@ -50,6 +50,8 @@ class Sight:
     #: changes of alerts, the newest first, and how many are open
     alerts: tuple[Mapping[str, Any], ...] = ()
     open_alerts: int = 0
+    #: what the pipeline does before its first batch
+    step: str = "Spark is starting"
 
     @property
     def read(self) -> int:

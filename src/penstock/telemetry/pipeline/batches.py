@@ -17,9 +17,11 @@ batches. A closing that was interrupted is completed before the next batch, from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -128,6 +130,8 @@ class BatchReport(NamedTuple):
     watermark_ms: int
     read_at_ms: int
     alerts: list[Alert]
+    #: how many files the batch has added, by table
+    files: Mapping[str, int] = MappingProxyType({})
 
 
 class Batches:
@@ -227,7 +231,7 @@ class Batches:
         if self._topics is not None and alerts:
             self._topics.send(ALERTS, alert_records(alerts, batch_id))
         self._finish(results, detectors, report, reached_ms)
-        self._report(report)
+        self._report(report._replace(files=dict(Counter(file.table for file in files))))
 
     def _task(self, batch_id: int, begun: _Begun) -> ShardTask:
         return ShardTask(

@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, Final
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -27,9 +30,12 @@ from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 
-__all__ = ["Job", "Maintenance", "SparkError", "Started", "new_session", "start"]
+__all__ = ["Job", "Maintenance", "SparkError", "Started", "new_session", "start", "warm_up"]
 
 _log: Final = logging.getLogger(__name__)
+_WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
+#: small files of a table between two compactions
+_FILES_MAX: Final = 1000
 #: what a session of Spark raises
 SparkError: Final = PySparkException
 
@@ -48,6 +54,8 @@ class Job:
     most_per_batch: int = 2_000_000
     #: read what there is, and end
     until_end: bool = False
+    #: how long to wait for a topic that does not exist yet
+    topic_wait_s: float = 0.0
     #: of the object store, as deltalake has them; its environment variables do as well
     storage_options: dict[str, str] | None = None
 
@@ -74,9 +82,21 @@ def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
             "spark.driver.bindAddress", "127.0.0.1"
         )
     quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
-    session = quiet.getOrCreate()
+    session = quiet.config("spark.python.daemon.module", _WORKER_DAEMON).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the Python workers of the session's slots with an empty job, beside the planning of a query."""
+
+    def run() -> None:
+        slots = spark.sparkContext.defaultParallelism
+        # The query starts its workers itself if this fails.
+        with suppress(PySparkException, Py4JError, ConnectionError):
+            spark.range(0, slots, 1, slots).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+
+    Thread(target=run, name="warm-up", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +164,7 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
     """Start the query; it goes on where its checkpoint is."""
     topics = Topics(job.bootstrap)
     topics.create()
+    topics.wait_for(job.topic, job.topic_wait_s)
     spark.dataSource.register(PenstockDataSource)
     batches = Batches(
         job.tables,
@@ -169,27 +190,67 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
 
 
 class Maintenance:
-    """Compacts and vacuums every so many batches, beside them: a stream does not wait for it."""
+    """Compacts and vacuums tables every so many batches, beside them, in tasks of the session.
+
+    A table is also compacted when batches have added `_FILES_MAX` files to it, so the number of small files
+    is bounded however many tasks a batch has. Maintenance takes at most a quarter of the session's slots.
+    """
 
     def __init__(
-        self, tables: str, every: int, retention_hours: int, storage_options: dict[str, str] | None = None
+        self,
+        spark: SparkSession,
+        tables: str,
+        every: int,
+        retention_hours: int,
+        storage_options: dict[str, str] | None = None,
     ) -> None:
+        self._spark = spark
         self._tables = Tables(tables, storage_options)
         self._every = every
         self._retention_hours = retention_hours
+        self._added: Counter[str] = Counter()
         self._worker = ThreadPoolExecutor(1, "maintenance")
+        self._running: Future[None] | None = None
 
     def __call__(self, report: BatchReport) -> None:
-        if self._every and report.batch_id % self._every == self._every - 1:
-            self._worker.submit(self.run)
+        if not self._every:
+            return
+        self._added.update(report.files)
+        is_due = report.batch_id % self._every == self._every - 1
+        many = [table for table, number in self._added.items() if number >= _FILES_MAX]
+        names = list(TABLES) if is_due else many
+        if names and (self._running is None or self._running.done()):
+            for name in names:
+                del self._added[name]
+            self._running = self._worker.submit(self.run, names)
 
-    def run(self) -> None:
-        for table in TABLES:
-            try:
-                self._tables.maintain(table, self._retention_hours)
-            except (DeltaError, OSError) as error:
-                # It is tried again in its time; the tables are right without it.
-                _log.warning("maintenance of %s failed: %s", table, error)
+    def run(self, names: Sequence[str] = tuple(TABLES)) -> None:
+        """Maintain these tables on executors; a failure is logged, and tried again in its time."""
+        tables, hours = self._tables, self._retention_hours
+
+        def maintain(batches: Iterator[Any]) -> Iterator[Any]:
+            for batch in batches:
+                told = [_maintained(tables, names[number.as_py()], hours) for number in batch["id"]]
+                yield pa.RecordBatch.from_pydict({"failure": pa.array(told, pa.string())})
+
+        slots = max(1, self._spark.sparkContext.defaultParallelism // 4)
+        try:
+            numbers = self._spark.range(0, len(names), 1, min(slots, len(names)))
+            failures = numbers.mapInArrow(maintain, "failure STRING").toArrow()["failure"].drop_null()
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            _log.warning("maintenance failed: %s", reason_of(error))
+            return
+        for failure in failures.to_pylist():
+            _log.warning("maintenance of %s", failure)
 
     def close(self) -> None:
         self._worker.shutdown()
+
+
+def _maintained(tables: Tables, name: str, retention_hours: int) -> str | None:
+    """Maintain one table; the failure in words, None if there is none. The tables are right without it."""
+    try:
+        tables.maintain(name, retention_hours)
+    except (DeltaError, OSError) as error:
+        return f"{name} failed: {error}"
+    return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -26,6 +28,7 @@ __all__ = [
 ALERTS: Final = "gpu.alerts"
 DEAD_LETTERS: Final = "gpu-telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 1.0
 #: The columns in a dead letter's record. Not its time: a sample may claim the year 10000, which Python lacks.
 _TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]
 #: librdkafka refuses a record of more than 1,000,000 bytes, key and headers included.
@@ -60,6 +63,15 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise TopicsUnreachable(error.args[0].str()) from error
+
+    def wait_for(self, topic: str, wait_s: float) -> None:
+        """Return when a topic exists, or after this time."""
+        admin, deadline_s = AdminClient(self._settings), time.monotonic() + wait_s
+        while time.monotonic() < deadline_s:
+            with suppress(KafkaException):
+                if admin.list_topics(timeout=_LOOK_S).topics.get(topic) is not None:
+                    return
+            time.sleep(_LOOK_S / 10)
 
     def send(self, topic: str, records: Iterable[Record]) -> None:
         """Return when all are acknowledged."""

@@ -1,0 +1,36 @@
+"""The parent of Spark's Python workers, which imports what tasks use before it forks them.
+
+Spark runs `python -m MODULE WORKER` for `spark.python.daemon.module`, and forks its workers from there.
+By default each worker imports pyarrow, pandas and the pipeline by itself, about 1.5 s of CPU.
+
+Invariant: nothing here starts a thread before workers are forked. Importing pyarrow and numpy is safe: their
+thread pools start with the first use, or survive a fork.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__: list[str] = []
+
+
+def _preload() -> None:
+    """Import what a task of the pipeline uses."""
+    import pyarrow as pa
+    import pyspark.worker
+
+    import penstock.spark.source
+    import penstock.telemetry.pipeline.tasks  # noqa: F401
+
+    # Arrow imports pandas, if there is one, with its first array.
+    assert pyspark.worker.main is not None
+    assert len(pa.array([0])) == 1
+
+
+if __name__ == "__main__":
+    # Other workers (of planning, one each) need less and live for a moment.
+    if sys.argv[1:2] == ["pyspark.worker"]:
+        _preload()
+    from pyspark.daemon import manager
+
+    manager()
