@@ -150,10 +150,11 @@ def _made(folders: ExitStack, names: list[str]) -> list[Contender]:
     contenders = []
     for name in names:
         starter, cluster = _starters(name)
+        python = sys.executable if name in STARTERS else name
         name = Path(name).name
         folder = Path(folders.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-bench-{name}-")))
         try:
-            contenders.append(Contender(name, starter(folder, {}), starter, cluster))
+            contenders.append(Contender(name, starter(folder, {}), starter, cluster, python))
         except MissingTool as missing:
             print(f"bench: SKIPPED {name}, {missing}")
     return contenders

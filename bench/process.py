@@ -12,8 +12,9 @@ def family(pid: int) -> list[int]:
     """The process and all its living descendants."""
     members = [pid]
     for member in members:
-        children = Path(f"/proc/{member}/task/{member}/children")
-        members += [int(child) for child in children.read_text().split()] if children.exists() else []
+        # A JVM starts processes from any of its threads.
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
+            members += [int(child) for child in children.read_text().split()]
     return members
 
 

@@ -16,6 +16,8 @@ from bench import (
     latency,
     lifecycle,
     pipeline,
+    pipeline_scale,
+    pipeline_start,
     requests,
     scaling,
     spark,
@@ -39,4 +41,6 @@ ROWS: tuple[Row, ...] = (
     *cluster.ROWS,
     *failover.ROWS,
     *pipeline.ROWS,
+    *pipeline_start.ROWS,
+    *pipeline_scale.ROWS,
 )

@@ -6,12 +6,15 @@ A process of its own: Java is gone with it.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from bench.process import cpu_seconds
 
 RUNS = 5
 SCHEMA = (
@@ -52,20 +55,26 @@ def main(bootstrap: str, topic: str, jars: str) -> None:
     counts = {name: query.count() for name, query in queries.items()}
     if len(set(counts.values())) != 1:
         raise RuntimeError(f"the connectors do not agree: {counts}")
-    seconds: dict[str, list[float]] = {name: [] for name in queries}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in queries}
     for run in range(RUNS + 1):
         for name, query in queries.items():
             took = _seconds(query)
             if run:
                 seconds[name].append(took)
-    print(json.dumps({name: counts[name] / statistics.median(took) for name, took in seconds.items()}))
+    told = {}
+    for name, runs in seconds.items():
+        wall_s, cpu_s = (statistics.median(column) for column in zip(*runs, strict=True))
+        told[name] = counts[name] / wall_s
+        told[name.replace("rows/s", "CPU per row")] = cpu_s / counts[name] * 1e6
+    print(json.dumps(told))
     session.stop()
 
 
-def _seconds(query: DataFrame) -> float:
-    began = time.perf_counter()
+def _seconds(query: DataFrame) -> tuple[float, float]:
+    """Wall-clock time, and CPU of the JVM and its Python workers."""
+    began, used = time.perf_counter(), cpu_seconds(os.getpid())
     query.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, cpu_seconds(os.getpid()) - used
 
 
 if __name__ == "__main__":

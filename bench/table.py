@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ class Contender:
     server: Server
     starter: Starter
     cluster: ClusterMaker
+    python: str = sys.executable
+    """The interpreter that has the package to measure, for rows that run commands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,116 @@
+"""The pipeline on executors in processes of their own, over the same number of preloaded samples.
+
+CPU per sample must not depend on the size of the fleet, the driver's share must stay small, and a second
+executor must halve the time. The first batch warms up and does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+
+from confluent_kafka.admin import AdminClient
+
+from bench.load import topic
+from bench.table import Contender, Metric, Row, Values
+from lab.home import require
+from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
+
+#: as many as 100,000 GPUs say in two steps
+SAMPLES = 8_000_000
+FIELDS = 40
+INTERVAL_S = 10
+GPUS = (1_000, 10_000, 100_000)
+TIMEOUT_S = 1800
+
+
+def _preload(bootstrap: str, name: str, gpus: int, samples: int) -> None:
+    steps = max(2, samples // (gpus * FIELDS))
+    options = ["--hosts", str(gpus // 8), "--duration", str(steps * INTERVAL_S), "--speed", "0"]
+    command = [sys.executable, "-m", "penstock", "telemetry", "simulate", *options]
+    subprocess.run(
+        [*command, "--bootstrap", bootstrap, "--topic", name],
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+
+
+def _session(bootstrap: str, name: str, master: str, samples: int) -> Values:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as tables:
+        arguments = [bootstrap, name, tables, master, str(samples // 8)]
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.pipeline_scale_session", *arguments],
+            stdout=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        for deleted in admin.delete_topics([ALERTS, DEAD_LETTERS]).values():
+            deleted.result(30)
+    told: Values = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
+    require("java")
+    samples = int(SAMPLES * scale)
+    with topic(contender.server.bootstrap) as name:
+        _preload(contender.server.bootstrap, name, gpus, samples)
+        told = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", samples)
+    total_s = told["executor CPU"] + told["driver CPU"]
+    return {
+        "CPU per sample": total_s / told["samples"] * 1e6,
+        "driver's share": told["driver CPU"] / total_s * 100,
+        "memory of the executor": told["executor memory"] / 1e6,
+    }
+
+
+def _executors(contender: Contender, scale: float) -> Values:
+    require("java")
+    samples = int(SAMPLES * scale)
+    with topic(contender.server.bootstrap) as name:
+        _preload(contender.server.bootstrap, name, GPUS[1], samples)
+        one, two = (
+            _session(contender.server.bootstrap, name, f"local-cluster[{number},1,4096]", samples)
+            for number in (1, 2)
+        )
+    return {
+        "executor CPU, two against one": two["executor CPU"] / one["executor CPU"],
+        "serial share": max(0.0, 2 * two["seconds"] / one["seconds"] - 1) * 100,
+    }
+
+
+ROWS = (
+    *(
+        Row(
+            f"pipeline-{gpus}-gpus",
+            f"{SAMPLES:,} preloaded samples of {gpus:,} GPUs, on one executor of two cores",
+            (
+                Metric("CPU per sample", "µs", False),
+                Metric("driver's share", "% of CPU", False, limit=5 if gpus == GPUS[-1] else None),
+                Metric("memory of the executor", "MB", False),
+            ),
+            partial(_fleet, gpus),
+            heavy=True,
+            alone="it measures the pipeline, of which a broker is a small part",
+        )
+        for gpus in GPUS
+    ),
+    Row(
+        "pipeline-executors",
+        f"{SAMPLES:,} preloaded samples of {GPUS[1]:,} GPUs on one and on two executors of one core",
+        (
+            Metric("executor CPU, two against one", "×", False, limit=1.15),
+            Metric("serial share", "%", False, limit=10),
+        ),
+        _executors,
+        heavy=True,
+        alone="it measures the pipeline, of which a broker is a small part",
+    ),
+)
