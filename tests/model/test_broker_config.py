@@ -238,3 +238,40 @@ def test_settings_without_effect_are_listed() -> None:
             "Without effect until two-phase commit (KIP-939) is supported."
         ),
     }
+
+
+def test_a_key_for_one_listener_and_one_mechanism() -> None:
+    config = BrokerConfig(
+        {
+            "ssl.client.auth": "none",
+            "listener.name.external.ssl.client.auth": "required",
+            "listener.name.external.scram-sha-256.sasl.jaas.config": "secret text",
+        }
+    )
+    assert config.for_listener("OTHER")("ssl.client.auth") == "none"
+    assert config.for_listener("EXTERNAL")("ssl.client.auth") == "required"
+    assert config.for_listener("EXTERNAL", "PLAIN")("sasl.jaas.config") is None
+    assert config.for_listener("EXTERNAL", "SCRAM-SHA-256")("sasl.jaas.config") == "secret text"
+
+
+def test_secrets_are_not_described() -> None:
+    name = "listener.name.external.scram-sha-256.sasl.jaas.config"
+    config = BrokerConfig({name: "secret text", "ssl.key.password": "secret text"})
+    entries = {entry.name: entry for entry in config.describe()}
+    assert "secret text" not in repr(entries)
+    for each in (name, "ssl.key.password"):
+        assert entries[each].sensitive and entries[each].value is None
+        assert [synonym.value for synonym in entries[each].synonyms] == [None]
+
+
+@pytest.mark.parametrize("name", ["listener.name.external.num.partitions", "listener.name.x.gssapi.ssl.key"])
+def test_unknown_keys_of_listeners_are_refused(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="Unknown broker config name"):
+        BrokerConfig({name: "1"})
+
+
+def test_listeners_that_other_machines_reach() -> None:
+    listeners = "PLAINTEXT://:1,A://127.0.0.1:2,B://[::1]:3,C://0.0.0.0:4,D://10.0.0.1:5"
+    protocols = "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,C:SSL,D:PLAINTEXT"
+    config = BrokerConfig({"listeners": listeners, "listener.security.protocol.map": protocols})
+    assert config.insecure_listeners() == ["PLAINTEXT://*:1", "D://10.0.0.1:5"]

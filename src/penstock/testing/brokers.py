@@ -13,6 +13,7 @@ from penstock.broker.app.server import new_event_loop, start_unless, system_worl
 from penstock.model.config import BrokerConfig
 from penstock.net.listener import Listener
 from penstock.ports import Files, World
+from penstock.testing.security import SECURE_LISTENER, new_security
 
 __all__ = ["BrokerThread", "broker"]
 
@@ -20,7 +21,9 @@ __all__ = ["BrokerThread", "broker"]
 class BrokerThread:
     """A broker with an event loop and a thread of its own; `broker()` gives one that runs."""
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    def __init__(self, settings: Mapping[str, object], client: Mapping[str, str] | None = None) -> None:
+        #: settings that librdkafka's clients need beside `bootstrap.servers`
+        self.client_config = dict(client or {})
         self._settings = {name: str(value) for name, value in settings.items()}
         #: kept over restarts, so that memory outlives the broker as a disk would
         self._files: Files | None = None
@@ -138,15 +141,27 @@ def _address(listener: Listener) -> str:
 
 @contextmanager
 def broker(
-    *, data: str | os.PathLike[str] | None = None, port: int = 0, config: Mapping[str, object] | None = None
+    *,
+    data: str | os.PathLike[str] | None = None,
+    port: int = 0,
+    config: Mapping[str, object] | None = None,
+    secure: bool = False,
 ) -> Iterator[BrokerThread]:
-    """A running broker; `config` takes any broker config under Kafka's names."""
+    """A running broker; `config` takes any broker config under Kafka's names.
+
+    With `secure`, clients need TLS and a password (`BrokerThread.client_config`).
+    """
     settings: dict[str, object] = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    client: dict[str, str] = {}
+    if secure:
+        security = new_security("127.0.0.1")
+        client = security.client
+        settings = {"listeners": f"{SECURE_LISTENER}://127.0.0.1:{port}", **security.brokers}
     if data is None:
         settings["penstock.memory"] = "true"
     else:
         settings["log.dirs"] = os.path.abspath(data)
-    running = BrokerThread(settings | dict(config or {}))
+    running = BrokerThread(settings | dict(config or {}), client)
     running.start()
     try:
         yield running

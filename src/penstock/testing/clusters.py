@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from penstock.metadata.image import PartitionImage
 from penstock.testing.links import Link, Links
 from penstock.testing.nodes import NodeThread
+from penstock.testing.security import SECURE_LISTENER, SecuritySettings, new_security
 from penstock.testing.shared_time import SharedTime
 
 __all__ = ["Cluster", "cluster"]
@@ -49,9 +50,15 @@ class Cluster:
     test does to a cluster or waits for.
     """
 
-    def __init__(self, brokers: int, config: Mapping[str, object]) -> None:
+    def __init__(self, brokers: int, config: Mapping[str, object], *, secure: bool = False) -> None:
         if brokers < 1:
             raise ValueError("a cluster has one broker at least")
+        security = SecuritySettings({}, {})
+        name = "PLAINTEXT"
+        if secure:
+            security, name = new_security(HOST), SECURE_LISTENER
+        #: settings that librdkafka's clients need beside `bootstrap.servers`
+        self.client_config = security.client
         self.ids = range(1, brokers + 1)
         self._time = SharedTime()
         self._reserved = [reserve_port() for _ in range(2 * brokers)]
@@ -66,11 +73,12 @@ class Cluster:
                     **_DEFAULTS,
                     "node.id": str(node),
                     "broker.rack": f"rack-{node}",
-                    "listeners": f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{internal[node]}",
+                    "listeners": f"{name}://{HOST}:{port},INTERNAL://{HOST}:{internal[node]}",
                     "controller.quorum.voters": voters,
                     "default.replication.factor": str(replicas),
                     "offsets.topic.replication.factor": str(replicas),
                     "min.insync.replicas": str(max(1, replicas - 1)),
+                    **security.brokers,
                     **config,
                 },
                 self._time,
@@ -330,9 +338,14 @@ def reserve_port() -> socket.socket:
 
 
 @contextmanager
-def cluster(brokers: int = 3, *, config: Mapping[str, object] | None = None) -> Iterator[Cluster]:
-    """A running cluster; `config` takes any broker config under Kafka's names, for all brokers."""
-    running = Cluster(brokers, config or {})
+def cluster(
+    brokers: int = 3, *, config: Mapping[str, object] | None = None, secure: bool = False
+) -> Iterator[Cluster]:
+    """A running cluster; `config` takes any broker config under Kafka's names, for all brokers.
+
+    With `secure`, clients need TLS and a password (`Cluster.client_config`), and brokers use mutual TLS.
+    """
+    running = Cluster(brokers, config or {}, secure=secure)
     try:
         running.open()
         yield running
