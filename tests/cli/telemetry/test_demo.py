@@ -1,4 +1,4 @@
-"""`penstock telemetry demo`, which `make run` is: the whole product, for half a minute."""
+"""`penstock telemetry demo`, which `make run` is: the whole product, for a few seconds."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def left_behind(tmp_path: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
+def test_some_seconds_of_everything_end_with_every_message_accounted_for(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    command = [*PENSTOCK, "telemetry", "demo", "--for", "30", "--data", str(folder), "--hosts", "2"]
+    command = [*PENSTOCK, "telemetry", "demo", "--for", "15", "--data", str(folder), "--hosts", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800, env=marked(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     # While it runs there is a line now and then.
@@ -97,7 +97,7 @@ def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_p
     assert told is not None, done.stdout
     produced, valid, dead, duplicates, late = (int(part.replace(",", "")) for part in told.groups())
     sent = json.loads((folder / "logs" / "simulator.out").read_text())
-    assert produced == sent["acknowledged"] == valid + dead + duplicates + late > 16 * 40 * 20
+    assert produced == sent["acknowledged"] == valid + dead + duplicates + late > 16 * 40 * 10
     assert dead == sent["malformed"] + sent["sentinels"] > 0
     assert duplicates > 0
     # All windows were closed at the end.
