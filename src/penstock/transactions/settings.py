@@ -22,12 +22,12 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
-        values: dict[str, Any] = dict(config)
+        value: Callable[[str], Any] = config.__getitem__
         return cls(
-            timeout_ms_max=values["transaction.max.timeout.ms"],
-            id_expiration_ms=values["transactional.id.expiration.ms"],
-            abort_check_ms=values["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
-            expiry_check_ms=values["transaction.remove.expired.transaction.cleanup.interval.ms"],
+            timeout_ms_max=value("transaction.max.timeout.ms"),
+            id_expiration_ms=value("transactional.id.expiration.ms"),
+            abort_check_ms=value("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiry_check_ms=value("transaction.remove.expired.transaction.cleanup.interval.ms"),
         )
 
 

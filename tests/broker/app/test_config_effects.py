@@ -51,6 +51,9 @@ _NOT_REACHED = {
     *("replica.selector.class", "penstock.balance.exclude.brokers"),
     *("penstock.self.healing.delay.ms", "penstock.self.healing.partitions.max"),
     *("share.coordinator.state.topic.num.partitions", "transaction.state.log.num.partitions"),
+    # Only a broker with transactions reads them: the runs have none.
+    *(f"transaction.state.log.{name}" for name in ("replication.factor", "min.isr", "segment.bytes")),
+    "transaction.partition.verification.enable",
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),

@@ -107,17 +107,19 @@ def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: i
 
 
 def test_internal_topics_are_made_as_their_coordinators_need_them() -> None:
+    partitions = {"offsets.topic.num.partitions": "7", "transaction.state.log.num.partitions": "5"}
     with (
-        broker(config={"offsets.topic.num.partitions": "7"}) as running,
+        broker(config=partitions) as running,
         RawClient(running.bootstrap) as client,
     ):
         offsets = ask_one(client, 13, "__consumer_offsets", create=True)
 
         assert (offsets.error_code, len(offsets.partitions)) == (ErrorCode.NONE, 7)
         assert shown(client, TOPIC, "__consumer_offsets")["cleanup.policy"].value == "compact"
-        for name in ("__transaction_state", "__share_group_state"):
-            found = ask_one(client, 13, name, create=True)
-            assert (found.error_code, found.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+        state = ask_one(client, 13, "__transaction_state", create=True)
+        assert (state.error_code, state.is_internal, len(state.partitions)) == (ErrorCode.NONE, True, 5)
+        found = ask_one(client, 13, "__share_group_state", create=True)
+        assert (found.error_code, found.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
 
 
 @penstock_only
