@@ -37,6 +37,7 @@ PRINTED: Final = {
         "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
     ],
     "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
+    "docs/transactions.md": [""],
 }
 #: pages that another test runs, or that nothing here can run
 ELSEWHERE: Final = {
@@ -44,6 +45,7 @@ ELSEWHERE: Final = {
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",
     "docs/telemetry-api.md": "tests/telemetry/api/test_documentation.py",
+    "docs/security.md": "a broker with an authorizer: tests/cli/commands/test_acl.py",
     "docs/pipeline.md": "a Spark cluster, Kubernetes and object stores",
     "docs/internals/chaos.md": "for maintainers: the tests themselves",
     "docs/internals/simulation.md": "for maintainers: the tests themselves",
