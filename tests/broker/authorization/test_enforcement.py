@@ -22,7 +22,7 @@ from penstock.wire.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData
+from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from penstock.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterableConfig,
@@ -289,3 +289,15 @@ def test_a_denied_partition_does_not_keep_others_from_waiting(
     response: Any = client.receive()
     codes = {p.error_code for t in response.responses for p in t.partitions}
     assert codes == {ErrorCode.NONE, DENIED}
+
+
+def test_a_repeated_fetch_with_a_replica_id_needs_cluster_action_every_time(
+    client: RawClient, admin: Admin, topic: Topic
+) -> None:
+    """Read on the topic is not enough (CVE-2018-1288)."""
+    admin.allow(OP.READ, TOPIC, topic.name)
+    append(admin, topic, b"a")
+    request = asked(topic)
+    request.replica_state = ReplicaState(replica_id=7, replica_epoch=1)
+    for _ in range(4):
+        assert answer(client.ask(FETCH, 16, request)).error_code == DENIED

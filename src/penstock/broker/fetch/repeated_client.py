@@ -312,7 +312,7 @@ class ClientFetchLearner:
     ) -> RepeatedClientFetch | None:
         limits = self._general.limits(context, request)
         template = ClientFetchTemplate.of(request, frame, body_at)
-        if template is None or limits.nearest is not None:
+        if template is None or limits.nearest is not None or _names_replica(request):
             return None
         places: list[_Place] = []
         find, access = self._environment.partitions.find, self._environment.access
@@ -327,3 +327,9 @@ class ClientFetchLearner:
         return RepeatedClientFetch(
             context, self._environment, template, request, places, limits, self._general.answer_now
         )
+
+
+def _names_replica(request: FetchRequest) -> bool:
+    """Whether a request names a replica: it needs ClusterAction, which the general pipeline checks."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
