@@ -27,6 +27,8 @@ __all__ = ["SECURE_LISTENER", "ClusterSecurity", "write_private"]
 
 SECURE_LISTENER: Final = "SASL_SSL"
 ADMIN: Final = "admin"
+#: the user that all brokers are to each other
+_NODES: Final = "broker"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _USERS_KEY: Final = "sasl.jaas.config"
 
@@ -78,6 +80,9 @@ class ClusterSecurity:
             "ssl.keystore.location": str(self.keystore_of(home)),
             "ssl.truststore.location": str(self.authority_file),
             "listener.name.internal.ssl.client.auth": "required",
+            "listener.name.internal.ssl.principal.mapping.rules": f"RULE:^CN=broker-[0-9]+$/{_NODES}/",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN};User:{_NODES}",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             f"listener.name.{SECURE_LISTENER.lower()}.scram-sha-512.sasl.jaas.config": users,
         }
