@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -121,6 +121,9 @@ disasters: $(READY) ## damage, roll back and swap real brokers' files and count 
 
 exactly-once: $(READY) ## kill -9 the pipeline's driver, again and again, and count (KILLS=20, SEED=…)
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
+
+standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed
+	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py -k worker
 
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
