@@ -34,7 +34,7 @@ from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
 from tests.telemetry.pipeline.finishing import complete
-from tests.telemetry.pipeline.test_exactly_once import QUICK_JVM, contents
+from tests.telemetry.pipeline.outcomes import QUICK_JVM, contents
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -24,13 +23,14 @@ from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job
 from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
-from penstock.telemetry.pipeline.tables import TABLES, Tables
+from penstock.telemetry.pipeline.tables import TABLES
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
 from tests.telemetry.pipeline.finishing import complete
+from tests.telemetry.pipeline.outcomes import QUICK_JVM, contents
 from tests.telemetry.pipeline.reading import messages
 
 pytestmark = pytest.mark.process
@@ -42,16 +42,6 @@ BATCH_ROWS = 1000
 #: simulated seconds for each kill: two batches, so that there is always more to do
 STRETCH_S = 30.0
 DIRT = Shares(late=0.002, out_of_order=0.01, duplicates=0.01, malformed=0.005, sentinels=0.005)
-#: A JVM that is killed within seconds need not optimise what it runs.
-QUICK_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-#: what tells the rows of each table apart
-KEYS = {
-    "samples": ["partition", "offset"],
-    "dead_letters": ["partition", "offset"],
-    **{f"rollups_{width}": ["gpu_id", "field", "window_start"] for width in ("10s", "1m", "1h")},
-    "alerts": ["batch_id", "rule", "subject", "state"],
-    "batches": ["batch_id"],
-}
 
 
 def kill_at_a_point(bootstrap: str, tables: Path, *point: str) -> None:
@@ -104,13 +94,6 @@ def produce(bootstrap: str) -> Simulation:
     simulation.run(lambda second: True, lambda step_s: None)
     outlet.finish()
     return simulation
-
-
-def contents(tables: Path, table: str) -> list[dict[str, Any]]:
-    """A table's rows in order, without the time at which they were read."""
-    found = Tables(str(tables)).open(table).to_pyarrow_table(columns=TABLES[table].names)
-    ordered = found.sort_by([(name, "ascending") for name in KEYS[table]])
-    return [{k: v for k, v in row.items() if k != "read_at"} for row in ordered.to_pylist()]
 
 
 def check_samples(bootstrap: str, tables: Path) -> None:
