@@ -21,8 +21,7 @@ from penstock.ports import Buffer
 
 __all__ = ["SecureProtocol", "TlsTransport"]
 
-#: ciphertext of one read; all connections share the buffer, because it is drained at once. Larger pieces cost
-#: up to twice the CPU: they grow the memory BIO beyond the cache.
+#: ciphertext of one read; all connections share the buffer, because it is drained at once.
 _SCRATCH: Final = memoryview(bytearray(64 << 10))
 #: plaintext of one call to OpenSSL: it makes records of 16 KiB
 _RECORD: Final = 16 << 10
