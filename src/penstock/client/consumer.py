@@ -6,7 +6,7 @@
   idempotent.
 - `at_most_once`: before it is delivered. A crash loses delivered and buffered messages; none is delivered
   twice.
-- `exactly_once`: not supported until transactions are.
+- `exactly_once`: not supported yet, because this client does not use transactions.
 
 A message counts as processed when the next one is requested, or when the `async with` around it ends without
 an error.

@@ -1,6 +1,6 @@
 """The APIs of transactions on the wire: both protocols, offsets, listings, and the error codes of bad input.
 
-The table of error codes holds for Apache Kafka 4.3 as well (`PENSTOCK_TEST_AGAINST`).
+The error codes follow the source of Apache Kafka 4.3. `PENSTOCK_TEST_AGAINST` runs the table against another broker.
 """
 
 from __future__ import annotations
