@@ -9,8 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.cli import client_config
 from penstock.testing import broker as broker_thread
 from tests.cli.running import Command, run_here
+
+
+@pytest.fixture(autouse=True)
+def no_client_config() -> Iterator[None]:
+    """Commands of the next test use no security that a test in this process has chosen."""
+    yield
+    client_config.use(None)
 
 
 @pytest.fixture(scope="session")
