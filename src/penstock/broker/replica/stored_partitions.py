@@ -3,8 +3,9 @@
 A folder belongs to the partition that its `partition.metadata` names, whatever its path says. It is opened if
 the metadata assigns that partition to this broker and the folder is in its own place. A folder in another's
 place, as after two were swapped by hand, is put back first. Any other is a stray and goes to the quarantine.
-A folder without an identity belongs to the partition that its path names, unless another folder has the
-identity of that partition: then it goes to the quarantine, too.
+A folder without an identity belongs to the partition that its path names, unless another folder of the same
+data directory has the identity of that partition: then it goes to the quarantine, too. Two folders of one
+partition in two data directories are not judged: the broker does not start.
 
 Invariant: no folder is served under another partition's name, and nothing is deleted at start. Why: the
 metadata may be older than a folder, or damaged, and the folder may be the last copy.
@@ -68,22 +69,20 @@ class StoredPartitions:
         #: assigned to this broker, and in none of its data directories
         self.missing = {name: dict.fromkeys(indexes) for name, indexes in assigned.items()}
         self._taken: set[tuple[str, int]] = set()
-        #: the identities of all folders, in all data directories
-        self._identities: set[Identity] = set()
 
     def sort(self) -> None:
         """Fill `found` and `missing`, put misplaced folders back, and quarantine the rest. Touches files."""
-        stored = {directory: directory.folders.identified() for directory in self._directories}
-        self._identities = {each.identity for found in stored.values() for each in found if each.identity}
-        misplaced = {directory: self._sort(directory, found) for directory, found in stored.items()}
+        misplaced = {directory: self._sort(directory) for directory in self._directories}
         for directory, folders in misplaced.items():
             self.found[directory] += self._put_back(directory, folders)
 
-    def _sort(self, directory: DataDirectory, folders: Iterable[PartitionFolder]) -> list[_Misplaced]:
+    def _sort(self, directory: DataDirectory) -> list[_Misplaced]:
         """As `sort`, for one directory; returns the folders to put back."""
         found = self.found[directory] = []
         strays: dict[tuple[str, TopicId], list[int]] = {}
         misplaced: list[_Misplaced] = []
+        folders = list(directory.folders.identified())
+        identities: set[Identity] = {folder.identity for folder in folders if folder.identity}
         for folder in folders:
             if self._is_in_place(folder):
                 self._take(folder.topic, folder.partition)
@@ -97,7 +96,7 @@ class StoredPartitions:
                 strays.setdefault((folder.topic, topic_id), []).append(folder.partition)
             elif own[:2] != folder[:2]:
                 misplaced.append((folder, own))
-            elif folder.identity is None and (own.topic_id, own.partition) in self._identities:
+            elif folder.identity is None and (own.topic_id, own.partition) in identities:
                 _quarantine(directory, own.topic, [own.partition], _NAMELESS)
             else:
                 self._take(own.topic, own.partition)
