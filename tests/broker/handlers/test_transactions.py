@@ -1,6 +1,6 @@
 """The APIs of transactions on the wire: both protocols, offsets, listings, and the error codes of bad input.
 
-The error codes follow the source of Apache Kafka 4.3. `PENSTOCK_TEST_AGAINST` runs the table against another broker.
+The error codes follow the source of Apache Kafka 4.3; `PENSTOCK_TEST_AGAINST` names another broker.
 """
 
 from __future__ import annotations
