@@ -275,3 +275,29 @@ def test_listeners_that_other_machines_reach() -> None:
     protocols = "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,C:SSL,D:PLAINTEXT"
     config = BrokerConfig({"listeners": listeners, "listener.security.protocol.map": protocols})
     assert config.insecure_listeners() == ["PLAINTEXT://*:1", "D://10.0.0.1:5"]
+
+
+@pytest.mark.parametrize(
+    ("internal", "found"),
+    [
+        ({"listener.security.protocol.map": "C:SASL_SSL,INTERNAL:SSL"}, ["INTERNAL://10.0.0.1:2"]),
+        (
+            {
+                "listener.security.protocol.map": "C:SASL_SSL,INTERNAL:SSL",
+                "listener.name.internal.ssl.client.auth": "required",
+            },
+            [],
+        ),
+        ({"listener.security.protocol.map": "C:SASL_SSL,INTERNAL:SASL_SSL"}, []),
+    ],
+)
+def test_brokers_need_certificates_where_others_reach_their_listener(
+    internal: dict[str, str], found: list[str]
+) -> None:
+    listeners = {"listeners": "C://10.0.0.1:1,INTERNAL://10.0.0.1:2"}
+    assert BrokerConfig(listeners | internal).insecure_listeners() == found
+
+
+def test_a_name_that_starts_like_a_loopback_address_is_none() -> None:
+    config = BrokerConfig({"listeners": "PLAINTEXT://127.example:1"})
+    assert config.insecure_listeners() == ["PLAINTEXT://127.example:1"]

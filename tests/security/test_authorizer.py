@@ -40,6 +40,15 @@ class Rules:
         return decided
 
 
+def test_names_that_no_topic_can_have_are_not_kept() -> None:
+    rules = Rules()
+    rules.add(OP.READ, "*")
+    assert rules.allows(OP.READ, "x" * 250)
+    assert rules.allows(OP.READ, "x" * 249)
+    kept = [name for known in rules.authorizer._memo.values() for _, _, name in known]
+    assert [len(name) for name in kept] == [249]
+
+
 def test_nothing_is_allowed_without_a_binding() -> None:
     assert not Rules().allows(OP.READ)
 

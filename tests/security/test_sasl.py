@@ -163,6 +163,16 @@ def test_a_bearer_token_that_is_refused_gets_a_challenge_first() -> None:
         server.step(b"\x01")
 
 
+def test_bytes_without_a_token_are_refused_in_linear_time() -> None:
+    """A pattern that matched the pairs around the token took 8 minutes for a message of this size."""
+
+    def verify(token: str) -> Identity:
+        raise AssertionError
+
+    with pytest.raises(SaslFailure):
+        exchange("OAUTHBEARER", verify).step(b"n,," + b"\x01auth=bearer a" * (512 * 1024 // 15))
+
+
 def test_a_bearer_token_is_verified() -> None:
     def verify(token: str) -> Identity:
         return Identity(token.upper(), 12.0, ("g",))

@@ -33,6 +33,8 @@ _ANY_PRINCIPAL: Final = "User:*"
 _ROLE: Final = "Role:"
 #: memoised decisions of all principals: about 200 bytes each
 _MOST_MEMOISED: Final = 200_000
+#: Clients choose the names in requests: the memo keeps none that is longer than a topic name can be.
+_LONGEST_MEMOISED: Final = 249
 #: the operations whose ALLOW implies another operation
 _IMPLIED: Final[dict[int, tuple[int, ...]]] = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
@@ -113,8 +115,10 @@ class Authorizer:
         action = (operation, resource_type, name)
         allowed = known.get(action)
         if allowed is None:
-            allowed = known[action] = self.decide(session, operation, resource_type, name).allowed
-            self._memoised += 1
+            allowed = self.decide(session, operation, resource_type, name).allowed
+            if len(name) <= _LONGEST_MEMOISED:
+                known[action] = allowed
+                self._memoised += 1
         return allowed
 
     def decide(self, session: Session, operation: int, resource_type: int, name: str) -> Decision:

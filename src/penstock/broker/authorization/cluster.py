@@ -28,7 +28,7 @@ from penstock.wire.apis.alter_user_scram_credentials import (
 from penstock.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
 from penstock.wire.apis.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from penstock.wire.apis.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData, names_replica
 from penstock.wire.apis.get_replica_log_info import (
     GetReplicaLogInfoResponse,
     PartitionLogInfo,
@@ -159,9 +159,7 @@ def _internal_fetch(environment: Environment, api: Api[Any, Any], context: Conte
     is_metadata = any(
         topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC for topic in request.topics
     )
-    state = request.replica_state
-    is_replica = request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
-    if not (is_metadata or is_replica) or environment.access.allows_on_cluster(
+    if not (is_metadata or names_replica(request)) or environment.access.allows_on_cluster(
         context, Operation.CLUSTER_ACTION
     ):
         return None

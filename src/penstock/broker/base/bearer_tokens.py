@@ -69,7 +69,7 @@ class BearerTokens:
         try:
             content = await self._in_thread(_read, self._url)
             self._keys = self._parse(content)
-        except (OSError, ValueError, KeyError, self._jwt.PyJWTError) as e:
+        except (OSError, ValueError, KeyError, TypeError, self._jwt.PyJWTError) as e:
             raise PenstockError(f"cannot load the keys of tokens from {self._url}: {e}") from e
         self._loaded_at, self._missed = time.monotonic(), False
 
@@ -142,10 +142,14 @@ def _algorithms(key: dict[str, Any], name: str) -> list[str]:
 
 
 def _read(url: str) -> bytes:
-    from urllib.request import urlopen  # only OAUTHBEARER pays for the import
+    from http.client import HTTPException  # only OAUTHBEARER pays for the imports
+    from urllib.request import urlopen
 
-    with urlopen(url, timeout=_TIMEOUT_S) as response:
-        content: bytes = response.read(_MAX_BYTES + 1)
+    try:
+        with urlopen(url, timeout=_TIMEOUT_S) as response:
+            content: bytes = response.read(_MAX_BYTES + 1)
+    except HTTPException as e:
+        raise ValueError(f"the response is incomplete: {e!r}") from e
     if len(content) > _MAX_BYTES:
         raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
     return content

@@ -10,7 +10,7 @@ from penstock.broker.fetch.replica_fetch import ReplicaEnvironment, ReplicaFetch
 from penstock.broker.replica.sessions import FULL, NO_SESSION, ReplicaSessions
 from penstock.model.errors import ApiError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
-from penstock.wire.apis.fetch import FetchRequest, FetchResponse
+from penstock.wire.apis.fetch import FetchRequest, FetchResponse, names_replica
 
 __all__ = ["InternalFetchHandler", "ReplicaFetchHandler"]
 
@@ -58,6 +58,6 @@ class InternalFetchHandler:
         for topic in request.topics[:1]:
             if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
                 return self._quorum(context, request)
-        if request.replica_id < 0 and request.replica_state is None:
-            return self._client(context, request)
-        return self._replica(context, request)
+        if names_replica(request):
+            return self._replica(context, request)
+        return self._client(context, request)

@@ -174,9 +174,12 @@ class ListenerSecurities:
     async def _keep_current(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_S)
-            for verifier in self._verifiers:
-                await verifier.refresh_if_due()
-            self.reload(changed_only=True)
+            try:
+                for verifier in self._verifiers:
+                    await verifier.refresh_if_due()
+                self.reload(changed_only=True)
+            except Exception as e:  # noqa: BLE001 - withdrawn keys would stay valid if this task ended
+                log.error("listener_security_not_refreshed", error=repr(e))
 
     def reload(self, *, changed_only: bool = False) -> None:
         """Build every context again from files and configs; one that fails stays as it is, and is logged."""

@@ -221,13 +221,21 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         return lookup
 
     def insecure_listeners(self) -> list[str]:
-        """The listeners without TLS and SASL that other machines can reach, as NAME://HOST:PORT."""
-        endpoints = (*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else ()))
-        return [
-            f"{e.name}://{e.host or '*'}:{e.port}"
-            for e in endpoints
-            if e.protocol == "PLAINTEXT" and not is_loopback(e.host)
-        ]
+        """The listeners that other machines can reach without TLS or SASL, as NAME://HOST:PORT.
+
+        Between brokers TLS alone is not enough: a client without a certificate could replicate and vote.
+        """
+        found = [e for e in self.endpoints if e.protocol == "PLAINTEXT"]
+        internal = self.internal_endpoint
+        if internal is not None and (
+            internal.protocol == "PLAINTEXT"
+            or (
+                internal.protocol == "SSL"
+                and self.for_listener(internal.name)("ssl.client.auth") != "required"
+            )
+        ):
+            found.append(internal)
+        return [f"{e.name}://{e.host or '*'}:{e.port}" for e in found if not is_loopback(e.host)]
 
     @property
     def is_broker(self) -> bool:

@@ -29,7 +29,7 @@ def security_protocol_id(protocol: str) -> int:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a listener that binds `host`; an empty one is every interface."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host) is not None
 
 
 class Endpoint(NamedTuple):

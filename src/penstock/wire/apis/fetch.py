@@ -66,6 +66,12 @@ class FetchRequest(Struct):
     last_checksum: int = int64("12+", default=-1, tag=OWN_TAGS)
 
 
+def names_replica(request: FetchRequest) -> bool:
+    """Whether a broker fetches for a replica of its own."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
 class EpochEndOffset(Struct):
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
