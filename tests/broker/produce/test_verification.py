@@ -147,6 +147,24 @@ def test_a_newer_epoch_fences_the_one_that_waits() -> None:
     ]
 
 
+def test_epochs_of_different_producer_ids_are_not_compared() -> None:
+    """After an overflow of the epoch, the next producer id starts with epoch 0."""
+
+    async def main(c: Coordinator) -> None:
+        c.ask("in flight")
+        await asyncio.sleep(0)
+        c.ask("old id", ADDS._replace(producer_epoch=32766))
+        c.ask("new id", ADDS._replace(producer_id=8))
+        await c.answer()
+        await c.answer()
+
+    assert run(main).codes == [
+        ("old id", ErrorCode.NETWORK_EXCEPTION),
+        ("in flight", ErrorCode.NONE),
+        ("new id", ErrorCode.NONE),
+    ]
+
+
 def test_a_lost_connection_and_an_error_of_the_whole_request() -> None:
     async def main(c: Coordinator) -> None:
         c.ask("lost")

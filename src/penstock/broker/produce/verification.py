@@ -79,11 +79,13 @@ class TransactionVerifier:
         queue = self._queues.setdefault(coordinator, {})
         queued = queue.get(membership.transactional_id)
         if queued is not None and queued.membership != membership:
-            if queued.membership.producer_epoch > membership.producer_epoch:
+            # After an overflow of the epoch, the transactional id has another producer id and a low epoch.
+            is_same = queued.membership.producer_id == membership.producer_id
+            if is_same and queued.membership.producer_epoch > membership.producer_epoch:
                 verified(ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
             # The producer has gone on to another epoch. The same epoch in another protocol is a retry.
-            is_older = queued.membership.producer_epoch < membership.producer_epoch
+            is_older = is_same and queued.membership.producer_epoch < membership.producer_epoch
             del queue[membership.transactional_id]
             queued.fail(ErrorCode.INVALID_PRODUCER_EPOCH if is_older else ErrorCode.NETWORK_EXCEPTION)
             queued = None
