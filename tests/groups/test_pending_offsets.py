@@ -10,6 +10,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.records.record import Record, build_batch
 from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -46,7 +47,9 @@ class Shard:
         self.shard.commit(request, Client("c", "h", 9))
         self._took()
 
-    def commit_in_transaction(self, producer_id: int, offset: int, **member: object) -> None:
+    def commit_in_transaction(
+        self, producer_id: int, offset: int, size_max: int = 1 << 20, **member: object
+    ) -> None:
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             group_id="g",
@@ -54,7 +57,7 @@ class Shard:
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
             **member,  # type: ignore[arg-type]
         )
-        self.shard.commit_transactional(request, {}, None)
+        self.shard.commit_transactional(request, {}, None, size_max)
         self._took()
 
     def end(self, producer_id: int, committed: bool) -> None:
@@ -98,6 +101,23 @@ def test_offsets_count_after_the_marker(committed: bool) -> None:
         expected = 5 if committed else 3
         assert (shard.fetch(), shard.fetch(stable=True)) == (expected, expected)
         shard.reload()
+
+
+def test_a_commit_that_the_log_would_refuse_is_refused_alone() -> None:
+    """The log would refuse it together with all other records of the turn, which are of other groups."""
+    shard = Shard()
+    shard.commit_in_transaction(7, 5)
+    (item,) = shard.log
+    assert isinstance(item, TransactionalRecords)
+    exact = len(build_batch([Record(0, 0, key, value) for key, value in item.records]))
+    with pytest.raises(ApiError) as refused:
+        shard.commit_in_transaction(8, 6, size_max=exact - 1)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not shard.shard.outbox
+    shard.end(7, True)
+    assert shard.fetch(stable=True) == 5
+    shard.commit_in_transaction(8, 6, size_max=exact)
+    assert shard.fetch(stable=True) == UNSTABLE
 
 
 def test_the_later_record_wins_whatever_the_order_of_the_markers() -> None:

@@ -257,9 +257,9 @@ class GroupShard:
         return self.offsets.commit(request, client)
 
     def commit_transactional(
-        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes], guard: object
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes], guard: object, size_max: int
     ) -> TxnOffsetCommitResponse:
-        return commit_transactional(self._ledger, self.offsets, request, topic_ids, guard)
+        return commit_transactional(self._ledger, self.offsets, request, topic_ids, guard, size_max)
 
     def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool = False

@@ -12,6 +12,8 @@ from penstock.groups.offsets import Offsets
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue, encode_record
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID
+from penstock.records.batch import HEADER_SIZE
+from penstock.records.record import Record, build_batch
 from penstock.wire.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -22,6 +24,8 @@ from penstock.wire.apis.txn_offset_commit import (
 __all__ = ["commit_transactional"]
 
 _SIMPLE: Final = -1
+#: more than a record costs beside its key and value: lengths, offset and timestamp
+_RECORD_OVERHEAD: Final = 64
 
 
 def commit_transactional(
@@ -30,13 +34,19 @@ def commit_transactional(
     request: TxnOffsetCommitRequest,
     topic_ids: Mapping[str, bytes],
     guard: object,
+    size_max: int,
 ) -> TxnOffsetCommitResponse:
-    """Write pending offsets of existing partitions. `guard` is that of the transaction's verification."""
+    """Write pending offsets of existing partitions. `guard` is that of the transaction's verification.
+
+    `size_max` limits the batch of the records: the log refuses a larger one together with all records that
+    are appended in the same turn.
+    """
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     _check(ledger, request, topic_ids)
     response = TxnOffsetCommitResponse()
     records: list[EncodedRecord] = []
+    pending: list[tuple[OffsetCommitKey, OffsetCommitValue]] = []
     for topic in request.topics:
         results = []
         for partition in topic.partitions:
@@ -55,16 +65,33 @@ def commit_transactional(
                     topic_id=topic_ids.get(topic.name, NO_TOPIC_ID),
                 )
                 records.append(encode_record(key, value))
-                offsets.write_pending(request.producer_id, key, value)
+                pending.append((key, value))
             results.append(
                 TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
             )
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
     if records:
+        _check_size(records, size_max)
+        for key, value in pending:
+            offsets.write_pending(request.producer_id, key, value)
         ledger.outbox.records.append(
             TransactionalRecords(request.producer_id, request.producer_epoch, records, guard)
         )
     return response
+
+
+def _check_size(records: list[EncodedRecord], size_max: int) -> None:
+    """Raise the error with which a plain commit of a record that is too large is answered."""
+    if (
+        HEADER_SIZE + sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records)
+        <= size_max
+    ):
+        return
+    size = len(build_batch([Record(i, 0, key, value) for i, (key, value) in enumerate(records)]))
+    if size > size_max:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {size} bytes; max.message.bytes is {size_max}"
+        )
 
 
 def _check(ledger: GroupLedger, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes]) -> None:

@@ -175,7 +175,8 @@ class _Commit:
 
         def operate(shard: GroupShard, _: object) -> Struct:
             self._check(guard)
-            return self._respond(shard.commit_transactional(request, self._topic_ids, guard))
+            size_max = self._partition.log.config.max_message_bytes
+            return self._respond(shard.commit_transactional(request, self._topic_ids, guard, size_max))
 
         return self._groups.submit(request.group_id, operate, self.error_response)
 
