@@ -42,7 +42,6 @@ ELSEWHERE = {
     "base/system_ports": "replica/test_foreign_files",
     "coordinators/host_settings": "coordinators/test_shard_host",
     "coordinators/transaction_additions": "handlers/test_transactions",
-    "coordinators/transaction_coordinator": "handlers/test_transactions",
     "fetch/client_fetch": "handlers/test_fetch",
     "fetch/pipeline": "fetch/test_waiting",
     "fetch/replica_fetch": "handlers/test_replica_fetch",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from penstock.broker.coordinators.marker_sender import MarkerSender
+import pytest
+
+from penstock.broker.coordinators.marker_sender import MarkerSender, Term
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.model.ids import TopicId
@@ -37,19 +39,20 @@ class Cluster:
             )
             self.image.apply(record, 4 + index)
         #: errors to answer with, before NONE
-        self.errors: list[ErrorCode | PenstockError] = []
+        self.errors: list[ErrorCode | Exception] = []
+        self.report_errors: list[Exception] = []
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.written: list[Partition] = []
-        self.epoch = 5
+        self.term: Term | None = Term("a shard", 5)
         self.changed = asyncio.Event()
-        self.sender = MarkerSender(self.image, self.send, lambda _, epoch: epoch == self.epoch, self.report)
+        self.sender = MarkerSender(self.image, self.send, lambda _: self.term, self.report)
 
     async def send(self, broker: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         self.requests.append((broker, request))
         self.changed.set()
         await asyncio.sleep(0)
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
-        if isinstance(error, PenstockError):
+        if isinstance(error, Exception):
             raise error
         return WriteTxnMarkersResponse(
             markers=[
@@ -71,8 +74,15 @@ class Cluster:
         )
 
     def report(self, index: int, sent: SendMarkers, partitions: Iterable[Partition]) -> None:
+        if self.report_errors:
+            raise self.report_errors.pop()
         self.written += partitions
         self.changed.set()
+
+    def sent(self) -> list[tuple[int, int]]:
+        """The (producer id, coordinator epoch) of all markers."""
+        sent = [marker for _, request in self.requests for marker in request.markers]
+        return [(marker.producer_id, marker.coordinator_epoch) for marker in sent]
 
     async def until_written(self, *partitions: Partition, times: int = 1) -> None:
         async with asyncio.timeout(10):
@@ -88,7 +98,7 @@ def markers(*partitions: Partition, producer_id: int = 9) -> SendMarkers:
 def test_each_leader_gets_its_partitions() -> None:
     async def scenario() -> None:
         cluster = Cluster()
-        cluster.sender.start(0, 5, markers(("t", 0), ("t", 1)))
+        cluster.sender.start(0, markers(("t", 0), ("t", 1)))
         await cluster.until_written(("t", 0), ("t", 1))
         assert sorted(broker for broker, _ in cluster.requests) == [1, 2]
         (marker,) = cluster.requests[0][1].markers
@@ -105,10 +115,13 @@ def test_passing_errors_are_retried() -> None:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             PenstockError("gone"),
             ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ValueError("a response that cannot be decoded"),
         ]
-        cluster.sender.start(0, 5, markers(("t", 0)))
+        cluster.sender.start(0, markers(("t", 0)))
         await cluster.until_written(("t", 0))
-        assert len(cluster.requests) == 4
+        assert len(cluster.requests) == 7
 
     asyncio.run(scenario())
 
@@ -117,7 +130,7 @@ def test_markers_that_arrive_meanwhile_are_sent_together() -> None:
     async def scenario() -> None:
         cluster = Cluster()
         for producer_id in range(5):
-            cluster.sender.start(0, 5, markers(("t", 0), producer_id=producer_id))
+            cluster.sender.start(0, markers(("t", 0), producer_id=producer_id))
             if not producer_id:
                 await cluster.changed.wait()
         await cluster.until_written(("t", 0), times=5)
@@ -129,25 +142,83 @@ def test_markers_that_arrive_meanwhile_are_sent_together() -> None:
 def test_a_deleted_topic_needs_no_marker() -> None:
     async def scenario() -> None:
         cluster = Cluster()
-        cluster.sender.start(0, 5, markers(("gone", 0), ("t", 7)))
+        cluster.sender.start(0, markers(("gone", 0), ("t", 7)))
         await cluster.until_written(("gone", 0), ("t", 7))
         assert not cluster.requests
 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_fenced_marker_is_not_retried(code: ErrorCode) -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        cluster.errors = [code, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        cluster.sender.start(0, markers(("t", 0)))
+        await cluster.changed.wait()
+        # The second is started later and waits as long as a retry of the first.
+        cluster.sender.start(0, markers(("t", 0), producer_id=10))
+        await cluster.until_written(("t", 0))
+        assert cluster.sent() == [(9, 5), (10, 5), (10, 5)]
+
+    asyncio.run(scenario())
+
+
 def test_a_coordinator_that_was_replaced_stops_sending() -> None:
+    """Another shard, even of the same leader epoch, sends all markers of its own."""
+
     async def scenario() -> None:
         cluster = Cluster()
         cluster.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        cluster.sender.start(0, 5, markers(("t", 0)))
+        cluster.sender.start(0, markers(("t", 0)))
         await cluster.changed.wait()
-        cluster.epoch = 6
+        cluster.term = Term("a reloaded shard", 5)
         # The retry of the first comes before the second, which is started later and waits as long.
         cluster.errors += [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        cluster.sender.start(0, 6, markers(("t", 0), producer_id=10))
+        cluster.sender.start(0, markers(("t", 0), producer_id=10))
         await cluster.until_written(("t", 0))
-        sent = [marker.producer_id for _, request in cluster.requests for marker in request.markers]
-        assert sent == [9, 10, 10]
+        assert cluster.sent() == [(9, 5), (10, 5), (10, 5)]
+
+    asyncio.run(scenario())
+
+
+def test_a_result_for_an_earlier_shard_is_not_reported() -> None:
+    """The shard that is loaded now may be in the producer's next transaction, with the same epoch."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        cluster.sender.start(0, markers(("t", 0)))
+        await cluster.changed.wait()
+        cluster.term = Term("a reloaded shard", 5)
+        cluster.sender.start(0, markers(("t", 1)))
+        await cluster.until_written(("t", 1))
+        assert len(cluster.requests) == 2 and cluster.written == [("t", 1)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_marker_that_waits_gets_the_new_epoch_of_its_shard(code: ErrorCode) -> None:
+    """A reassignment raises the leader epoch, and the leader may stay the same."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        cluster.errors = [code]
+        cluster.sender.start(0, markers(("t", 0)))
+        await cluster.changed.wait()
+        cluster.term = Term("a shard", 6)
+        await cluster.until_written(("t", 0))
+        assert cluster.sent() == [(9, 5), (9, 6)]
+
+    asyncio.run(scenario())
+
+
+def test_a_marker_that_could_not_be_recorded_is_sent_again() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        cluster.report_errors = [ValueError("a fault in the shard")]
+        cluster.sender.start(0, markers(("t", 0)))
+        await cluster.until_written(("t", 0))
+        assert len(cluster.requests) == 2
 
     asyncio.run(scenario())

@@ -1,9 +1,11 @@
 """Sends the markers of decided transactions to the leaders of their partitions.
 
 One request per broker is in flight. Markers that arrive meanwhile are sent together in the next request. A
-marker is retried for ever while its partition has no leader, or answers with an error that passes. It is
-dropped when this broker no longer coordinates the transaction: the next coordinator sends it again. A
-partition of a deleted topic needs no marker.
+marker is retried for ever, except after an error that fences its producer or its coordinator. It is dropped
+when the shard that decided the transaction is gone: the next shard sends it again, from another broker or
+after a load on this one. A late marker of an earlier shard could end the producer's next transaction. If the
+leader epoch rises under the same shard, the next request has the new coordinator epoch. A partition of a
+deleted topic needs no marker.
 
 Owned by: the event loop's thread.
 """
@@ -26,33 +28,25 @@ from penstock.wire.apis.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-__all__ = ["MarkerSender", "MarkerTransport"]
+__all__ = ["MarkerSender", "MarkerTransport", "Term"]
 
 log = get_logger("transactions")
 #: the pause before a marker is sent again
 _RETRY_S: Final = 0.05
 #: markers in one request
 _MARKERS_MAX: Final = 500
-_RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-#: a newer coordinator has taken over
+#: a newer producer or a newer coordinator has taken over
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 #: sends a request to a broker, this one included; raises PenstockError if there is no response
 MarkerTransport = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+
+
+class Term(NamedTuple):
+    """The shard of a partition of `__transaction_state`, and its coordinator epoch."""
+
+    shard: object
+    epoch: int
 
 
 class _Marker(NamedTuple):
@@ -60,7 +54,8 @@ class _Marker(NamedTuple):
 
     #: of `__transaction_state`
     state_index: int
-    coordinator_epoch: int
+    #: the shard that decided the transaction
+    shard: object
     effect: SendMarkers
     partitions: tuple[TopicPartition, ...]
 
@@ -72,23 +67,25 @@ class MarkerSender:
         self,
         image: ClusterImage,
         send: MarkerTransport,
-        coordinates: Callable[[int, int], bool],
+        term: Callable[[int], Term | None],
         written: Callable[[int, SendMarkers, Iterable[TopicPartition]], None],
     ) -> None:
-        """`coordinates` returns true while this broker leads a partition of the topic in that epoch.
+        """`term` returns None for a partition of the topic whose shard is not loaded here.
 
         `written` gets the partitions whose markers are written.
         """
         self._image = image
         self._send = send
-        self._coordinates = coordinates
+        self._term = term
         self._written = written
         self._queues: dict[int, list[_Marker]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
         self._retries: set[asyncio.TimerHandle] = set()
 
-    def start(self, index: int, coordinator_epoch: int, effect: SendMarkers) -> None:
-        self._route(_Marker(index, coordinator_epoch, effect, tuple(sorted(effect.partitions))))
+    def start(self, index: int, effect: SendMarkers) -> None:
+        term = self._term(index)
+        if term is not None:
+            self._route(_Marker(index, term.shard, effect, tuple(sorted(effect.partitions))))
 
     def stop(self) -> None:
         for handle in self._retries:
@@ -100,7 +97,7 @@ class MarkerSender:
 
     def _route(self, marker: _Marker) -> None:
         """Queue the marker for the leaders of its partitions."""
-        if not self._coordinates(marker.state_index, marker.coordinator_epoch):
+        if self._epoch(marker) is None:
             return
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
@@ -122,7 +119,12 @@ class MarkerSender:
         if leaderless:
             self._retry(marker._replace(partitions=tuple(leaderless)))
         if gone:
-            self._written(marker.state_index, marker.effect, gone)
+            self._report(marker, gone)
+
+    def _epoch(self, marker: _Marker) -> int | None:
+        """The coordinator epoch of the marker, None if its shard is gone."""
+        term = self._term(marker.state_index)
+        return term.epoch if term is not None and term.shard is marker.shard else None
 
     def _retry(self, marker: _Marker) -> None:
         def again() -> None:
@@ -143,26 +145,27 @@ class MarkerSender:
             del self._senders[broker_id]
 
     async def _send_batch(self, broker_id: int, markers: list[_Marker]) -> None:
-        markers = [m for m in markers if self._coordinates(m.state_index, m.coordinator_epoch)]
-        if not markers:
+        stamped = [(m, epoch) for m in markers if (epoch := self._epoch(m)) is not None]
+        if not stamped:
             return
         try:
-            response = await self._send(broker_id, _request(markers))
+            response = await self._send(broker_id, _request(stamped))
+            codes = _codes(response)
         except PenstockError as e:
             log.info("markers_not_sent", broker=broker_id, error=str(e))
-            for marker in markers:
-                self._retry(marker)
+        except Exception as e:
+            log.error("markers_not_sent", broker=broker_id, error=repr(e), exc_info=e)
+        else:
+            for marker, epoch in stamped:
+                self._answered(marker, epoch, codes)
             return
-        codes = {
-            (result.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
-            for result in response.markers
-            for topic in result.topics
-            for partition in topic.partitions
-        }
-        for marker in markers:
-            self._answered(marker, codes)
+        for marker, _ in stamped:
+            self._retry(marker)
 
-    def _answered(self, marker: _Marker, codes: dict[tuple[int, str, int], ErrorCode]) -> None:
+    def _answered(self, marker: _Marker, sent_epoch: int, codes: dict[tuple[int, str, int], int]) -> None:
+        epoch = self._epoch(marker)
+        if epoch is None:
+            return
         written: list[TopicPartition] = []
         again: list[TopicPartition] = []
         for partition in marker.partitions:
@@ -170,23 +173,40 @@ class MarkerSender:
             code = codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
                 written.append(partition)
-            elif code in _RETRIABLE:
+            elif code not in _FENCED or (
+                code == ErrorCode.TRANSACTION_COORDINATOR_FENCED and epoch != sent_epoch
+            ):
                 again.append(partition)
             else:
                 log.warning(
                     "marker_refused",
                     transactional_id=marker.effect.transactional_id,
                     partition=f"{partition[0]}-{partition[1]}",
-                    error=code.name,
-                    fenced=code in _FENCED,
+                    error=ErrorCode(code).name,
                 )
         if again:
             self._retry(marker._replace(partitions=tuple(again)))
         if written:
+            self._report(marker, written)
+
+    def _report(self, marker: _Marker, written: list[TopicPartition]) -> None:
+        try:
             self._written(marker.state_index, marker.effect, written)
+        except Exception as e:
+            log.error("marker_not_recorded", error=repr(e), exc_info=e)
+            self._retry(marker._replace(partitions=tuple(written)))
 
 
-def _request(markers: list[_Marker]) -> WriteTxnMarkersRequest:
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], int]:
+    return {
+        (result.producer_id, topic.name, partition.partition_index): partition.error_code
+        for result in response.markers
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def _request(stamped: list[tuple[_Marker, int]]) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(
         markers=[
             WritableTxnMarker(
@@ -197,10 +217,10 @@ def _request(markers: list[_Marker]) -> WriteTxnMarkersRequest:
                     WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                     for name, indexes in _by_topic(marker.partitions).items()
                 ],
-                coordinator_epoch=marker.coordinator_epoch,
+                coordinator_epoch=epoch,
                 transaction_version=marker.effect.transaction_version,
             )
-            for marker in markers
+            for marker, epoch in stamped
         ]
     )
 

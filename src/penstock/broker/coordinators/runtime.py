@@ -73,6 +73,11 @@ class CoordinatorRuntime(Generic[S]):
         host = self._hosts.get(index)
         return None if host is None else host.partition
 
+    def shard(self, index: int) -> S | None:
+        """The shard of partition `index`, None if it is not loaded here. Each load makes a new shard."""
+        host = self._hosts.get(index)
+        return None if host is None else host.shard
+
     def submit_to(
         self, index: int, operation: Operation[S], error_response: Callable[[ApiError], Struct]
     ) -> Struct | Deferred[Struct]:

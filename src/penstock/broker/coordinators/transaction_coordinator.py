@@ -7,10 +7,9 @@ from typing import Any, cast
 
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
-from penstock.broker.coordinators.marker_sender import MarkerSender, MarkerTransport
+from penstock.broker.coordinators.marker_sender import MarkerSender, MarkerTransport, Term
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
-from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.coordination.outbox import Effect
 from penstock.metadata.image import ClusterImage
@@ -46,7 +45,6 @@ class TransactionCoordinator:
         """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
         self._config = config
         self._image = image
-        self._partitions = partitions
         self._env = Environment(
             TransactionSettings.of(config), self._level, take_producer_id, is_clock_trusted
         )
@@ -59,7 +57,7 @@ class TransactionCoordinator:
         )
         topic = InternalTopic(TRANSACTIONS_TOPIC, image, self._new_topic, create_topic)
         self.runtime = CoordinatorRuntime(topic, partitions, config.node_id, settings)
-        self._markers = MarkerSender(image, send_markers, self._coordinates, self._markers_written)
+        self._markers = MarkerSender(image, send_markers, self._term, self._markers_written)
 
     def start(self) -> None:
         """Read the cluster's configs. A shard is loaded when this broker becomes leader of its partition."""
@@ -82,15 +80,14 @@ class TransactionCoordinator:
 
     def _run_effect(self, index: int, effect: Effect) -> None:
         assert isinstance(effect, SendMarkers)
-        self._markers.start(index, self._epoch(index), effect)
+        self._markers.start(index, effect)
 
-    def _epoch(self, index: int) -> int:
-        """The coordinator epoch: the leader epoch of a partition that this broker leads, otherwise -1."""
-        partition = self._partitions.find(TRANSACTIONS_TOPIC, index)
-        return partition.leader_epoch if isinstance(partition, Partition) and partition.leading else -1
-
-    def _coordinates(self, index: int, coordinator_epoch: int) -> bool:
-        return index in self.runtime and self._epoch(index) == coordinator_epoch
+    def _term(self, index: int) -> Term | None:
+        """The coordinator epoch is the leader epoch of the partition."""
+        partition, shard = self.runtime.partition(index), self.runtime.shard(index)
+        if partition is None or shard is None or not partition.leading:
+            return None
+        return Term(shard, partition.leader_epoch)
 
     def _markers_written(self, index: int, sent: SendMarkers, partitions: Iterable[TopicPartition]) -> None:
         def event(shard: TransactionShard) -> None:
