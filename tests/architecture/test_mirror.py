@@ -53,7 +53,6 @@ ELSEWHERE = {
     "handlers/sasl": "request/test_listener_security",
     "handlers/topic_times": "handlers/test_describe_configs",
     "handlers/transaction_listing": "handlers/test_transactions",
-    "handlers/txn_offsets": "handlers/test_transactions",
     "handlers/topics": "handlers/test_create_topics",
     "healing/compacted_repair": "coordinators/test_damaged_coordinators",
     "healing/repair": "healing/test_scrubber",

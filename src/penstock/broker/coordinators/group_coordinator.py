@@ -82,6 +82,9 @@ class GroupCoordinator:
         def operate(shard: GroupShard, _: object) -> Struct:
             partition = self.runtime.partition(index)
             assert partition is not None
+            if self.runtime.unappended(index, marker.producer_id):
+                # The check reads the log. A marker that the log refuses fails all requests of the turn.
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             check_marker(partition, marker)
             shard.outbox.records.append(
                 EndMarker(

@@ -6,7 +6,7 @@ the effects that they decide. Owned by: the event loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from penstock.broker.coordinators.replies import PendingReply
 from penstock.broker.coordinators.shard_host import CoordinatorShardHost, Operation
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.coordination.outbox import EndMarker, TransactionalRecords
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
@@ -77,6 +78,13 @@ class CoordinatorRuntime(Generic[S]):
         """The shard of partition `index`, None if it is not loaded here. Each load makes a new shard."""
         host = self._hosts.get(index)
         return None if host is None else host.shard
+
+    def unappended(self, index: int, producer_id: int) -> Sequence[TransactionalRecords | EndMarker]:
+        """What the shard of partition `index` has decided on in a producer's transactions in this turn of
+        the event loop. The log does not have it yet.
+        """
+        host = self._hosts.get(index)
+        return () if host is None else host.records.of_producer(producer_id)
 
     def submit_to(
         self, index: int, operation: Operation[S], error_response: Callable[[ApiError], Struct]

@@ -27,9 +27,9 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.effects import UncommittedEffects
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.replies import PendingReply, ReplySender, UncommittedReplies
-from penstock.broker.coordinators.shard_log import append_records
+from penstock.broker.coordinators.shard_log import UnappendedRecords, append_records
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply, item_of
+from penstock.coordination.outbox import Effect, Outbox, Reply, item_of
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
@@ -79,7 +79,6 @@ class CoordinatorShardHost(Generic[S]):
         "_failures",
         "_flush_due",
         "_load_timeout",
-        "_records",
         "_reload",
         "_replies",
         "_sender",
@@ -92,6 +91,7 @@ class CoordinatorShardHost(Generic[S]):
         "_waiting_for_load",
         "parked",
         "partition",
+        "records",
         "shard",
     )
 
@@ -114,7 +114,7 @@ class CoordinatorShardHost(Generic[S]):
 
     def _reset(self) -> None:
         #: output of the turns since the last flush
-        self._records: list[LogRecord] = []
+        self.records = UnappendedRecords()
         self._replies: list[tuple[PendingReply, Reply]] = []
         self._effects: list[Effect] = []
         #: the end offset of the appended records that the shard's state is based on
@@ -273,7 +273,7 @@ class CoordinatorShardHost(Generic[S]):
 
     def _must_wait(self, shard: S) -> bool:
         """Returns true if a reply would overtake the commit of records that it is based on."""
-        return bool(shard.outbox.records or self._records or self._uncommitted or self._is_ahead)
+        return bool(shard.outbox.records or self.records or self._uncommitted or self._is_ahead)
 
     @property
     def _is_ahead(self) -> bool:
@@ -293,7 +293,7 @@ class CoordinatorShardHost(Generic[S]):
             assert isinstance(pending, PendingReply)
             self.parked.pop(pending, None)
             self._replies.append((pending, reply))
-        self._records += outbox.records
+        self.records += outbox.records
         self._effects += outbox.effects
         outbox.clear()
         if not self._flush_due:
@@ -305,7 +305,7 @@ class CoordinatorShardHost(Generic[S]):
     def _flush(self) -> None:
         """Append the records of the last turns together."""
         self._flush_due = False
-        records, self._records = self._records, []
+        records, self.records = self.records, UnappendedRecords()
         partition = self.partition
         if records:
             try:

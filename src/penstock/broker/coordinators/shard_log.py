@@ -10,7 +10,13 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import EncodedRecord, EndMarker, LogItem, TransactionalRecords
+from penstock.coordination.outbox import (
+    EncodedRecord,
+    EndMarker,
+    LogItem,
+    LogRecord,
+    TransactionalRecords,
+)
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Workers
@@ -21,12 +27,33 @@ from penstock.storage.guards import VerificationGuard
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
 
-__all__ = ["Loader", "append_records"]
+__all__ = ["Loader", "UnappendedRecords", "append_records"]
 
 log = get_logger("coordinator")
 _READ_BYTES: Final = 1 << 20
 #: more than a record costs beside its key and value: lengths, offset and timestamp
 _RECORD_OVERHEAD: Final = 64
+
+
+class UnappendedRecords(list[LogRecord]):
+    """Records that a shard has decided on, in their order, before they are appended together."""
+
+    __slots__ = ("_by_producer", "_indexed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_producer: dict[int, list[TransactionalRecords | EndMarker]] = {}
+        #: the number of records that `_by_producer` covers: most turns have no transactions and need none
+        self._indexed = 0
+
+    def of_producer(self, producer_id: int) -> Sequence[TransactionalRecords | EndMarker]:
+        """The records and markers of a producer's transactions."""
+        while self._indexed < len(self):
+            record = self[self._indexed]
+            self._indexed += 1
+            if isinstance(record, TransactionalRecords | EndMarker):
+                self._by_producer.setdefault(record.producer_id, []).append(record)
+        return self._by_producer.get(producer_id, ())
 
 
 def append_records(partition: Partition, items: Sequence[LogItem], now_ms: int) -> None:

@@ -12,6 +12,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.produce.verification import Membership, TransactionVerifier
 from penstock.broker.replica.partition import Partition
+from penstock.coordination.outbox import EndMarker
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode, InvalidProducerEpoch, InvalidTxnState
@@ -183,6 +184,10 @@ class _Commit:
     def _check(self, guard: VerificationGuard | None) -> None:
         """The append would refuse these, and a refused append makes the shard load its log again."""
         request, producers = self._request, self._partition.log.producers
+        for item in self._groups.unappended(self._partition.index, request.producer_id):
+            if isinstance(item, EndMarker) or item.producer_epoch != request.producer_epoch:
+                # The log does not have the end of the transaction yet. The client retries.
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         state = producers.states.get(request.producer_id)
         if state is not None and request.producer_epoch < state.epoch:
             raise InvalidProducerEpoch(f"producer {request.producer_id} has epoch {state.epoch} here")

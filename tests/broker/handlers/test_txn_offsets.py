@@ -1,0 +1,89 @@
+"""TxnOffsetCommit and markers in one turn of the event loop. The wire is in `test_transactions`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.broker.app.broker import Broker
+from penstock.broker.handlers.txn_offsets import TxnOffsetHandlers
+from penstock.broker.replica.txn_markers import Marker
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.records.record import Record, build_batch
+from penstock.storage.producers import AppendOrigin
+from penstock.wire.apis.offset_commit import OffsetCommitResponse
+from penstock.wire.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from penstock.wire.metadata_records import PartitionRecord, TopicRecord
+from tests.broker.coordinators.offset_commits import (
+    GROUP,
+    answer,
+    commit,
+    offsets_partition,
+    run,
+    running,
+)
+
+TOPIC_ID = TopicId(b"a topic".ljust(16))
+PRODUCER = 7
+
+
+def open_transaction(broker: Broker) -> None:
+    for record in (
+        TopicRecord(name="t", topic_id=TOPIC_ID),
+        PartitionRecord(topic_id=TOPIC_ID, partition_id=0, replicas=[9], isr=[9], leader=-1),
+    ):
+        broker.image.apply(record, broker.image.offset + 1)
+    batch = build_batch([Record(0, 0, b"", b"")], producer_id=PRODUCER, producer_epoch=0, transactional=True)
+    offsets_partition(broker).append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+
+
+def commit_in_transaction(broker: Broker) -> Any:
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=GROUP,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    handlers = TxnOffsetHandlers(broker.groups.runtime, broker.image, cast("Any", None), lambda: 0)
+    return handlers.txn_offset_commit(cast("Any", SimpleNamespace(version=3)), request)
+
+
+async def code_of(promised: Any) -> ErrorCode:
+    return ErrorCode((await answer(promised)).topics[0].partitions[0].error_code)
+
+
+def test_offsets_behind_the_marker_open_no_transaction() -> None:
+    """No marker would end it, and stable fetches of the group would wait for ever."""
+
+    async def test() -> None:
+        async with running() as broker:
+            open_transaction(broker)
+            ended: list[ErrorCode] = []
+            others = commit(broker, 1)
+            within = commit_in_transaction(broker)
+            assert await code_of(within) is ErrorCode.NONE
+            broker.groups.write_marker(0, Marker(PRODUCER, 0, True, 0, 1), ended.append)
+            late = commit_in_transaction(broker)
+            assert await code_of(late) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert isinstance(await answer(others), OffsetCommitResponse)
+            assert ended == [ErrorCode.NONE]
+            assert not offsets_partition(broker).log.producers.ongoing
+
+    run(test)
+
+
+def test_commits_of_one_transaction_in_one_turn() -> None:
+    async def test() -> None:
+        async with running() as broker:
+            open_transaction(broker)
+            promised = [commit_in_transaction(broker) for _ in range(2)]
+            assert [await code_of(each) for each in promised] == [ErrorCode.NONE] * 2
+
+    run(test)
