@@ -33,7 +33,7 @@ KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
-check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes on two cores)
+check: $(READY) ## lint, and every fast test without child processes and Spark
 	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line lint check-core check-clients check-brokers check-nodes check-replicas
 
 # The fast tests of clients and tools, which are about as many as all others below the broker.
