@@ -2,8 +2,9 @@
 application.
 
 The records go through two memory BIOs, so the same code runs on uvloop, on asyncio and on a simulated
-network. A server's application is told of a connection when it is accepted, before the handshake: limits and
-pacing come first. A client's application is told when the handshake is done and the host name is verified.
+network. A server calls `connection_made` of its application when it accepts a connection, before the
+handshake, because limits and pacing come first. A client calls it once the handshake is done and the host
+name is verified.
 
 Plaintext is decrypted straight into the application's buffers. Ciphertext that waits for the application is
 bounded by one read: reading pauses with the application.

@@ -61,7 +61,7 @@ def recompute(
         idle_max = told.idle_occupied.gpu_util_max_percent
         found = run(spark, Tables(place, options), out, by, idle_max)
     finally:
-        with suppress(Exception):
+        with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()
     for each in found:
         typer.echo(f"{each.table}: {each.windows:,} windows compared, {each.differences:,} differ")

@@ -25,7 +25,7 @@ __all__ = ["SIGNALS", "GpuDetectors", "Signalled"]
 _TEMP, _POWER, _UTIL = (column_of(each) for each in (150, 155, 203))
 _NAMES: Final = ("gpu_id", *ABOUT)
 _MEASURES: Final = ("temperature", "power", "clock", "util", "busy_share")
-#: What rules that compare GPUs are told of a GPU in a step.
+#: The row of one GPU and step that rules across GPUs get from the executors.
 SIGNALS: Final = pa.schema(
     [
         ("step", pa.int64()),
