@@ -293,10 +293,16 @@ class FaultyDisk(MemoryFiles):
         return super().open(path, create=create)
 
     def _file_history(self, inode: Inode) -> _FileHistory:
-        return self._files.setdefault(id(inode), _FileHistory(inode))
+        history = self._files.get(id(inode))
+        if history is None:
+            history = self._files[id(inode)] = _FileHistory(inode)
+        return history
 
     def _directory_history(self, directory: Directory) -> _DirectoryHistory:
-        return self._directories.setdefault(id(directory), _DirectoryHistory(directory))
+        history = self._directories.get(id(directory))
+        if history is None:
+            history = self._directories[id(directory)] = _DirectoryHistory(directory)
+        return history
 
 
 def _write(content: bytearray, position: int, data: bytes | None) -> None:

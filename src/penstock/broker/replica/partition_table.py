@@ -53,10 +53,8 @@ class PartitionTable:
         return slots.get(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def __iter__(self) -> Iterator[Partition]:
-        for slots in self._by_name.values():
-            for slot in slots.values():
-                if isinstance(slot, Partition):
-                    yield slot
+        topics = self._by_name.values()
+        return iter([slot for slots in topics for slot in slots.values() if isinstance(slot, Partition)])
 
     def hosts(self, topic_id: TopicId, index: int) -> bool:
         """Returns true if the partition has its place here, even if its directory cannot hold it now."""

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from penstock.testing.disk import PowerLoss
+from penstock.testing.simulation.handles import SimHandle, SimTimer
 from penstock.testing.simulation.network import Network, SimServer
 from penstock.testing.simulation.process import Process, State, abandon, current_process
 from penstock.testing.simulation.trace import Trace
@@ -32,6 +33,8 @@ _STEP_S: Final = 1e-6
 #: how long a worker takes to begin, at the most
 _WORKER_S: Final = 0.0005
 _WORLD: Final = 0xFFFFFFFF
+_RUNNING: Final = State.RUNNING
+_DEAD: Final = State.DEAD
 _Event: TypeAlias = tuple[float, int, Process | None, asyncio.Handle]
 
 
@@ -51,8 +54,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._halted = False
         self._work_s: dict[str, Callable[[], float]] = {}
         self.processes: list[Process] = []
-        #: those that may still have a turn, with their indexes
-        self._living: list[tuple[int, Process]] = []
+        #: those that may still have a turn, in the order of their indexes
+        self._living: list[Process] = []
+        #: the bits of the processes that have a callback; paused and dead ones may be among them
+        self._waiting = 0
         #: exceptions of callbacks and tasks of living processes that no code caught
         self.unhandled: list[dict[str, Any]] = []
         #: called after each callback, with the process that it was of
@@ -67,22 +72,23 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now
 
     def new_process(self, name: str, host: str) -> Process:
-        process = Process(name, host)
+        process = Process(name, host, len(self.processes))
         # Those that have died since are left out: every restart of a broker leaves one behind.
-        self._living = [(i, p) for i, p in self._living if p.state is not State.DEAD]
-        self._living.append((len(self.processes), process))
+        self._living = [p for p in self._living if p.state is not _DEAD]
+        self._living.append(process)
         self.processes.append(process)
         return process
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         process = current_process(context)
         if process is None:
             self._push(self._now, None, handle)
-        elif process.state is not State.DEAD:
+        elif process.state is not _DEAD:
             process.ready.append(handle)
+            self._waiting |= process.bit
         return handle
 
     call_soon_threadsafe = call_soon  # there are no other threads
@@ -103,15 +109,15 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = SimTimer(when, callback, args, self, context)
         process = current_process(context)
-        if process is None or process.state is not State.DEAD:
+        if process is None or process.state is not _DEAD:
             self._push(when, process, timer)
         return timer
 
     def world_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
         """Have something happen that is of no process."""
-        handle = asyncio.Handle(callback, args, self)
+        handle = SimHandle(callback, args, self)
         self._push(self._now + delay_s, None, handle)
         return handle
 
@@ -120,47 +126,63 @@ class SimLoop(asyncio.BaseEventLoop):
         heappush(self._events, (when, self._scheduled_count, process, handle))
 
     def _run_once(self) -> None:
-        """One callback."""
-        self._take_due()
-        index = self._choose()
-        while index < 0:
+        """Callbacks, one after the other, until the loop is stopped.
+
+        Asyncio calls this for one round of callbacks. A round here lasts to the end: the call would cost as
+        much as a choice does.
+        """
+        events = self._events
+        while True:
+            if events and events[0][0] <= self._now:
+                self._take_due()
+            process = self._choose()
+            while process is None:
+                if self._halted:
+                    return
+                if not events:
+                    raise Stuck(f"nothing is left to happen at {self._now:.3f} s")
+                self._now = max(self._now, events[0][0])
+                self._take_due()
+                process = self._choose()
+            handle = process.ready.popleft()
+            if not process.ready:
+                self._waiting &= ~process.bit
+            if not handle._cancelled:
+                self._now += _STEP_S
+                self.trace.step(self._now, process.index)
+                handle._run()
+                if self.after_step is not None:
+                    self.after_step(process)
             if self._halted:
                 return
-            if not self._events:
-                raise Stuck(f"nothing is left to happen at {self._now:.3f} s")
-            self._now = max(self._now, self._events[0][0])
-            self._take_due()
-            index = self._choose()
-        process = self.processes[index]
-        handle = process.ready.popleft()
-        if handle.cancelled():
-            return
-        self._now += _STEP_S
-        self.trace.step(self._now, index)
-        handle._run()
-        if self.after_step is not None:
-            self.after_step(process)
 
     def _take_due(self) -> None:
         """Run the world's events that are due, and queue the due timers of processes."""
         events = self._events
         while events and events[0][0] <= self._now:
             when, _, process, handle = heappop(events)
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
             if process is None:
                 self.trace.step(when, _WORLD)
                 handle._run()
                 if self._halted:
                     return
-            elif process.state is not State.DEAD:
+            elif process.state is not _DEAD:
                 process.ready.append(handle)
+                self._waiting |= process.bit
 
-    def _choose(self) -> int:
-        """The index of the process whose turn it is, -1 if none can run."""
-        ready = [i for i, p in self._living if p.ready and p.state is State.RUNNING]
+    def _choose(self) -> Process | None:
+        """The process whose turn it is, None if none can run."""
+        waiting = self._waiting
+        if not waiting:
+            return None
+        if not waiting & (waiting - 1):
+            only = self.processes[waiting.bit_length() - 1]
+            return only if only.ready and only.state is _RUNNING else None
+        ready = [p for p in self._living if p.ready and p.state is _RUNNING]
         if len(ready) < 2:
-            return ready[0] if ready else -1
+            return ready[0] if ready else None
         return ready[int(self._rng.random() * len(ready))]
 
     # -- tasks and workers
@@ -194,7 +216,7 @@ class SimLoop(asyncio.BaseEventLoop):
         before_s = self._rng.random() * takes_s
 
         def work() -> None:
-            if process.state is State.DEAD:
+            if process.state is _DEAD:
                 return
             result: T | None = None
             error: BaseException | None = None
@@ -206,16 +228,17 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._now + takes_s - before_s, process, self._handle(process, _end, future, result, error)
             )
 
-        self._push(self._now + before_s, None, asyncio.Handle(work, (), self))
+        self._push(self._now + before_s, None, SimHandle(work, (), self))
         return future
 
     def _handle(self, process: Process, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
-        return asyncio.Handle(callback, args, self, process.context)
+        return SimHandle(callback, args, self, process.context)
 
     def deliver(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
         """Queue a callback of the process: the kernel has something for it."""
-        if process.state is not State.DEAD:
-            process.ready.append(self._handle(process, callback, *args))
+        if process.state is not _DEAD:
+            process.ready.append(SimHandle(callback, args, self, process.context))
+            self._waiting |= process.bit
 
     # -- network
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
+from penstock.coordination.partitioning import partition_of
 from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError
@@ -56,6 +57,12 @@ class _LogMirror:
     def __init__(self) -> None:
         self.batches: list[BatchView] = []
 
+    def before(self, start: int) -> list[BatchView]:
+        """The batches that end at `start` or before."""
+        if not self.batches or self.batches[0].end > start:
+            return []
+        return [batch for batch in self.batches if batch.end <= start]
+
     def refresh(self, log: Log, *, tampered: bool = False) -> list[_Appended]:
         """Follow the log: return the batches that were appended, perhaps after a truncation.
 
@@ -72,6 +79,8 @@ class _LogMirror:
             batches[:] = [batch for batch in batches if batch.end > start]
         position = batches[-1].end if batches else start
         appended = [_Appended(batches[-1] if batches else None, [])]
+        if position >= end:
+            return appended
         damaged = {damage.first_offset: damage.next_offset for damage in log.recovery.corruption}
         while position < end:
             if position in damaged:
@@ -117,6 +126,7 @@ class _Seen:
         self.raft: tuple[object, ...] = ()
         self.metadata = _LogMirror()
         self.replicas: dict[Partition, _ReplicaState] = {}
+        self.names: dict[Partition, TopicPartition] = {}
         self.logs: dict[Partition, _LogMirror] = {}
         #: of logs that were tampered with: batches as they were found, and as they were appended
         self.rot: dict[TopicPartition, dict[BatchView, BatchView]] = {}
@@ -171,10 +181,10 @@ class Observation:
         """Raises Violation."""
         node = self._nodes.get(process.host)
         if (
-            self._suspended
-            or node is None
+            node is None
             or node.process is not process
             or node.program is None
+            or self._suspended
             or process.is_dead
         ):
             return
@@ -185,8 +195,10 @@ class Observation:
             seen = self._seen[node.id] = _Seen(node.program, after_clean_stop=node.after_clean_stop)
             self._raft.restarted(node.id)
         self._look_at_quorum(seen)
-        self._look_at_image(seen.broker.image)
-        self._look_at_registration(seen)
+        if seen.broker.image.offset > self._image_offset:
+            self._look_at_image(seen.broker.image)
+        if seen.unclean:
+            self._look_at_registration(seen)
         self._look_at_replicas(seen)
         self._look_at_coordinator(node, seen)
 
@@ -196,47 +208,50 @@ class Observation:
 
     def _look_at_registration(self, seen: _Seen) -> None:
         lifecycle = seen.broker.lifecycle
-        if seen.unclean and lifecycle is not None and lifecycle.epoch >= 0:
+        if lifecycle is not None and lifecycle.epoch >= 0:
             seen.unclean = False
             self._partitions.came_back_unclean(seen.broker.node_id)
 
     def _look_at_quorum(self, seen: _Seen) -> None:
-        driver = seen.broker.node.quorum
-        node, log = driver.node, seen.broker.node.log
+        broker_node = seen.broker.node
+        driver, log = broker_node.quorum, broker_node.log
         # A vote counts once it is on the disk. Messages that wait for that have not been sent yet.
         if driver.is_saving or driver.failure is not None:
             return
+        node = driver.node
+        quorum, stored = node.quorum, log.log
         state = (
-            node.quorum.state,
-            node.quorum.role,
-            log.end_offset,
-            log.last_epoch,
-            node.quorum.high_watermark,
-            node.quorum.flushed_offset,
+            quorum.state,
+            quorum.role,
+            stored.end_offset,
+            stored.leader_epochs.latest,
+            quorum.high_watermark,
+            quorum.flushed_offset,
             log.snapshot,
         )
         if state == seen.raft:
             return
         seen.raft = state
         try:
-            appended = seen.metadata.refresh(log.log)
+            appended = seen.metadata.refresh(stored)
         except PenstockError:
             return  # a disk that has failed has nothing to show
         for part in appended:
-            self._raft.appended(node.quorum.key.id, *part)
+            self._raft.appended(quorum.key.id, *part)
         self._raft.check(_raft_view(node, seen.metadata.batches))
 
     def _look_at_image(self, image: ClusterImage) -> None:
-        if image.offset <= self._image_offset:
-            return
         self._image_offset = image.offset
         fenced = {broker.id for broker in image.brokers.values() if broker.fenced}
         self._partitions.image_changed(partition_views(image), fenced)
 
     def _look_at_coordinator(self, node: Node, seen: _Seen) -> None:
         broker = seen.broker
-        found = broker.partitions.find(OFFSETS_TOPIC, broker.groups.runtime.topic.partition_for(self._group))
-        epoch = found.leader_epoch if isinstance(found, Partition) and found.leading else None
+        topic = broker.image.topics.get(OFFSETS_TOPIC)
+        epoch: int | None = None
+        if topic is not None:
+            found = broker.partitions.find(OFFSETS_TOPIC, partition_of(self._group, len(topic.partitions)))
+            epoch = found.leader_epoch if isinstance(found, Partition) and found.leading else None
         if epoch != seen.coordinates:
             seen.coordinates = epoch
             self._coordinates(node, epoch)
@@ -248,7 +263,7 @@ class Observation:
             state = (
                 log.end_offset,
                 log.high_watermark,
-                log.recovery_point,
+                log.durability.recovery_point,
                 log.log_start_offset,
                 partition.leading,
                 partition.leader_epoch,
@@ -260,10 +275,13 @@ class Observation:
         log, known = partition.log, seen.replicas.get(partition)
         safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
         ends = log.end_offset, log.high_watermark, safe_end
-        mirror = seen.logs.setdefault(partition, _LogMirror())
+        mirror = seen.logs.get(partition)
+        if mirror is None:
+            mirror = seen.logs[partition] = _LogMirror()
+            seen.names[partition] = incarnation(partition.topic, partition.topic_id, partition.index)
         stored_end = mirror.batches[-1].end if mirror.batches else 0
-        gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
-        name = incarnation(partition.topic, partition.topic_id, partition.index)
+        gone = mirror.before(log.log_start_offset)
+        name = seen.names[partition]
         tampered = self._partitions.is_tampered(seen.broker.node_id, name)
         try:
             appended = mirror.refresh(log, tampered=tampered)
@@ -284,7 +302,7 @@ class Observation:
         self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
         if not tampered or partition.leading:
             self._starts.check(
-                _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
+                _start_view(seen.broker, name, partition, None if known is None else gone, mirror.batches)
             )
 
     def _as_appended(
@@ -305,12 +323,16 @@ class Observation:
 
 
 def _start_view(
-    broker: Broker, partition: Partition, gone: Sequence[BatchView] | None, batches: Sequence[BatchView]
+    broker: Broker,
+    name: TopicPartition,
+    partition: Partition,
+    gone: Sequence[BatchView] | None,
+    batches: Sequence[BatchView],
 ) -> StartView:
     """`gone` are the batches before the new log start, None if the log was not observed before."""
     log = partition.log
     return StartView(
-        partition=incarnation(partition.topic, partition.topic_id, partition.index),
+        partition=name,
         name=TopicPartition(partition.topic, partition.index),
         node_id=broker.node_id,
         start=log.log_start_offset,

@@ -32,10 +32,14 @@ class State(Enum):
 class Process:
     """One operating system process: a queue of callbacks that is served, held, or gone."""
 
-    __slots__ = ("_tasks", "_tasks_limit", "context", "host", "name", "ready", "state")
+    __slots__ = ("_tasks", "_tasks_limit", "bit", "context", "host", "index", "name", "ready", "state")
 
-    def __init__(self, name: str, host: str) -> None:
+    def __init__(self, name: str, host: str, index: int) -> None:
+        """`index` is the number of the processes that the loop had before."""
         self.name = name
+        self.index = index
+        #: of the loop's set of processes with a callback
+        self.bit = 1 << index
         self.host = host
         self.state = State.RUNNING
         self.ready: deque[asyncio.Handle] = deque()

@@ -10,36 +10,44 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final
 
-from penstock.ports import Buffer
-
 __all__ = ["Trace"]
 
 _STEP: Final = Struct(">dI")
+_PARTS_MAX: Final = 1024
 
 
 class Trace:
     """Collects a run. Steps and bytes go into the hash alone, notes also into `lines`."""
 
-    __slots__ = ("_hash", "lines", "steps")
+    __slots__ = ("_hash", "_parts", "lines", "steps")
 
     def __init__(self) -> None:
         self._hash = sha256()
+        #: in order, and not in the hash yet: many small updates cost more than a large one
+        self._parts: list[bytes] = []
         self.steps = 0
         self.lines: list[str] = []
 
     def step(self, now: float, what: int) -> None:
         """One event: when, and whose turn it was."""
         self.steps += 1
-        self._hash.update(_STEP.pack(now, what))
+        self._parts.append(_STEP.pack(now, what))
 
-    def data(self, data: Buffer) -> None:
+    def data(self, data: bytes) -> None:
         """Bytes that a process received."""
-        self._hash.update(data)
+        self._parts.append(data)
+        if len(self._parts) > _PARTS_MAX:
+            self._update()
 
     def note(self, now: float, who: str, what: str) -> None:
         line = f"{now:12.6f} {who:<10} {what}"
         self.lines.append(line)
-        self._hash.update(line.encode())
+        self._parts.append(line.encode())
 
     def digest(self) -> str:
+        self._update()
         return self._hash.hexdigest()
+
+    def _update(self) -> None:
+        self._hash.update(b"".join(self._parts))
+        self._parts.clear()

@@ -100,7 +100,13 @@ class SimTransport(asyncio.Transport):
         return self._low, self._high
 
     def write(self, data: Buffer) -> None:
-        if self.is_closing() or self.process.is_dead:
+        if self._closing or self.closed or self.process.is_dead:
+            return
+        if not self._unsent and not self._writing_paused and self.in_flight + len(data) <= _WINDOW:
+            # All of it leaves at once, as nearly always.
+            if data:
+                self.in_flight += len(data)
+                self._wire.send(self, bytes(data))
             return
         self._unsent += data
         self._send()
@@ -179,7 +185,7 @@ class SimTransport(asyncio.Transport):
 
     def _read(self) -> None:
         self._read_queued = False
-        if not self.is_reading():
+        if not self._reading or self._closing or self.closed:
             return
         if self._unread:
             read = self._hand_over()
@@ -194,19 +200,18 @@ class SimTransport(asyncio.Transport):
         if isinstance(protocol, asyncio.BufferedProtocol):
             buffer = memoryview(cast(bytearray, protocol.get_buffer(-1)))
             size = min(len(buffer), len(self._unread))
-            buffer[:size] = self._unread[:size]
-            self._took(size)
+            buffer[:size] = self._take(size)
             protocol.buffer_updated(size)
         else:
             size = len(self._unread)
-            data = bytes(self._unread)
-            self._took(size)
-            cast(asyncio.Protocol, protocol).data_received(data)
+            cast(asyncio.Protocol, protocol).data_received(self._take(size))
         return size
 
-    def _took(self, size: int) -> None:
-        self._kernel.trace.data(memoryview(self._unread)[:size].tobytes())
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._unread) if size == len(self._unread) else bytes(self._unread[:size])
+        self._kernel.trace.data(data)
         del self._unread[:size]
+        return data
 
     # -- the end
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from penstock.model.errors import CorruptMessage, ErrorCode
 from penstock.model.ids import TopicPartition
-from penstock.records.batch import crc_matches
+from penstock.records.batch import HEADER_SIZE, crc_matches, read_offset_and_length
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.history import (
@@ -53,6 +54,8 @@ _FATAL: Final = frozenset(
 _BATCH_RECORDS_MAX: Final = 3
 _MAX_BYTES: Final = 1 << 20
 _EARLIEST: Final = -2
+#: decoded batches in memory: more than a run has
+_DECODED_MAX: Final = 4096
 
 
 class Producer:
@@ -231,16 +234,35 @@ def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], .
     assert data is None or isinstance(data, memoryview)
     content = b"" if data is None else bytes(data)
     found: list[tuple[int, bytes]] = []
-    try:
-        for start, header in iter_batches(content):
-            batch = content[start : start + header.size]
-            if not crc_matches(batch, header):
-                return None
-            if not header.is_control:
-                found += [(record.offset, record.value or b"") for record in iter_records(batch)]
-    except CorruptMessage:
-        return None
-    return tuple(each for each in found if each[0] >= position)
+    start = 0
+    while start + HEADER_SIZE <= len(content):
+        size = max(HEADER_SIZE, read_offset_and_length(content, start)[1])
+        try:
+            records = _decoded(content[start : start + size])
+        except CorruptMessage:
+            return None
+        if records is None:
+            break
+        if records and records[0][0] < position:
+            records = tuple(each for each in records if each[0] >= position)
+        found += records
+        start += size
+    return tuple(found)
+
+
+@lru_cache(maxsize=_DECODED_MAX)
+def _decoded(batch: bytes) -> tuple[tuple[int, bytes], ...] | None:
+    """The offsets and values of a batch, None if it is incomplete; CorruptMessage for any other damage.
+
+    Every consumer of a run reads the same batches, and reads them again after a rewind.
+    """
+    for _, header in iter_batches(batch):
+        if not crc_matches(batch, header):
+            raise CorruptMessage(f"the checksum at offset {header.base_offset} does not match")
+        if header.is_control:
+            return ()
+        return tuple((record.offset, record.value or b"") for record in iter_records(batch))
+    return None
 
 
 async def earliest(client: Client, partition: TopicPartition) -> int:
