@@ -28,6 +28,7 @@ class RawClient:
     def __init__(self, address: str, client_id: str | None = "raw", timeout_s: float = 25.0) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
+        self.client_id = client_id
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self._conversation = Conversation(client_id, max_in_flight=_IN_FLIGHT_MAX)
         self._answers: deque[Struct] = deque()

@@ -20,6 +20,7 @@ from penstock.cli.commands import (
     partition,
     produce,
     quorum,
+    quota,
     role,
     telemetry,
     topic,
@@ -54,6 +55,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(config.app, name="config")
 app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
 app.add_typer(role.app, name="role")
 app.add_typer(user.app, name="user")
 app.add_typer(log.app, name="log")

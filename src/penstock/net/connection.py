@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -77,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         "_buffer",
         "_filled",
         "_frame_began",
+        "_mute_timer",
+        "_muted_until",
         "_need",
         "_output",
         "_paused",
@@ -135,6 +138,9 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._write_blocked = False
         self._waiting_for_buffer = False
+        #: until when nothing is served because of a quota; 0 if the connection is not muted
+        self._muted_until = 0.0
+        self._mute_timer: asyncio.TimerHandle | None = None
 
     # -- asyncio's side -------------------------------------------------------------------------------
 
@@ -162,8 +168,11 @@ class Connection(asyncio.BufferedProtocol):
         return -1 if found is None else found.fileno()
 
     def idle_since(self) -> float:
-        """When the peer last sent something, or took something of what it was owed."""
-        return max(self.active_at, self._output.active_at)
+        """When the peer last sent something, or took something of what it was owed.
+
+        A muted connection is not idle.
+        """
+        return max(self.active_at, self._output.active_at, self._muted_until)
 
     def is_trickling(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Whether the peer sends an incomplete frame more slowly than it may, after `timeout_s` of grace."""
@@ -173,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         self._output.close()
         self._release_buffer()
         answers, self._answers = self._answers, deque()
@@ -365,7 +376,12 @@ class Connection(asyncio.BufferedProtocol):
     # -- back pressure and end ------------------------------------------------------------------------
 
     def _must_pause(self) -> bool:
-        return self._write_blocked or self._waiting_for_buffer or len(self._answers) >= MAX_IN_FLIGHT
+        return (
+            self._write_blocked
+            or self._waiting_for_buffer
+            or self._muted_until > 0
+            or len(self._answers) >= MAX_IN_FLIGHT
+        )
 
     def _update_reading(self) -> None:
         if self.closed or self._must_pause() == self._paused:
@@ -388,12 +404,46 @@ class Connection(asyncio.BufferedProtocol):
         if not (self._paused or self.closed):
             self._transport.resume_reading()
 
-    def hold(self, seconds: float) -> None:
-        """Serve nothing for a while, as if there were no buffer; for a connection that has just been made."""
-        self._waiting_for_buffer = self._paused = True
+    def hold(self) -> None:
+        """Serve nothing until `release`; for a connection that has just been made."""
+        self._muted_until = inf
+        self._paused = True
         # Reading starts once a connection is made, whatever was said before.
         self._server.loop.call_soon(self._stop_reading)
-        self._server.loop.call_later(seconds, self._buffer_came_back)
+
+    @property
+    def is_held(self) -> bool:
+        return self._muted_until == inf
+
+    def release(self) -> None:
+        """Serve a connection that was held."""
+        self._muted_until = 0.0
+        self.active_at = self._server.loop.time()
+        if self.pending_since is not None:
+            self.pending_since = self.active_at
+        self._update_reading()
+
+    def mute(self, seconds: float) -> None:
+        """Serve no further request for a while (KIP-219). Responses still go out."""
+        loop = self._server.loop
+        until = loop.time() + seconds
+        if self.closed or until <= self._muted_until:
+            return
+        self._muted_until = until
+        if self._mute_timer is None:
+            self._mute_timer = loop.call_at(until, self._unmute)
+        self._update_reading()
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        loop = self._server.loop
+        if self._muted_until > loop.time():
+            # It was muted again meanwhile.
+            self._mute_timer = loop.call_at(self._muted_until, self._unmute)
+            return
+        self._muted_until = 0.0
+        self.active_at = loop.time()
+        self._update_reading()
 
     def _stop_reading(self) -> None:
         if not self.closed:

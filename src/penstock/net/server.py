@@ -212,7 +212,8 @@ class Server:
         now = self.loop.time()
         self._paced_until = max(self._paced_until, now - 1.0) + 1.0 / self.limits.max_connections_per_s
         if self._paced_until > now:
-            connection.hold(self._paced_until - now)
+            connection.hold()
+            self.loop.call_at(self._paced_until, connection.release)
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)

@@ -24,6 +24,7 @@ from penstock.broker.request.internal_listener import (
     listener_at,
 )
 from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.broker.request.metered_dispatch import MeteredDispatcher
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.config import BrokerConfig
@@ -44,6 +45,7 @@ from penstock.wire.metadata_records import (
     RegisterBrokerRecord,
 )
 from penstock.wire.schema import Struct
+from penstock.wire.security_records import ClientQuotaRecord
 
 __all__ = ["Broker", "World"]
 
@@ -121,6 +123,9 @@ class Broker:
         self.create_topic = parts.topics.create
         routes = Routes(parts)
         self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated)
+        self.metered = MeteredDispatcher(
+            self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
+        )
         self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
 
     # -- start and stop
@@ -164,6 +169,7 @@ class Broker:
     async def _open_replicas(self) -> None:
         """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
         self._apply_broker_configs()
+        self._apply_quotas()
         self.groups.start()
         self.transactions.start()
         await self.partitions.load(self.image)
@@ -268,6 +274,8 @@ class Broker:
                 self.lifecycle.wake()
             elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
                 self._apply_broker_configs()
+            elif isinstance(record, ClientQuotaRecord):
+                self._apply_quotas()
         removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
         if removed:
@@ -308,6 +316,9 @@ class Broker:
 
     def _seconds_since(self, began: float) -> float:
         return round(self.clock.monotonic() - began, 3)
+
+    def _apply_quotas(self) -> None:
+        self.metered.enforce(self.image.quotas, self.image.quota_generation)
 
     def _apply_broker_configs(self) -> None:
         self.config.set_dynamic(

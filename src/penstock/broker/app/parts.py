@@ -14,6 +14,7 @@ from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.base.access import access_of
 from penstock.broker.base.audit import Audit
 from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.metering import MutationQuotas
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
 from penstock.broker.coordinators.shard_log import Loader
@@ -49,6 +50,8 @@ from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.server import Server
 from penstock.ports import World
+from penstock.quotas.clients import ClientQuotas
+from penstock.quotas.rates import Windows
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -96,6 +99,16 @@ class BrokerParts:
         self.audit = Audit(audit_per_s, world.clock.monotonic)
         #: None without an authorizer
         self.access = access_of(config, node.image, self.audit)
+        self.quotas = ClientQuotas(
+            Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds),
+            Windows(config.controller_quota_window_num, 1000 * config.controller_quota_window_size_seconds),
+        )
+        self.mutations = MutationQuotas(
+            self.quotas,
+            lambda: (node.image.quotas, node.image.quota_generation),
+            self.monotonic_ms,
+            None if internal is None else internal.listener,
+        )
         self.files = world.files
         self.server = server
         self.listeners = listeners
@@ -244,6 +257,9 @@ class BrokerParts:
         """Send the next heartbeat at once."""
         if self.lifecycle is not None:
             self.lifecycle.wake()
+
+    def monotonic_ms(self) -> int:
+        return int(self.clock.monotonic() * 1000)
 
     @property
     def broker_epoch(self) -> int:

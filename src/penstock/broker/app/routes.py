@@ -22,11 +22,12 @@ from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
 from penstock.broker.handlers.groups import GroupHandlers
 from penstock.broker.handlers.log_dirs import LogDirHandlers
 from penstock.broker.handlers.metadata import MetadataHandlers
+from penstock.broker.handlers.metered_fetch import MeteredFetchHandler
 from penstock.broker.handlers.offsets import OffsetHandlers
 from penstock.broker.handlers.produce import ProduceHandler
 from penstock.broker.handlers.producers import ProducerHandlers
 from penstock.broker.handlers.quorum import QuorumHandlers
-from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
+from penstock.broker.handlers.quotas import QuotaHandlers
 from penstock.broker.handlers.sasl import sasl_authenticate, sasl_handshake
 from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.handlers.transactions import TransactionHandlers
@@ -114,6 +115,7 @@ class Routes:
             parts.config, parts.node_id, parts.image, parts.clock, parts.node.controller
         )
         self.access = AccessHandlers(parts.image, parts.node.controller, parts.rng, parts.access is not None)
+        self.quotas = QuotaHandlers(parts.image, parts.node.controller)
         self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
         self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
         fetches = ClientEnvironment(
@@ -125,6 +127,7 @@ class Routes:
             parts.access,
         )
         self.fetch = ClientFetchHandler(parts.config, parts.image, parts.fetch_sessions, fetches)
+        metered_fetch = MeteredFetchHandler(parts.config, parts.image, parts.fetch_sessions, fetches)
         learner = ClientFetchLearner(self.fetch, fetches)
         #: recognise the requests that clients repeat
         self.repeated = {(FETCH.key, version): learner.learn for version in learner.versions}
@@ -141,6 +144,8 @@ class Routes:
         self.clients.update(self.authorized(self._group_handlers()))
         self.clients.update(self.authorized(self._admin_handlers()))
         self.clients.update(self._forwarding_handlers())
+        #: the handlers of clients that have a quota
+        self.metered = {**self.clients, **self.authorized({FETCH: metered_fetch})}
 
     def _audited(self, handlers: dict[Api[Any, Any], AsyncHandler]) -> dict[Api[Any, Any], AsyncHandler]:
         """The handlers of the active controller, with an audit event for each that changes metadata."""
@@ -182,7 +187,12 @@ class Routes:
     def _forwarded_handlers(self) -> dict[Api[Any, Any], AsyncHandler]:
         parts, quorum = self._parts, self.quorum
         topics = TopicHandlers(
-            parts.config, parts.topic_creation, parts.image, parts.clock, parts.node.controller
+            parts.config,
+            parts.topic_creation,
+            parts.image,
+            parts.clock,
+            parts.node.controller,
+            parts.mutations,
         )
         cluster = ClusterHandlers(parts.node, parts.image, parts.node.controller)
         return {
@@ -202,6 +212,7 @@ class Routes:
             CREATE_ACLS: self.access.create_acls,
             DELETE_ACLS: self.access.delete_acls,
             ALTER_USER_SCRAM_CREDENTIALS: self.access.alter_user_scram_credentials,
+            ALTER_CLIENT_QUOTAS: self.quotas.alter_client_quotas,
         }
 
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
@@ -274,8 +285,7 @@ class Routes:
             ALTER_REPLICA_LOG_DIRS: self.log_dirs.alter_replica_log_dirs,
             DESCRIBE_ACLS: self.access.describe_acls,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.access.describe_user_scram_credentials,
-            DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
-            ALTER_CLIENT_QUOTAS: alter_client_quotas,
+            DESCRIBE_CLIENT_QUOTAS: self.quotas.describe_client_quotas,
         }
 
     def _forwarding_handlers(self) -> dict[Api[Any, Any], Handler]:

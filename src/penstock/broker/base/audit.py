@@ -124,7 +124,7 @@ def _has_succeeded(response: Any) -> bool:
     """Whether a response has no error for the whole request, and a part without one if it has parts."""
     if getattr(response, "error_code", 0):
         return False
-    for name in ("topics", "results", "responses", "filter_results"):
+    for name in ("topics", "results", "responses", "filter_results", "entries"):
         parts = getattr(response, name, None)
         if parts:
             return any(not getattr(part, "error_code", 0) for part in parts)

@@ -29,6 +29,9 @@ class Context:
 
     __slots__ = ("client_id", "connection", "stats", "tasks", "version")
 
+    #: whether another broker has forwarded the request of a client
+    is_forwarded: bool = False
+
     def __init__(
         self,
         tasks: RequestTasks,

@@ -70,6 +70,9 @@ class Metrics:
         self.differences_found = 0
         #: damaged ranges that no replica has, and that coordinators were loaded without
         self.coordinator_ranges_lost = 0
+        #: requests that a client quota has throttled, and the sum of their throttle times
+        self.throttled_requests = 0
+        self.throttle_ms = 0
         #: data directories that are full
         self.full_directories = 0
 

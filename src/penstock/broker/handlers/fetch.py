@@ -47,6 +47,7 @@ class ClientFetchHandler:
         self._image = image
         self._sessions = sessions
         self._environment = environment
+        self.new_fetch: Callable[..., ClientFetch] = ClientFetch
 
     def __call__(self, context: Context, request: FetchRequest) -> Any:
         """The response, or a Deferred of it."""
@@ -69,7 +70,7 @@ class ClientFetchHandler:
         else:
             wanted = list(wanted_partitions(request, by_id))
         limits = self.limits(context, request)
-        fetch = ClientFetch(context, self._environment, wanted, limits, session, incremental)
+        fetch = self.new_fetch(context, self._environment, wanted, limits, session, incremental)
         return fetch.run(request.min_bytes, request.max_wait_ms)
 
     def answer_now(self, context: Context, request: FetchRequest) -> Any:

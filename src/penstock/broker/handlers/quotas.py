@@ -1,41 +1,39 @@
-"""Client quotas, which this broker does not support: DescribeClientQuotas lists none, alterations fail."""
+"""DescribeClientQuotas, AlterClientQuotas."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
 
 from penstock.broker.base.context import Context
-from penstock.model.errors import ErrorCode
-from penstock.wire.apis.alter_client_quotas import (
-    AlterationResult,
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-)
+from penstock.broker.node.controller import Controller
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.quotas import alter_quotas, describe_quotas
+from penstock.wire.apis.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from penstock.wire.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from penstock.wire.schema import Struct
 
-__all__ = ["alter_client_quotas", "describe_client_quotas"]
-
-_NO_QUOTAS: Final = (
-    "This broker has no client quotas, so none can be set; requests are never throttled by one"
-)
+__all__ = ["QuotaHandlers"]
 
 
-def describe_client_quotas(
-    context: Context, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(entries=[])
+class QuotaHandlers:
+    """The admin APIs of client quotas. The active controller alters them."""
 
+    def __init__(self, image: ClusterImage, controller: Controller) -> None:
+        self._image = image
+        self._controller = controller
 
-def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Reject every quota: it would have no effect."""
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterationResult(
-                error_code=ErrorCode.INVALID_REQUEST, error_message=_NO_QUOTAS, entity=entry.entity
-            )
-            for entry in request.entries
-        ]
-    )
+    def describe_client_quotas(
+        self, context: Context, request: DescribeClientQuotasRequest
+    ) -> DescribeClientQuotasResponse:
+        return describe_quotas(self._image, request)
+
+    async def alter_client_quotas(
+        self, context: Context, request: AlterClientQuotasRequest
+    ) -> AlterClientQuotasResponse:
+        def decide() -> tuple[Sequence[Struct], AlterClientQuotasResponse]:
+            return alter_quotas(self._image, request)
+
+        return await self._controller.change(decide)

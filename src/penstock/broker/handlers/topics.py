@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.broker.base.context import Context
+from penstock.broker.base.metering import MutationQuotas
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.metadata.image import ClusterImage
@@ -49,6 +50,8 @@ _BY_STATE = 6
 _DESCRIBES_CONFIGS = 5
 #: the first version of DeleteTopics that knows TOPIC_DELETION_DISABLED
 _KNOWS_DISABLED = 3
+#: the first versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)
+_CREATE_STRICT_FROM, _DELETE_STRICT_FROM, _GROW_STRICT_FROM = 6, 5, 3
 #: the config with the number of partitions of each coordinator's topic
 _COORDINATOR_PARTITIONS = {
     OFFSETS_TOPIC: "offsets.topic.num.partitions",
@@ -68,7 +71,9 @@ class TopicHandlers:
         image: ClusterImage,
         clock: Clock,
         controller: Controller,
+        mutations: MutationQuotas,
     ) -> None:
+        self._mutations = mutations
         self._config = config
         self._topic_creation = topic_creation
         self._image = image
@@ -77,6 +82,7 @@ class TopicHandlers:
 
     async def create_topics(self, context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
         response = CreateTopicsResponse()
+        quota = self._mutations.of(context, _CREATE_STRICT_FROM)
         counts = Counter(topic.name for topic in request.topics)
         for name in [name for name, count in counts.items() if count > 1]:
             response.topics.append(
@@ -95,7 +101,7 @@ class TopicHandlers:
                 results.append(None)
             except ApiError as e:
                 results.append(_not_created(topic.name, e))
-        made = iter(await self._topic_creation.decide_all(wanted, request.validate_only))
+        made = iter(await self._topic_creation.decide_all(wanted, request.validate_only, quota.charge))
         described = _Described(self._config, context.version)
         for topic, result in zip(topics, results, strict=True):
             if result is None:
@@ -103,6 +109,7 @@ class TopicHandlers:
                 configs = [] if isinstance(records, ApiError) else described.of(topic)
                 result = _created(topic, records, request.validate_only, configs)
             response.topics.append(result)
+        response.throttle_time_ms = quota.throttle_ms
         return response
 
     def _wanted(self, topic: CreatableTopic) -> NewTopic:
@@ -134,16 +141,20 @@ class TopicHandlers:
             return DeleteTopicsResponse(
                 responses=[_not_deleted(state, disabled, "delete.topic.enable is false") for state in states]
             )
+        quota = self._mutations.of(context, _DELETE_STRICT_FROM)
         try:
-            results = await self._controller.change(lambda: _decide_deletions(self._image, states))
+            results = await self._controller.change(
+                lambda: _decide_deletions(self._image, states, quota.charge)
+            )
         except ApiError as e:
             results = [_not_deleted(state, e.code, str(e)) for state in states]
-        return DeleteTopicsResponse(responses=results)
+        return DeleteTopicsResponse(responses=results, throttle_time_ms=quota.throttle_ms)
 
     async def create_partitions(
         self, context: Context, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         response = CreatePartitionsResponse()
+        quota = self._mutations.of(context, _GROW_STRICT_FROM)
         counts = Counter(topic.name for topic in request.topics)
         for name, count in counts.items():
             if count > 1:
@@ -163,18 +174,22 @@ class TopicHandlers:
             response.results.append(result)
             try:
                 check_new_partitions(new)
-                await self._grow(topic, request.validate_only)
+                await self._grow(topic, request.validate_only, quota.charge)
             except ApiError as e:
                 result.error_code = e.code
                 result.error_message = str(e)
+        response.throttle_time_ms = quota.throttle_ms
         return response
 
-    async def _grow(self, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+    async def _grow(
+        self, topic: CreatePartitionsTopic, validate_only: bool, charge: Callable[[int], None]
+    ) -> None:
         assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
         image = self._image
 
         def decide() -> tuple[Sequence[Struct], None]:
             records = grow_topic(image, topic.name, topic.count, assignments, self._clock.now_ms())
+            charge(len(records))
             return ([] if validate_only else records), None
 
         await self._controller.change(decide)
@@ -259,7 +274,7 @@ class _Described:
 
 
 def _decide_deletions(
-    image: ClusterImage, states: Sequence[DeleteTopicState]
+    image: ClusterImage, states: Sequence[DeleteTopicState], charge: Callable[[int], None]
 ) -> tuple[Sequence[Struct], list[DeletableTopicResult]]:
     """One change for all topics. As in Kafka, a topic that is given twice is not deleted, with one result."""
     counts = Counter((state.name, state.topic_id) for state in states)
@@ -286,8 +301,15 @@ def _decide_deletions(
             found[topic.id] = DeletableTopicResult(name=topic.name, topic_id=topic.id)
     records: list[Struct] = []
     for known, result in found.items():
-        if not result.error_code:
-            records += delete_topic(image.topics_by_id[known])
+        if result.error_code:
+            continue
+        topic = image.topics_by_id[known]
+        try:
+            charge(len(topic.partitions))
+        except ApiError as e:
+            result.error_code, result.error_message = e.code, str(e)
+            continue
+        records += delete_topic(topic)
     return records, [*found.values(), *refused]
 
 

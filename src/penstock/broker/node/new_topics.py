@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.broker.node.controller import Controller
 from penstock.metadata.image import ClusterImage
@@ -11,6 +11,7 @@ from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import ApiError
 from penstock.model.ids import RESERVED_TOPIC_IDS, TopicId
 from penstock.ports import Clock, Rng
+from penstock.wire.metadata_records import PartitionRecord
 from penstock.wire.schema import Struct
 
 __all__ = ["TopicCreation"]
@@ -36,18 +37,24 @@ class TopicCreation:
         return made
 
     async def decide_all(
-        self, topics: Sequence[NewTopic], validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        validate_only: bool = False,
+        charge: Callable[[int], None] = lambda partitions: None,
     ) -> list[Sequence[Struct] | ApiError]:
-        """For each topic the records that created it (or would, if `validate_only`), or the error."""
+        """For each topic the records that created it (or would, if `validate_only`), or the error.
+
+        `charge` is called with the number of partitions of each topic and may raise an ApiError.
+        """
         if not topics:
             return []
         try:
-            return await self._controller.change(lambda: self._decide(topics, validate_only))
+            return await self._controller.change(lambda: self._decide(topics, validate_only, charge))
         except ApiError as e:
             return [e] * len(topics)
 
     def _decide(
-        self, topics: Sequence[NewTopic], validate_only: bool
+        self, topics: Sequence[NewTopic], validate_only: bool, charge: Callable[[int], None]
     ) -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
         config, image = self._config, self._image
         defaults = Defaults(config.num_partitions, config.default_replication_factor)
@@ -65,6 +72,7 @@ class TopicCreation:
                     now_ms,
                     lambda configs: resolve_topic_configs(configs, config),
                 )
+                charge(sum(isinstance(record, PartitionRecord) for record in made))
             except ApiError as e:
                 results.append(e)
                 continue

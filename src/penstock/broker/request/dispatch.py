@@ -25,7 +25,7 @@ from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "Route", "unsupported_api_versions"]
 
 T = TypeVar("T")
 log = get_logger("requests")
@@ -34,13 +34,14 @@ log = get_logger("requests")
 class Route:
     """All that is known about one version of one API before a request comes."""
 
-    __slots__ = ("decode", "handler", "is_async", "learn", "observe", "stats", "write")
+    __slots__ = ("decode", "handler", "is_async", "is_flexible", "learn", "observe", "stats", "write")
 
     def __init__(
         self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats, learn: Learn | None
     ) -> None:
         self.handler = handler
         self.learn = learn
+        self.is_flexible = version >= api.flexible_from
         self.is_async = inspect.iscoroutinefunction(handler)
         self.decode = api.request_decoder(version)
         self.write = response_writer(api, version)
@@ -69,13 +70,15 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         # In order, so that a simulated end of all of them is the same every time.
         self._tasks: dict[asyncio.Task[None], None] = {}
+        #: serves a frame; replaced while a client has a quota, so that others pay nothing for quotas
+        self.serve: Callable[[Connection, memoryview], Answer] = self.serve_plain
 
     @property
     def apis(self) -> Iterable[Api[Any, Any]]:
         """The APIs that have a handler."""
         return [api for api, _ in self._handlers.values()]
 
-    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+    def serve_plain(self, connection: Connection, frame: memoryview) -> Answer:
         started = perf_counter_ns()
         repeated: RepeatedRequests | None = connection.memo
         if repeated is not None:
@@ -88,7 +91,7 @@ class Dispatcher:
         if route is None:
             route = self._find_route(header)
             if route is None:
-                return _unsupported_api_versions(header)
+                return unsupported_api_versions(header)
         request = route.decode(frame, body_offset)
         context = Context(self, connection, client_id, version, route.stats)
         try:
@@ -220,7 +223,7 @@ class Dispatcher:
         return ProtocolError(f"{context.stats.name} failed inside the broker")
 
 
-def _unsupported_api_versions(header: RequestHeader) -> Answer:
+def unsupported_api_versions(header: RequestHeader) -> Answer:
     """The one answer to a version that we do not know: v0, error 35, and our range of this API alone."""
     only = ApiVersion(
         api_key=API_VERSIONS.key, min_version=API_VERSIONS.min_version, max_version=API_VERSIONS.max_version

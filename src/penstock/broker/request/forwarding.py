@@ -63,11 +63,12 @@ _THE_BROKER: Final = Caller(None, "127.0.0.1", None)
 class _ForwardedContext(Context):
     """The context of a request in an envelope: the client's, not that of the broker that forwarded it."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "is_forwarded")
 
     def __init__(self, outer: Context, caller: Caller, version: int, stats: ApiStats) -> None:
         super().__init__(outer.tasks, outer.connection, caller.client_id, version, stats)
         self._session = outer.session
+        self.is_forwarded = caller.principal is not None
         if caller.principal is not None:
             self._session = Session(caller.principal, outer.listener.name, caller.host)
 
@@ -241,7 +242,7 @@ def _has_changed_metadata(api: Api[Any, Any], request: Any, response: Any) -> bo
     """Whether a part of the request has succeeded and has changed the metadata."""
     if api in _READS or getattr(request, "validate_only", False):
         return False
-    for name in ("topics", "results", "responses", "filter_results"):
+    for name in ("topics", "results", "responses", "filter_results", "entries"):
         parts = getattr(response, name, None)
         if parts:
             return any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NONE for part in parts)

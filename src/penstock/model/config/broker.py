@@ -94,6 +94,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     controller_quorum_election_timeout_ms: int
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_request_timeout_ms: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -149,6 +151,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     num_replica_fetchers: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

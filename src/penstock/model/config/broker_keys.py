@@ -18,6 +18,7 @@ from penstock.model.config.keys import (
     table,
 )
 from penstock.model.config.network_keys import NETWORK_KEYS
+from penstock.model.config.quota_keys import QUOTA_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.storage_keys import STORAGE_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
@@ -222,6 +223,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *NETWORK_KEYS,
         *SECURITY_KEYS,
         *ACCESS_KEYS,
+        *QUOTA_KEYS,
         *_FETCHING,
         *_TOPICS,
         *STORAGE_KEYS,

@@ -1,0 +1,144 @@
+"""Quotas at one request."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from penstock.broker.base import metering
+from penstock.broker.base.context import Context
+from penstock.broker.base.metering import MutationQuota, MutationQuotas, RequestMeter, timed
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.listener import Listener
+from penstock.quotas.clients import ClientLimits, ClientQuotas
+from penstock.quotas.rates import DEFAULT_WINDOWS, Meter, MutationMeter
+from penstock.security.principal import Principal
+
+INTERNAL = Listener("INTERNAL", "", 0)
+
+
+def limits(**meters: Any) -> ClientLimits:
+    return ClientLimits(**({"produce": None, "fetch": None, "request": None, "mutations": None} | meters))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Nanoseconds of the processor's time."""
+    now = [0]
+    monkeypatch.setattr(metering, "perf_counter_ns", lambda: now[0])
+    return now
+
+
+def test_waiting_is_not_charged(clock: list[int]) -> None:
+    request = Meter(DEFAULT_WINDOWS, 1000.0)
+    meter = RequestMeter(limits(request=request), lambda: 0)
+    clock[0] += 1_000_000_000
+    meter.pause()
+    clock[0] += 90_000_000_000
+    meter.resume()
+    clock[0] += 1_000_000_000
+    meter.charge_time()
+    meter.charge_time()
+
+    assert request._rate.measure(0)[0] == 20.0, "two seconds in ten"
+
+
+def test_the_steps_of_a_coroutine_are_charged(clock: list[int]) -> None:
+    request = Meter(DEFAULT_WINDOWS, 1000.0)
+    meter = RequestMeter(limits(request=request), lambda: 0)
+    meter.pause()
+
+    async def work() -> str:
+        clock[0] += 1_000_000_000
+        await pause()
+        clock[0] += 2_000_000_000
+        try:
+            await failing()
+        except ValueError:
+            clock[0] += 1_000_000_000
+        return "done"
+
+    async def pause() -> None:
+        await asyncio.sleep(0)
+        clock[0] += 0
+
+    async def failing() -> None:
+        asyncio.get_running_loop().call_soon(lambda: clock.__setitem__(0, clock[0] + 50_000_000_000))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        raise ValueError
+
+    assert asyncio.run(timed(work(), meter)) == "done"
+    meter.charge_time()
+    assert request._rate.measure(0)[0] == 40.0, "four seconds in ten"
+
+
+def test_errors_and_cancellations_pass_through(clock: list[int]) -> None:
+    meter = RequestMeter(limits(), lambda: 0)
+    cancelled: list[bool] = []
+
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("x")
+
+    async def waiting() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    async def run() -> None:
+        with pytest.raises(KeyError):
+            await timed(failing(), meter)
+        task = asyncio.ensure_future(timed(waiting(), meter))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert cancelled == [True]
+
+
+def test_a_throttled_fetch_is_not_charged() -> None:
+    fetch = Meter(DEFAULT_WINDOWS, 100.0)
+    meter = RequestMeter(limits(fetch=fetch), lambda: 0)
+
+    assert meter.charge_fetch(2000) == 10_000
+    assert fetch.throttle_ms(0) == 0
+    assert meter.fetch_bytes_max == 1000
+
+
+def test_a_strict_quota_refuses_and_a_permissive_one_throttles() -> None:
+    strict = MutationQuota(MutationMeter(DEFAULT_WINDOWS, 1.0), True, lambda: 0)
+    strict.charge(12)
+    with pytest.raises(ApiError) as refused:
+        strict.charge(1)
+    assert (refused.value.code, strict.throttle_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 1000)
+    permissive = MutationQuota(MutationMeter(DEFAULT_WINDOWS, 1.0), False, lambda: 0)
+    permissive.charge(12)
+    assert permissive.throttle_ms == 1000
+    MutationQuota(None, True, lambda: 0).charge(10**6)
+
+
+@pytest.mark.parametrize(
+    ("listener", "forwarded", "is_limited"),
+    [(None, False, True), (INTERNAL, True, True), (INTERNAL, False, False)],
+)
+def test_requests_of_nodes_are_exempt(listener: Any, forwarded: bool, is_limited: bool) -> None:
+    quotas = {(("user", None),): {"controller_mutation_rate": 1.0}}
+    found = MutationQuotas(ClientQuotas(), lambda: (quotas, quotas), lambda: 0, INTERNAL)
+    context = SimpleNamespace(
+        listener=listener, is_forwarded=forwarded, principal=Principal("User", "u"), client_id="c", version=7
+    )
+    quota = found.of(cast(Context, context), 6)
+    quota.charge(100)
+    if is_limited:
+        with pytest.raises(ApiError):
+            quota.charge(1)
+    else:
+        quota.charge(1)

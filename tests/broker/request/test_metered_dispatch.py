@@ -1,0 +1,265 @@
+"""Client quotas at a running broker: throttle times, muted connections, empty fetches.
+
+See KIP-13, KIP-124, KIP-219 and KIP-599.
+
+Throttle times are lower bounds, so a slow machine changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.testing import BrokerThread, broker
+from penstock.wire.apis.alter_client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    AlteredEntry,
+    OpData,
+)
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from penstock.wire.apis.create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
+from penstock.wire.apis.describe_client_quotas import EntityData
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.broker.raw import RawClient
+from tests.broker.requests import Topic, batch_of, create_topic, new_name
+
+#: as long as no client has a quota, see `test_without_quotas_requests_take_the_plain_path`
+PLAIN = "serve_plain"
+#: how much too early a timer may go off
+_TIMER_S = 0.01
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[BrokerThread]:
+    with broker() as found:
+        yield found
+
+
+@pytest.fixture
+def admin(running: BrokerThread) -> Iterator[RawClient]:
+    with RawClient(running.bootstrap, client_id="admin") as connected:
+        yield connected
+
+
+@pytest.fixture
+def limited(running: BrokerThread) -> Iterator[RawClient]:
+    """A client whose id no other test has."""
+    with RawClient(running.bootstrap, client_id=new_name("limited")) as connected:
+        yield connected
+
+
+def alter(admin: RawClient, client_id: str | None, key: str, value: float | None) -> None:
+    entry = AlteredEntry(
+        entity=[EntityData(entity_type="client-id", entity_name=client_id)],
+        ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
+    )
+    (result,) = admin.ask(ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry])).entries
+    assert result.error_code == ErrorCode.NONE, result.error_message
+
+
+@contextmanager
+def quota(admin: RawClient, client: RawClient, key: str, value: float) -> Iterator[None]:
+    """A quota of one client."""
+    client_id = client.client_id
+    alter(admin, client_id, key, value)
+    try:
+        yield
+    finally:
+        alter(admin, client_id, key, None)
+
+
+def produce(
+    client: RawClient, topic: Topic, size: int, *, version: int = 7, acks: int = -1
+) -> ProduceResponse | None:
+    data = PartitionProduceData(index=0, records=memoryview(batch_of([b"x" * size])))
+    wanted = TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])
+    request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[wanted])
+    client.send(PRODUCE, version, request, answered=acks != 0)
+    if acks == 0:
+        return None
+    response = client.receive()
+    assert isinstance(response, ProduceResponse)
+    return response
+
+
+def fetch(
+    client: RawClient, topic: Topic, offset: int = 0, session: tuple[int, int] = (0, -1)
+) -> FetchResponse:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    named = [FetchTopic(topic_id=topic.id, partitions=[partition])]
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[] if session[1] > 0 else named,
+    )
+    return client.ask(FETCH, 16, request)
+
+
+def assert_muted(client: RawClient, began: float, throttle_ms: int) -> None:
+    """The next response comes after the throttle time. The throttled request was sent after `began`."""
+    client.ask(API_VERSIONS, 0, ApiVersionsRequest())
+    assert monotonic() - began >= throttle_ms / 1000 - _TIMER_S
+
+
+def test_without_quotas_requests_take_the_plain_path(
+    running: BrokerThread, admin: RawClient, limited: RawClient
+) -> None:
+    dispatcher = running.broker.dispatcher
+    assert dispatcher.serve.__name__ == PLAIN
+    with quota(admin, limited, "producer_byte_rate", 1e9):
+        assert dispatcher.serve.__name__ != PLAIN
+    assert dispatcher.serve.__name__ == PLAIN
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, PRODUCE.max_version])
+def test_a_producer_is_answered_at_once_and_muted(admin: RawClient, limited: RawClient, version: int) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "producer_byte_rate", 1000):
+        began = monotonic()
+        response = produce(limited, topic, 10_100, version=version)
+        assert response is not None
+        (answer,) = response.responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        assert 100 <= response.throttle_time_ms <= 300
+        assert_muted(limited, began, response.throttle_time_ms)
+
+
+def test_a_producer_without_acks_is_muted(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "producer_byte_rate", 1000):
+        began = monotonic()
+        produce(limited, topic, 10_100, acks=0)
+        assert_muted(limited, began, 100)
+
+
+def test_pipelined_requests_wait_for_the_end_of_the_throttle(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "producer_byte_rate", 1000):
+        data = PartitionProduceData(index=0, records=memoryview(batch_of([b"x" * 10_100])))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic.name, partition_data=[data])]
+        )
+        began = monotonic()
+        limited.send(PRODUCE, 7, request)
+        limited.send(API_VERSIONS, 0, ApiVersionsRequest())
+        response = limited.receive()
+        assert isinstance(response, ProduceResponse) and response.throttle_time_ms
+        limited.receive()
+        assert monotonic() - began >= response.throttle_time_ms / 1000 - _TIMER_S
+
+
+def test_other_clients_are_not_throttled(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "producer_byte_rate", 1000):
+        response = produce(admin, topic, 50_000)
+        assert response is not None and response.throttle_time_ms == 0
+
+
+def test_a_throttled_fetch_is_empty_and_loses_nothing(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    for _ in range(2):
+        produce(admin, topic, 5050)
+    with quota(admin, limited, "consumer_byte_rate", 1000):
+        # A response may have what ten windows allow, which is one of the batches.
+        first = fetch(limited, topic)
+        assert first.throttle_time_ms == 0
+        assert len(first.responses[0].partitions[0].records or b"") < 10_000
+        began = monotonic()
+        throttled = fetch(limited, topic, 1)
+        assert throttled.throttle_time_ms > 0
+        assert (throttled.error_code, throttled.responses) == (ErrorCode.NONE, [])
+        assert_muted(limited, began, throttled.throttle_time_ms)
+
+
+def test_a_throttled_fetch_session_goes_on(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "consumer_byte_rate", 1000):
+        started = fetch(limited, topic, session=(0, 0))
+        assert started.session_id
+        produce(admin, topic, 10_300)
+        throttled = fetch(limited, topic, session=(started.session_id, 1))
+        assert throttled.throttle_time_ms > 0 and not throttled.responses
+        assert throttled.session_id == started.session_id
+    late = fetch(limited, topic, session=(started.session_id, 2))
+    assert late.error_code == ErrorCode.NONE
+    assert late.responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_throttled_full_fetch_starts_no_session(
+    running: BrokerThread, admin: RawClient, limited: RawClient
+) -> None:
+    topic = create_topic(admin)
+    produce(admin, topic, 10_300)
+    before = len(running.broker.parts.fetch_sessions)
+    with quota(admin, limited, "consumer_byte_rate", 1000):
+        throttled = fetch(limited, topic, session=(0, 0))
+        assert throttled.throttle_time_ms > 0 and throttled.session_id == 0
+    assert len(running.broker.parts.fetch_sessions) == before
+
+
+def test_the_time_of_requests_is_limited(admin: RawClient, limited: RawClient) -> None:
+    with quota(admin, limited, "request_percentage", 1e-6):
+        began = monotonic()
+        response = limited.ask(METADATA, 12, MetadataRequest(topics=None))
+        # At most one window, as in Kafka.
+        assert response.throttle_time_ms == 1000
+        assert_muted(limited, began, 1000)
+
+
+def test_a_quota_can_be_removed_while_its_client_is_muted(admin: RawClient, limited: RawClient) -> None:
+    topic = create_topic(admin)
+    with quota(admin, limited, "producer_byte_rate", 1000):
+        produce(limited, topic, 10_300)
+    response = produce(limited, topic, 10_300)
+    assert response is not None and response.throttle_time_ms == 0
+
+
+def test_controller_mutations_beyond_the_quota_are_refused(admin: RawClient, limited: RawClient) -> None:
+    """The bucket has 11 tokens. The first topic takes more, and the debt lasts for hours."""
+    topics = [CreatableTopic(name=new_name(), num_partitions=n, replication_factor=1) for n in (12, 1)]
+    alone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topics[0].name)], timeout_ms=10_000)
+    grown = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=topics[0].name, count=13, assignments=None)], timeout_ms=10_000
+    )
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    with quota(admin, limited, "controller_mutation_rate", 1):
+        created = limited.ask(CREATE_TOPICS, 6, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+        assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE, refused]
+        assert 0 < created.throttle_time_ms <= 1000
+        alter(admin, limited.client_id, "controller_mutation_rate", 1e-5)
+        # The connection is muted, another one of the same client is not.
+        with RawClient(limited.address, client_id=limited.client_id) as other:
+            assert other.ask(CREATE_PARTITIONS, 3, grown).results[0].error_code == refused
+        with RawClient(limited.address, client_id=limited.client_id) as other:
+            assert other.ask(DELETE_TOPICS, 6, alone).responses[0].error_code == refused
+        assert admin.ask(DELETE_TOPICS, 6, alone).responses[0].error_code == ErrorCode.NONE
+
+
+def test_old_clients_are_throttled_without_an_error(admin: RawClient, limited: RawClient) -> None:
+    topic = CreatableTopic(name=new_name(), num_partitions=12, replication_factor=1)
+    with quota(admin, limited, "controller_mutation_rate", 1):
+        created = limited.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        assert created.topics[0].error_code == ErrorCode.NONE
+        assert 0 < created.throttle_time_ms <= 1000
