@@ -16,7 +16,7 @@ from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection
 from penstock.net.listener import Listener
 from penstock.net.server import Server
 from penstock.ports import FileRange
-from tests.net.echo import Echo, Peer, connect, frame, on_uvloop, read_frame, serving, until
+from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, until
 from tests.net.time_by_hand import TimeByHand
 
 
@@ -172,33 +172,42 @@ async def test_an_address_may_have_a_limit_of_its_own() -> None:
 
 
 @on_uvloop
-async def test_connections_that_come_faster_than_they_may_are_heard_later() -> None:
-    """A second's worth of connections comes at once, the others one by one."""
-    clock = TimeByHand()
-    async with serving(Echo(), clock, max_connections_per_s=2) as (server, port):
-
-        async def greet(peer: Peer) -> bytes:
-            peer[1].write(frame(b"hello"))
-            return await read_frame(peer[0])
-
-        peers = [await connect(port) for _ in range(3)]
-        await until(lambda: len(server.connections) == 3)
-        late = asyncio.create_task(greet(peers[2]))
-        assert [await greet(peer) for peer in peers[:2]] == [b"hello", b"hello"]
-        clock.advance(0.49)
-        assert [await greet(peer) for peer in peers[:2]] == [b"hello", b"hello"]
-        assert not late.done()
-        clock.advance(0.02)
-        assert await late == b"hello"
+async def test_a_muted_connection_is_not_read_and_answers_go_out() -> None:
+    """KIP-219: requests that arrive while the connection is muted are served after that."""
+    clock, app = TimeByHand(), Echo()
+    async with serving(app, clock, max_idle_s=1.0) as (server, port):
+        reader, writer = await connect(port)
+        writer.write(frame(b"wait"))
+        await until(lambda: app.served == 1)
+        (connection,) = server.connections
+        connection.mute(5.0)
+        connection.mute(2.0)
+        writer.write(frame(b"later"))
+        app.waiting[0].resolve([frame(b"now")])
+        assert await read_frame(reader) == b"now"
+        clock.advance(4.9)
+        # It is not idle: it may not say anything.
+        server._close_idle()
+        assert app.served == 1 and not connection.closed
+        clock.advance(0.2)
+        assert await read_frame(reader) == b"later"
 
 
 @on_uvloop
-async def test_new_connections_can_be_refused_altogether() -> None:
-    async with serving(Echo(), max_connections_per_s=0) as (server, port):
-        reader, _ = await connect(port)
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await reader.readexactly(1)
-        assert server.counts.refused == 1
+async def test_a_connection_is_muted_in_the_middle_of_pipelined_requests() -> None:
+    class Muting(Echo):
+        def serve(self, connection: Connection, data: memoryview) -> Answer:
+            connection.mute(1.0)
+            return super().serve(connection, data)
+
+    clock, app = TimeByHand(), Muting()
+    async with serving(app, clock) as (_, port):
+        reader, writer = await connect(port)
+        writer.write(frame(b"a") + frame(b"b") + frame(b"c"))
+        for payload in (b"a", b"b", b"c"):
+            assert await read_frame(reader) == payload
+            assert app.served == b"abc".index(payload) + 1
+            clock.advance(1.01)
 
 
 @on_uvloop

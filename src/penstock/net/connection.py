@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         "address",
         "application",
         "closed",
+        "is_admitted",
         "listener",
         "max_frame_bytes",
         "memo",
@@ -116,6 +117,8 @@ class Connection(asyncio.BufferedProtocol):
         #: the requests that the peer repeats; set by the application, None if there are none
         self.memo: Any = None
         self.closed = False
+        #: whether the connection is within the limits of connections, and is served
+        self.is_admitted = False
         self.active_at = 0.0
         #: serves the frames: a gate until the peer is authenticated, then the server's application
         self.application: Application = server.application

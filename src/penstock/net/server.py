@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.errors import ProtocolError
+from penstock.net.admission import Admission
 from penstock.net.buffers import BufferPool
 from penstock.net.connection import Answer, Application, Connection
 from penstock.net.listener import Listener
+from penstock.quotas.connections import ConnectionRates
+from penstock.quotas.rates import DEFAULT_WINDOWS, Windows
 
 __all__ = ["Limits", "Server"]
 
@@ -24,8 +27,10 @@ class Limits:
     max_connections_per_ip: int = 1 << 31
     #: addresses that have a limit of their own instead
     max_connections_by_ip: Mapping[str, int] = field(default_factory=dict)
-    #: new ones; those that come faster are heard later
-    max_connections_per_s: int = 1 << 31
+    #: connections of one listener
+    max_connections_by_listener: Mapping[str, int] = field(default_factory=dict)
+    #: new ones per second, by listener, "" for all; those that come faster are served later
+    rates: Mapping[str, int] = field(default_factory=dict)
     max_idle_s: float = 600.0
     #: bytes of all receive buffers together, and of those of one client address
     memory_bytes: int = 512 << 20
@@ -76,10 +81,14 @@ class Server:
         *,
         idle_check_s: float = 5.0,
         has_room: Callable[[int], bool] = lambda descriptor: True,
+        windows: Windows = DEFAULT_WINDOWS,
     ) -> None:
-        """`has_room` returns whether a new connection may keep its descriptor, and logs refusals."""
+        """`has_room` returns whether a new connection may keep its descriptor, and logs refusals.
+
+        `windows` are those of the rates of new connections.
+        """
         self.application: Application = _NotServing()
-        self.limits = limits
+        self._limits = limits
         self.max_request_bytes = limits.max_request_bytes
         self.pool = BufferPool(limits.memory_bytes, limits.memory_bytes_per_ip)
         self.counts = ConnectionCounts()
@@ -89,15 +98,24 @@ class Server:
         #: the connection that serves what arrived together, and what is to happen before it is answered
         self.serving: Connection | None = None
         self.due: list[Callable[[], None]] = []
+        self.rates = ConnectionRates(windows)
+        self._admission = Admission(self, self.rates)
         self._log = log
         self._has_room = has_room
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()
         self._stopping = False
-        #: when the connections made so far are all within the limit of new ones per second
-        self._paced_until = 0.0
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        self._admission.review()
 
     async def bind(self, listeners: Sequence[Listener]) -> None:
         """Take every listener's address; a port of 0 is replaced by the one that the system chose."""
@@ -187,33 +205,26 @@ class Server:
             # The system had taken it before the listener was closed.
             connection.abort()
             return
-        if len(self.connections) > limits.max_connections:
-            reason = "max.connections"
-        elif not limits.max_connections_per_s:
-            reason = "max.connection.creation.rate"
-        elif self.counts.open_by_ip[address] > limits.max_connections_by_ip.get(
-            address, limits.max_connections_per_ip
-        ):
-            reason = "max.connections.per.ip"
+        most = limits.max_connections_by_ip.get(address, limits.max_connections_per_ip)
+        if self.counts.open_by_ip[address] > most:
+            self._refuse(connection, "max.connections.per.ip")
         elif not self._has_room(connection.descriptor):
             self.counts.refused += 1
             connection.abort()
-            return
-        else:
-            self.counts.accepted += 1
-            self._pace(connection)
-            return
-        self.counts.refused += 1
-        self._log("connection_refused", peer=connection.peer, limit=reason)
-        connection.abort()
-
-    def _pace(self, connection: Connection) -> None:
-        """Let a connection that comes too early wait; a second's worth of them may come at once."""
-        now = self.loop.time()
-        self._paced_until = max(self._paced_until, now - 1.0) + 1.0 / self.limits.max_connections_per_s
-        if self._paced_until > now:
+        elif delay_s := self._admission.refusal_s(connection):
+            # Like Kafka: the delay slows down a client that connects again and again.
             connection.hold()
-            self.loop.call_at(self._paced_until, connection.release)
+            self.loop.call_later(delay_s, connection.abort)
+            self.counts.refused += 1
+        elif self._admission.arrive(connection):
+            self.counts.accepted += 1
+        else:
+            self._refuse(connection, "max.connections")
+
+    def _refuse(self, connection: Connection, limit: str) -> None:
+        self.counts.refused += 1
+        self._log("connection_refused", peer=connection.peer, limit=limit)
+        connection.abort()
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
@@ -222,6 +233,7 @@ class Server:
         if not self.counts.open_by_ip[address]:
             del self.counts.open_by_ip[address]
         connection.application.connection_lost(connection)
+        self._admission.leave(connection)
         if not self.connections:
             self._emptied.set()
 
@@ -238,12 +250,24 @@ class Server:
         for connection in list(self.connections):
             if connection.is_trickling(now, limits.frame_timeout_s, limits.frame_bytes_per_s_min):
                 connection.fail("a request has been incomplete for too long")
-            elif connection.pending_since is not None and (
-                now - connection.pending_since > limits.authentication_timeout_s
+            elif (
+                connection.pending_since is not None
+                and not connection.is_held
+                and now - connection.pending_since > limits.authentication_timeout_s
             ):
                 connection.fail("not authenticated in time")
             elif connection.idle_since() < oldest:
                 self.counts.expired += 1
                 # One that is closing already does not get rid of what we wrote.
                 (connection.abort if connection.closed else connection.close)()
+        self._close_excess()
         self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
+
+    def _close_excess(self) -> None:
+        """Close the connections that were idle longest if the limit was lowered, as Kafka does."""
+        excess = self._admission.served - self.limits.max_connections
+        if excess > 0:
+            served = [connection for connection in self.connections if connection.is_admitted]
+            for connection in sorted(served, key=Connection.idle_since)[:excess]:
+                self._log("connection_closed", peer=connection.peer, limit="max.connections")
+                connection.close()

@@ -50,7 +50,9 @@ class ConnectionRates:
         waits = 0
         for name in (_BROKER, listener):
             limit = limits.get(name, UNLIMITED)
-            if limit < UNLIMITED:
+            if limit <= 0:
+                waits = self._windows.size_ms
+            elif limit < UNLIMITED:
                 meter = self._by_listener.get(name)
                 if meter is None:
                     meter = self._by_listener[name] = Meter(self._windows, limit, self._windows.size_ms)

@@ -11,6 +11,7 @@ from penstock.model.errors import ErrorCode
 from penstock.records.batch import read_header
 from penstock.records.codecs import Codec
 from penstock.testing import broker
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from tests.broker.configs import (
     BROKER,
     DEFAULT_BROKER,
@@ -135,8 +136,11 @@ def test_the_timestamp_type_changes_for_what_comes_next(client: RawClient, topic
 def test_the_limit_of_connections_can_be_changed(client: RawClient) -> None:
     set_config(client, BROKER, DEFAULT_BROKER, "max.connections", "2")
     with client.another() as second, client.another() as third:
-        assert third.is_closed()
         assert not topic_exists(second, "nothing")
+        third.send(METADATA, 12, MetadataRequest(topics=None))
+        second.close()
+        # The third connection has waited for a free slot.
+        third.receive()
 
     set_config(client, BROKER, DEFAULT_BROKER, "max.connections", "10")
     with client.another() as second, client.another() as third:

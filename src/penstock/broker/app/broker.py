@@ -22,6 +22,7 @@ from penstock.broker.request.internal_listener import (
     InternalListener,
     limits_of,
     listener_at,
+    windows_of,
 )
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.request.metered_dispatch import MeteredDispatcher
@@ -35,6 +36,8 @@ from penstock.model.ids import (
 )
 from penstock.net.server import Server
 from penstock.ports import World
+from penstock.quotas.connections import address_rates
+from penstock.security.principal import canonical_address
 from penstock.storage.directory import DirectoryRefused
 from penstock.wire.api import Api
 from penstock.wire.metadata_records import (
@@ -62,10 +65,12 @@ class Broker:
     @classmethod
     async def open(cls, config: BrokerConfig, world: World) -> Broker:
         """Bind the listeners and open the data directories; releases all of them if one fails."""
-        server = Server(limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
+        server = Server(
+            limits_of(config), log.warning, has_room=DESCRIPTORS.has_room, windows=windows_of(config)
+        )
         listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         endpoint = config.internal_endpoint
-        internal = None if endpoint is None else InternalListener(endpoint, limits_of(config))
+        internal = None if endpoint is None else InternalListener(endpoint, config)
         partitions = Partitions(
             config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng)
         )
@@ -319,6 +324,10 @@ class Broker:
 
     def _apply_quotas(self) -> None:
         self.metered.enforce(self.image.quotas, self.image.quota_generation)
+        rates = address_rates(self.image.quotas).items()
+        self.server.rates.set_address_rates(
+            {None if address is None else canonical_address(address): rate for address, rate in rates}
+        )
 
     def _apply_broker_configs(self) -> None:
         self.config.set_dynamic(

@@ -35,7 +35,7 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
 from penstock.broker.replica.txn_markers import MarkerWriter
 from penstock.broker.request.forwarding import Forwarding
-from penstock.broker.request.internal_listener import InternalListener
+from penstock.broker.request.internal_listener import InternalListener, windows_of
 from penstock.broker.request.listener_security import ListenerSecurities, scram_in
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
@@ -100,7 +100,7 @@ class BrokerParts:
         #: None without an authorizer
         self.access = access_of(config, node.image, self.audit)
         self.quotas = ClientQuotas(
-            Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds),
+            windows_of(config),
             Windows(config.controller_quota_window_num, 1000 * config.controller_quota_window_size_seconds),
         )
         self.mutations = MutationQuotas(

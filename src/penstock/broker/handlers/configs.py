@@ -35,6 +35,7 @@ from penstock.model.config import (
     describe_client_metrics,
     resolve_topic_configs,
 )
+from penstock.model.config.security_keys import listener_name
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from penstock.ports import Clock
 from penstock.wire.apis import alter_configs as legacy
@@ -56,6 +57,12 @@ from penstock.wire.schema import Struct
 
 __all__ = ["ConfigHandlers", "is_of_this_node"]
 
+#: limits of connections, which cannot be 0 while the broker runs
+_CONNECTION_LIMITS: Final = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connection.creation.rate",
+)
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
 _LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
@@ -352,9 +359,11 @@ def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[st
 
 def _check_stays_reachable(values: Mapping[str, str]) -> None:
     """Reject limits of 0 connections: no client could connect to raise them again."""
-    for key in ("max.connections", "max.connections.per.ip", "max.connection.creation.rate"):
+    for name, text in values.items():
+        of_listener = listener_name(name)
+        key = name if of_listener is None else of_listener.key.name
         exempt = key == "max.connections.per.ip" and values.get(f"{key}.overrides")
-        if key in values and BROKER_KEYS[key].parse(values[key]) == 0 and not exempt:
+        if key in _CONNECTION_LIMITS and BROKER_KEYS[key].parse(text) == 0 and not exempt:
             raise InvalidConfig(
-                f"{key} cannot be 0 while the broker runs: no client could connect to change it"
+                f"{name} cannot be 0 while the broker runs: no client could connect to change it"
             )

@@ -6,11 +6,13 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
+from penstock.model.config.keys import INT_MAX
 from penstock.model.config.listeners import Endpoint
 from penstock.net.listener import Listener
 from penstock.net.server import Limits, Server
+from penstock.quotas.rates import Windows
 
-__all__ = ["InternalListener", "limits_of", "listener_at"]
+__all__ = ["InternalListener", "limits_of", "listener_at", "windows_of"]
 
 log = get_logger("internal")
 
@@ -18,9 +20,9 @@ log = get_logger("internal")
 class InternalListener:
     """Serves the other nodes, and operators that address a controller, from `serve` to `stop`."""
 
-    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+    def __init__(self, endpoint: Endpoint, config: BrokerConfig) -> None:
         self.listener = listener_at(endpoint)
-        self._server = Server(limits, log.warning)
+        self._server = Server(limits_of(config, internal=True), log.warning, windows=windows_of(config))
 
     def secure(self, securities: ListenerSecurities) -> None:
         securities.secure(self.listener)
@@ -50,13 +52,23 @@ def listener_at(endpoint: Endpoint) -> Listener:
     )
 
 
-def limits_of(config: BrokerConfig) -> Limits:
+def windows_of(config: BrokerConfig) -> Windows:
+    """The windows of the rates of clients and of new connections."""
+    return Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds)
+
+
+def limits_of(config: BrokerConfig, *, internal: bool = False) -> Limits:
+    """The limits of the clients' listeners, or of the internal one: it has no part in the shared limits."""
+    rates = config.by_listener("max.connection.creation.rate")
+    if not internal:
+        rates[""] = config.max_connection_creation_rate
     return Limits(
         max_request_bytes=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
+        max_connections=INT_MAX if internal else config.max_connections,
+        max_connections_by_listener=config.by_listener("max.connections"),
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_by_ip=config.max_connections_by_ip,
-        max_connections_per_s=config.max_connection_creation_rate,
+        rates=rates,
         max_idle_s=config.connections_max_idle_ms / 1000,
         memory_bytes=config.request_memory_bytes,
         memory_bytes_per_ip=config.request_memory_bytes_per_ip,

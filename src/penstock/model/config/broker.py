@@ -224,6 +224,12 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
         return lookup
 
+    def by_listener(self, name: str) -> dict[str, int]:
+        """The value of a number for each listener that has one of its own."""
+        endpoints = [*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else [])]
+        found = {e.name: self._values.get(f"{LISTENER_PREFIX}{e.name.lower()}.{name}") for e in endpoints}
+        return {listener: as_integer(value) for listener, value in found.items() if value is not None}
+
     def insecure_listeners(self) -> list[str]:
         """The listeners that other machines can reach without TLS or SASL, as NAME://HOST:PORT.
 

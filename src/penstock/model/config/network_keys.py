@@ -81,7 +81,16 @@ NETWORK_KEYS: list[ConfigKey] = [
         "default of 50, clients that connect at the same moment wait for a second and more.",
         low=1,
     ),
-    ConfigKey("max.connections", _I, INT_MAX, "The most open connections.", low=0, update_mode=_CLUSTER),
+    ConfigKey(
+        "max.connections",
+        _I,
+        INT_MAX,
+        "The most open connections of clients. `listener.name.NAME.max.connections` limits one listener. "
+        "More connections wait until others are closed, as many as socket.listen.backlog.size. The internal "
+        "listener has no limit but its own.",
+        low=0,
+        update_mode=_CLUSTER,
+    ),
     ConfigKey(
         "max.connections.per.ip",
         _I,
@@ -101,7 +110,8 @@ NETWORK_KEYS: list[ConfigKey] = [
         "max.connection.creation.rate",
         _I,
         INT_MAX,
-        "New connections per second. Connections above the rate are accepted later.",
+        "New connections of clients per second. `listener.name.NAME.max.connection.creation.rate` limits one "
+        "listener. Connections above the rate are served later.",
         low=0,
         update_mode=_CLUSTER,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.model.config.keys import ConfigKey, ConfigType, UpdateMode
+from penstock.model.config.network_keys import NETWORK_KEYS
 
 __all__ = ["LISTENER_PREFIX", "SECURITY_KEYS", "ListenerName", "listener_name"]
 
@@ -232,8 +233,12 @@ _SASL: Final = [
 ]
 
 SECURITY_KEYS: Final[list[ConfigKey]] = [*_TLS, *_SASL]
+_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
 #: keys that can be set for one listener
-_BY_LISTENER: Final = {key.name: key for key in SECURITY_KEYS if not key.name.startswith("penstock.insecure")}
+_BY_LISTENER: Final = {
+    **{key.name: key for key in SECURITY_KEYS if not key.name.startswith("penstock.insecure")},
+    **{key.name: key for key in NETWORK_KEYS if key.name in _OF_CONNECTIONS},
+}
 
 
 class ListenerName(NamedTuple):
