@@ -13,8 +13,9 @@ import uvloop
 from penstock.model.errors import ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
+from penstock.net.limits import Limits
 from penstock.net.listener import Listener
-from penstock.net.server import Limits, Server
+from penstock.net.server import Server
 from penstock.ports import FileRange
 from tests.net.time_by_hand import TimeByHand
 

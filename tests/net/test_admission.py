@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from penstock.net.server import Limits
+from penstock.net.limits import Limits
 from tests.net.echo import Echo, Peer, connect, frame, on_uvloop, read_frame, serving, until
 from tests.net.time_by_hand import TimeByHand
 
@@ -24,7 +25,7 @@ async def is_closed(peer: Peer) -> bool:
 
 
 @pytest.mark.parametrize("limit", [{"max_connections": 1}, {"max_connections_by_listener": {"PLAINTEXT": 1}}])
-def test_a_connection_beyond_the_limit_waits_for_a_free_slot(limit: dict[str, int]) -> None:
+def test_a_connection_beyond_the_limit_waits_for_a_free_slot(limit: dict[str, Any]) -> None:
     @on_uvloop
     async def check() -> None:
         app = Echo()

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from penstock.net.connection import Connection
+from penstock.net.limits import Limits
 from penstock.quotas.connections import ConnectionRates
-
-if TYPE_CHECKING:
-    from penstock.net.connection import Connection
-    from penstock.net.server import Limits
 
 __all__ = ["Admission"]
 

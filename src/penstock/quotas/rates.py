@@ -19,7 +19,7 @@ _MS: Final = 1000.0
 class Windows(NamedTuple):
     """The samples of a rate: `quota.window.num` and `quota.window.size.seconds`."""
 
-    count: int = 11
+    number: int = 11
     size_ms: int = 1000
 
 
@@ -54,7 +54,7 @@ class Rate:
         sample = samples[self._current]
         if now_ms - sample.start_ms >= self._windows.size_ms:
             # One sample more than the windows: the oldest one may overlap the start of the measured time.
-            self._current = (self._current + 1) % (self._windows.count + 1)
+            self._current = (self._current + 1) % (self._windows.number + 1)
             if self._current == len(samples):
                 samples.append(_Sample(now_ms))
             sample = samples[self._current]
@@ -81,7 +81,7 @@ class Rate:
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing was recorded within the windows: such a rate equals a new one."""
-        expiry_ms = self._windows.count * self._windows.size_ms
+        expiry_ms = self._windows.number * self._windows.size_ms
         return all(not s.value or now_ms - s.last_ms >= expiry_ms for s in self._samples)
 
 
@@ -117,7 +117,7 @@ class Meter:
     @property
     def most_at_once(self) -> float:
         """The largest value that is not throttled if nothing else was recorded."""
-        return self.limit * (self._windows.count - 1) * self._windows.size_ms / _MS
+        return self.limit * (self._windows.number - 1) * self._windows.size_ms / _MS
 
     def is_idle(self, now_ms: int) -> bool:
         return self._rate.is_idle(now_ms)
@@ -130,7 +130,7 @@ class TokenBucket:
 
     def __init__(self, windows: Windows, limit: float) -> None:
         self.limit = limit
-        self._burst_s = windows.count * windows.size_ms / _MS
+        self._burst_s = windows.number * windows.size_ms / _MS
         self._tokens: float | None = None
         self._updated_ms = 0
 

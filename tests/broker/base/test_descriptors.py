@@ -107,7 +107,8 @@ def test_a_broker_with_few_descriptors_serves_and_recovers(tmp_path: Path) -> No
 LISTEN = """
 import asyncio, resource, sys, uvloop
 from penstock.net.listener import Listener
-from penstock.net.server import Limits, Server
+from penstock.net.limits import Limits
+from penstock.net.server import Server
 
 class Silent:
     def serve(self, connection, frame): return [bytes(4)]

@@ -14,6 +14,7 @@ from penstock.broker.base.metering import MutationQuota, MutationQuotas, Request
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
 from penstock.quotas.clients import ClientLimits, ClientQuotas
+from penstock.quotas.entities import Entity
 from penstock.quotas.rates import DEFAULT_WINDOWS, Meter, MutationMeter
 from penstock.security.principal import Principal
 
@@ -130,7 +131,7 @@ def test_a_strict_quota_refuses_and_a_permissive_one_throttles() -> None:
     [(None, False, True), (INTERNAL, True, True), (INTERNAL, False, False)],
 )
 def test_requests_of_nodes_are_exempt(listener: Any, forwarded: bool, is_limited: bool) -> None:
-    quotas = {(("user", None),): {"controller_mutation_rate": 1.0}}
+    quotas: dict[Entity, dict[str, float]] = {(("user", None),): {"controller_mutation_rate": 1.0}}
     found = MutationQuotas(ClientQuotas(), lambda: (quotas, quotas), lambda: 0, INTERNAL)
     context = SimpleNamespace(
         listener=listener, is_forwarded=forwarded, principal=Principal("User", "u"), client_id="c", version=7

@@ -145,7 +145,8 @@ class Routes:
         self.clients.update(self.authorized(self._admin_handlers()))
         self.clients.update(self._forwarding_handlers())
         #: the handlers of clients that have a quota
-        self.metered = {**self.clients, **self.authorized({FETCH: metered_fetch})}
+        self.metered: dict[Api[Any, Any], Handler] = dict(self.clients)
+        self.metered.update(self.authorized({FETCH: metered_fetch}))
 
     def _audited(self, handlers: dict[Api[Any, Any], AsyncHandler]) -> dict[Api[Any, Any], AsyncHandler]:
         """The handlers of the active controller, with an audit event for each that changes metadata."""

@@ -8,8 +8,9 @@ from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
 from penstock.model.config.keys import INT_MAX
 from penstock.model.config.listeners import Endpoint
+from penstock.net.limits import Limits
 from penstock.net.listener import Listener
-from penstock.net.server import Limits, Server
+from penstock.net.server import Server
 from penstock.quotas.rates import Windows
 
 __all__ = ["InternalListener", "limits_of", "listener_at", "windows_of"]
