@@ -9,7 +9,6 @@ from penstock.model.config import (
     BrokerConfig,
     ConfigEntry,
     ConfigSource,
-    ConfigSynonym,
     Endpoint,
 )
 from penstock.model.errors import InvalidConfig
@@ -76,36 +75,6 @@ def test_a_per_broker_config_is_refused_for_the_cluster() -> None:
         config.set_dynamic(dynamic_default={"sasl.kerberos.min.time.before.relogin": "58000"})
 
 
-def test_describe_shows_the_default_source_type_and_documentation() -> None:
-    shown = entry(BrokerConfig().describe(), "num.partitions")
-    assert shown.value == "1"
-    assert shown.source is ConfigSource.DEFAULT
-    assert shown.type.name == "INT"
-    assert shown.read_only
-    assert not shown.sensitive
-    assert shown.documentation
-    assert shown.synonyms == (ConfigSynonym("num.partitions", "1", ConfigSource.DEFAULT),)
-
-
-def test_describe_selects_names_and_hides_internal_keys_until_they_are_set() -> None:
-    config = BrokerConfig()
-    assert [e.name for e in config.describe(["node.id", "nothing"])] == ["node.id"]
-    assert "log.initial.task.delay.ms" not in [e.name for e in config.describe()]
-    config = BrokerConfig({"log.initial.task.delay.ms": "0"})
-    assert entry(config.describe(), "log.initial.task.delay.ms").source is ConfigSource.STATIC_BROKER
-
-
-def test_describe_dynamic_default_shows_only_what_is_set_for_the_cluster() -> None:
-    config = BrokerConfig({"message.max.bytes": "9"}, dynamic_default={"message.max.bytes": "8"})
-    (shown,) = config.describe_dynamic_default()
-    assert (shown.name, shown.value, shown.source) == (
-        "message.max.bytes",
-        "8",
-        ConfigSource.DYNAMIC_DEFAULT_BROKER,
-    )
-    assert [s.source for s in shown.synonyms] == [ConfigSource.DYNAMIC_DEFAULT_BROKER]
-
-
 def test_the_finest_retention_unit_wins() -> None:
     hours = {"log.retention.hours": "2"}
     minutes = {**hours, "log.retention.minutes": "3"}
@@ -116,32 +85,6 @@ def test_the_finest_retention_unit_wins() -> None:
     assert BrokerConfig({"log.flush.scheduler.interval.ms": "7"}).topic_defaults["flush.ms"] == 7
 
 
-def test_synonyms_start_at_the_configs_own_name_as_kafka_shows_them() -> None:
-    config = BrokerConfig({"log.retention.ms": "5", "log.retention.hours": "2"})
-    assert [(s.name, s.value) for s in entry(config.describe(), "log.retention.ms").synonyms] == [
-        ("log.retention.ms", "5"),
-        ("log.retention.hours", "2"),
-        ("log.retention.hours", "168"),
-    ]
-    only_hours = BrokerConfig({"log.retention.hours": "2"})
-    shown = entry(only_hours.describe_topic({}), "retention.ms")
-    assert (shown.value, shown.source, shown.synonyms) == ("7200000", ConfigSource.DEFAULT, ())
-
-
-@pytest.mark.parametrize(
-    ("configs", "complaint"),
-    [
-        ({"log.retention.ms": "0"}, "at least 1, or -1"),
-        ({"node.id": "1", "broker.id": "2"}, "set only node.id"),
-        ({"queued.max.request.bytes": "5"}, "at least one request"),
-        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms"),
-        (
-            {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
-            "not be more than",
-        ),
-        ({"log.dirs": ""}, "must not be empty"),
-    ],
-)
 def test_values_that_do_not_fit_together(configs: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint):
         BrokerConfig(configs)

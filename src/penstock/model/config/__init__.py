@@ -1,12 +1,6 @@
 """Config keys under Kafka's names: what exists, what is valid, and what a broker or topic ends up with."""
 
-from penstock.model.config.broker import (
-    BrokerConfig,
-    ConfigEntry,
-    ConfigSynonym,
-    parse_broker_config,
-    selected,
-)
+from penstock.model.config.broker import BrokerConfig, parse_broker_config
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.client_metrics import (
     CLIENT_METRICS_KEYS,
@@ -14,6 +8,7 @@ from penstock.model.config.client_metrics import (
     describe_client_metrics,
 )
 from penstock.model.config.declared import DeclaredTopic
+from penstock.model.config.descriptions import ConfigEntry, ConfigSynonym, selected
 from penstock.model.config.environment import environment_configs
 from penstock.model.config.files import ConfigFile, configs_of, load_config_file
 from penstock.model.config.group_keys import GROUP_KEYS

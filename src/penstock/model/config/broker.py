@@ -1,4 +1,4 @@
-"""A broker's configuration: typed values, their sources, and the entries of DescribeConfigs.
+"""A broker's configuration: typed values, their sources, and its `descriptions` for DescribeConfigs.
 
 Invariants: every value in a `BrokerConfig` has been validated, alone and together with the others; a change
 is applied whole or not at all. One object serves a broker for its life: dynamic updates change it in place,
@@ -8,17 +8,22 @@ so every reader sees current values. Owned by: the event loop's thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
-from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
+from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.descriptions import (
+    ConfigEntry,
+    ConfigSynonym,
+    ConfigTexts,
+    config_entry,
+    selected,
+    unknown_entries,
+)
 from penstock.model.config.group_keys import GROUP_KEYS
 from penstock.model.config.keys import (
     ConfigKey,
     ConfigSource,
-    ConfigType,
     ConfigValue,
-    Synonym,
     as_integer,
     as_strings,
     find_key,
@@ -37,27 +42,6 @@ from penstock.model.config.topic_keys import TOPIC_KEYS
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
-
-
-class ConfigSynonym(NamedTuple):
-    """One of the places that a value could come from."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-class ConfigEntry(NamedTuple):
-    """One config as DescribeConfigs shows it; `synonyms` in the order in which they win."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    type: ConfigType
-    read_only: bool
-    sensitive: bool
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...]
 
 
 def parse_broker_config(name: str, text: str) -> ConfigValue:
@@ -260,12 +244,12 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     @property
     def dynamic(self) -> Mapping[str, str]:
         """This broker's dynamic configs, as text."""
-        return self._dynamic
+        return self._texts.dynamic
 
     @property
     def dynamic_default(self) -> Mapping[str, str]:
         """The cluster's dynamic broker configs, as text."""
-        return self._dynamic_default
+        return self._texts.dynamic_default
 
     def settings_without_effect(self) -> list[ConfigKey]:
         """The keys that the broker was started with and that have no effect."""
@@ -288,27 +272,29 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         """This broker's configs, or those named, as DescribeConfigs shows them; unknown names are skipped."""
         keys = {n: k for n, k in BROKER_KEYS.items() if not k.internal or n in self._static}
         keys |= {name: _key(name) for name in self._values if name.startswith(LISTENER_PREFIX)}
-        foreign = {
-            **_foreign(self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            **_foreign(self._dynamic, ConfigSource.DYNAMIC_BROKER),
+        unknown = {
+            **unknown_entries(self._texts.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            **unknown_entries(self._texts.dynamic, ConfigSource.DYNAMIC_BROKER),
         }
         return [
-            foreign[name] if name in foreign else self._entry(keys[name])
-            for name in selected([*keys, *foreign], names)
+            unknown[name] if name in unknown else self._entry(keys[name])
+            for name in selected([*keys, *unknown], names)
         ]
 
     def describe_dynamic_default(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
         """The cluster's dynamic broker configs: what DescribeConfigs shows for the broker without a name."""
         entries = []
-        foreign = _foreign(self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        for name in selected(self._dynamic_default, names):
-            if name in foreign:
-                entries.append(foreign[name])
+        unknown = unknown_entries(self._texts.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        for name in selected(self._texts.dynamic_default, names):
+            if name in unknown:
+                entries.append(unknown[name])
                 continue
             key = _key(name)
-            value = key.format(key.parse(self._dynamic_default[key.name]))
-            only = tuple(s for s in self._synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
-            entries.append(_entry(key, value, only, read_only=key.read_only))
+            value = key.format(key.parse(self._texts.dynamic_default[key.name]))
+            only = tuple(
+                s for s in self._texts.synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+            )
+            entries.append(config_entry(key, value, only, read_only=key.read_only))
         return entries
 
     def describe_topic(
@@ -319,12 +305,12 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         for key in (TOPIC_KEYS[name] for name in selected(TOPIC_KEYS, names)):
             if key.internal and key.name not in overrides:
                 continue
-            synonyms = self._synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
+            synonyms = self._texts.synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
             value = key.format(self.topic_defaults[key.name])
             if key.name in overrides:
                 value = key.format(key.parse(overrides[key.name]))
                 synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
-            entries.append(_entry(key, value, synonyms, read_only=False))
+            entries.append(config_entry(key, value, synonyms, read_only=False))
         return entries
 
     def describe_group(
@@ -334,19 +320,19 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         entries = []
         for key in (GROUP_KEYS[name] for name in selected(GROUP_KEYS, names)):
             broker_key = BROKER_KEYS[key.synonyms[0].name]
-            synonyms, value = self._synonyms(broker_key), key.format(self._values[broker_key.name])
+            synonyms, value = self._texts.synonyms(broker_key), key.format(self._values[broker_key.name])
             if key.name in overrides:
                 value = key.format(key.parse(overrides[key.name]))
                 synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_GROUP), *synonyms)
-            entries.append(_entry(key, value, synonyms, read_only=False))
+            entries.append(config_entry(key, value, synonyms, read_only=False))
         return entries
 
     def _replacements(
         self, dynamic: Mapping[str, str] | None, dynamic_default: Mapping[str, str] | None
     ) -> tuple[dict[str, str], dict[str, str]]:
         return (
-            self._dynamic if dynamic is None else dict(dynamic),
-            self._dynamic_default if dynamic_default is None else dict(dynamic_default),
+            dict(self._texts.dynamic if dynamic is None else dynamic),
+            dict(self._texts.dynamic_default if dynamic_default is None else dynamic_default),
         )
 
     def _checked(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> dict[str, ConfigValue]:
@@ -369,8 +355,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     def _apply(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> None:
         values = self._checked(dynamic, dynamic_default)
         self._values = values
-        self._dynamic = dynamic
-        self._dynamic_default = dynamic_default
+        self._texts = ConfigTexts(dynamic, dynamic_default, self._static)
         # Plain instance attributes: the hot path reads them at the price of one dictionary look-up.
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.data_dirs = as_strings(values["log.dirs"]) or as_strings(values["log.dir"])
@@ -385,60 +370,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
         value = key.format(self._values[key.name])
-        return _entry(key, value, self._synonyms(key), read_only=key.read_only)
-
-    def _synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
-        """Every place that sets the key or a synonym of it, strongest first.
-
-        Like Kafka, the list starts at the key's own name: what a coarser synonym says before is left out.
-        """
-        group = SYNONYM_GROUPS.get(key.name, (Synonym(key.name),))
-        sources = (
-            (self._dynamic, ConfigSource.DYNAMIC_BROKER),
-            (self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            (self._static, ConfigSource.STATIC_BROKER),
-        )
-        found = [
-            ConfigSynonym(name, None if key.sensitive else texts[name], source)
-            for texts, source in sources
-            for name, _ in group
-            if name in texts
-        ]
-        for name, _ in group if key.name in BROKER_KEYS else ():
-            default = BROKER_KEYS[name].format(BROKER_KEYS[name].default)
-            if default is not None:
-                found.append(ConfigSynonym(name, None if key.sensitive else default, ConfigSource.DEFAULT))
-        first = next((i for i, synonym in enumerate(found) if synonym.name == key.name), len(found))
-        return tuple(found[first:])
-
-
-def _entry(
-    key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
-) -> ConfigEntry:
-    return ConfigEntry(
-        name=key.name,
-        value=None if key.sensitive else value,
-        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-        type=key.type,
-        read_only=read_only,
-        sensitive=key.sensitive,
-        documentation=key.documentation,
-        synonyms=synonyms,
-    )
-
-
-def selected(known: Collection[str], names: Collection[str] | None) -> list[str]:
-    """The requested names that exist, in the order of the request; all of them without a request."""
-    return [name for name in dict.fromkeys(names) if name in known] if names else list(known)
-
-
-def _foreign(texts: Mapping[str, str], source: ConfigSource) -> dict[str, ConfigEntry]:
-    """Entries for unknown names that are set. Like Kafka, show the name, but not the value."""
-    return {
-        name: ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, "", ())
-        for name in texts
-        if name not in BROKER_KEYS and listener_name(name) is None
-    }
+        return config_entry(key, value, self._texts.synonyms(key), read_only=key.read_only)
 
 
 def _same_ids(static: dict[str, str]) -> dict[str, str]:

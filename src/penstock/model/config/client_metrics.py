@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from penstock.model.config.broker import ConfigEntry, ConfigSynonym, selected
+from penstock.model.config.descriptions import ConfigEntry, ConfigSynonym, selected
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, table
 from penstock.model.errors import InvalidConfig, InvalidRequest
 
