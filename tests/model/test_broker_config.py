@@ -85,6 +85,20 @@ def test_the_finest_retention_unit_wins() -> None:
     assert BrokerConfig({"log.flush.scheduler.interval.ms": "7"}).topic_defaults["flush.ms"] == 7
 
 
+@pytest.mark.parametrize(
+    ("configs", "complaint"),
+    [
+        ({"log.retention.ms": "0"}, "at least 1, or -1"),
+        ({"node.id": "1", "broker.id": "2"}, "set only node.id"),
+        ({"queued.max.request.bytes": "5"}, "at least one request"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
+            "not be more than",
+        ),
+        ({"log.dirs": ""}, "must not be empty"),
+    ],
+)
 def test_values_that_do_not_fit_together(configs: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint):
         BrokerConfig(configs)

@@ -53,20 +53,6 @@ def test_synonyms_start_at_the_configs_own_name_as_kafka_shows_them() -> None:
     assert (shown.value, shown.source, shown.synonyms) == ("7200000", ConfigSource.DEFAULT, ())
 
 
-@pytest.mark.parametrize(
-    ("configs", "complaint"),
-    [
-        ({"log.retention.ms": "0"}, "at least 1, or -1"),
-        ({"node.id": "1", "broker.id": "2"}, "set only node.id"),
-        ({"queued.max.request.bytes": "5"}, "at least one request"),
-        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms"),
-        (
-            {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
-            "not be more than",
-        ),
-        ({"log.dirs": ""}, "must not be empty"),
-    ],
-)
 def test_names_are_selected_in_the_order_of_the_request_and_once() -> None:
     assert selected(["a", "b", "c"], ["c", "x", "a", "c"]) == ["c", "a"]
     assert selected(["a", "b"], None) == selected(["a", "b"], []) == ["a", "b"]

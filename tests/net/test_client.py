@@ -13,7 +13,8 @@ import pytest
 import uvloop
 
 from penstock.model.errors import UnsupportedVersion
-from penstock.net.client import Peer, PeerGone, PeerLost, PeerRefused, PeerTimedOut
+from penstock.net.client import Peer
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerTimedOut
 from penstock.records.record import Record, build_batch
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
@@ -315,40 +316,6 @@ class TestRefusal:
                 assert len(gone.errors) == 1, "there was no second attempt yet"
 
         run(scenario())
-
-
-class NoWayLoop(asyncio.SelectorEventLoop):
-    """On it no address of a host can be reached, as asyncio puts it."""
-
-    problem = ""
-
-    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        raise OSError(self.problem)
-
-
-@pytest.mark.parametrize(
-    ("problem", "kind"),
-    [
-        (
-            "Multiple exceptions: [Errno 111] Connect call failed, [Errno 111] Connect call failed",
-            PeerRefused,
-        ),
-        ("Multiple exceptions: [Errno 111] Connect call failed, [Errno 113] No route to host", PeerLost),
-        ("[Errno 113] No route to host", PeerLost),
-    ],
-)
-def test_a_host_with_several_addresses_refuses_only_if_all_of_them_do(
-    problem: str, kind: type[PeerGone]
-) -> None:
-    async def scenario() -> None:
-        cast(NoWayLoop, asyncio.get_running_loop()).problem = problem
-        async with peer_at(9) as peer:
-            with pytest.raises(PeerGone) as raised:
-                await metadata(peer)
-            assert raised.type is kind
-
-    with asyncio.Runner(loop_factory=NoWayLoop) as runner:
-        runner.run(asyncio.wait_for(scenario(), LONG_S))
 
 
 class TestHostilePeers:

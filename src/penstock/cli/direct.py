@@ -12,7 +12,8 @@ from penstock.cli.client_config import client_security
 from penstock.cli.failure import Failure, misused, too_late
 from penstock.model.config.layers import bracketed
 from penstock.model.errors import ErrorCode, UnsupportedVersion
-from penstock.net.client import Peer, PeerGone, PeerRefused, PeerTimedOut
+from penstock.net.client import Peer
+from penstock.net.peer_errors import PeerGone, PeerRefused, PeerTimedOut
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 

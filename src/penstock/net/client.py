@@ -1,4 +1,4 @@
-"""The client side of a connection to one broker: a `Conversation` over asyncio.
+"""The client side of connections to one broker: requests in, responses or `peer_errors` out.
 
 A `Peer` connects when there is something to send, waits between attempts that fail, and pipelines. A
 connection that fails, ends, sends invalid bytes or does not respond in time is closed. All pending requests
@@ -7,36 +7,29 @@ if the last connection had worked.
 
 Only `create_connection`, timers and futures of the given loop are used, so the same code runs on uvloop and
 on a simulated network. Owned by that loop's thread.
-
-    PeerGone            the peer has not responded
-    ├── PeerRefused     the connection was refused: the process has ended or not started; nothing was sent
-    ├── PeerLost        the connection ended or was invalid: sent requests may have been carried out
-    └── PeerTimedOut    no response in time: as before; the peer may hang, or be cut off
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
 from penstock.net.calls import Call, Landing
-from penstock.ports import Buffer, Rng
+from penstock.net.client_link import ClientLink
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerTimedOut, is_refusal
+from penstock.ports import Rng
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.backoff import Backoff
-from penstock.wire.compiler import Part
 from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
 from penstock.wire.frames import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
+__all__ = ["Peer"]
 
 T = TypeVar("T")
 #: the part of a session's lifetime after which a client authenticates again, as in Kafka
@@ -44,22 +37,6 @@ _LOGIN_AGAIN: Final = 0.85
 _LOGIN_SPREAD: Final = 0.1
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
-
-
-class PeerGone(PenstockError):
-    """The peer has not responded."""
-
-
-class PeerRefused(PeerGone):
-    """The connection was refused: the process has ended or not started. Nothing was sent."""
-
-
-class PeerLost(PeerGone):
-    """The connection ended, or what came made no sense. What was sent may have been carried out."""
-
-
-class PeerTimedOut(PeerGone):
-    """There was no answer in time, to this request or to one before it on the same connection."""
 
 
 class Peer:
@@ -116,7 +93,7 @@ class Peer:
         self._backoff = backoff or Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
         self._max_in_flight = max_in_flight
         self._max_response_bytes = max_response_bytes
-        self._link: _Link | None = None
+        self._link: ClientLink | None = None
         self._connecting: asyncio.Task[None] | None = None
         #: an attempt to connect is under way; while `_connecting` without it we wait for `_not_before`
         self._is_attempting = False
@@ -168,7 +145,7 @@ class Peer:
         """Like `send`, without a waiting task; errors go to the receiver of the response."""
         call = Call(api, request, timeout_s, self._loop.time(), answered, answer)
         if self._closed:
-            call.fail(_copy(self._last_error))
+            call.fail(self._last_error.copy())
             return call
         if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
@@ -225,7 +202,7 @@ class Peer:
             await self._loop.create_connection(self._new_link, self.host, self.port)
         except OSError as e:
             self._end_attempt()
-            kind = PeerRefused if nobody_listens(e) else PeerLost
+            kind = PeerRefused if is_refusal(e) else PeerLost
             self._give_up(kind(f"{self.address}: cannot connect: {e}"))
         else:
             self._end_attempt()
@@ -238,7 +215,7 @@ class Peer:
             max_response_bytes=self._max_response_bytes,
             login=None if security is None else security.login,
         )
-        link = self._link = _Link(self, conversation, self._waiting)
+        link = self._link = ClientLink(self, conversation, self._waiting)
         if security is None or security.tls is None:
             return link
         from penstock.net.tls import TlsTransport  # only TLS pays for the import
@@ -252,12 +229,12 @@ class Peer:
 
     # -- what the link reports ------------------------------------------------------------------------
 
-    def link_ready(self, link: _Link) -> None:
+    def link_ready(self, link: ClientLink) -> None:
         """The handshake is done."""
         self._backoff.succeeded()
         self._schedule_login(link)
 
-    def _schedule_login(self, link: _Link) -> None:
+    def _schedule_login(self, link: ClientLink) -> None:
         """Authenticate again before the session ends (KIP-368)."""
         lifetime_s = link.conversation.session_lifetime_s
         if lifetime_s:
@@ -268,7 +245,7 @@ class Peer:
         """Something has come."""
         self.heard_at = self._loop.time()
 
-    def link_lost(self, link: _Link, reason: str) -> None:
+    def link_lost(self, link: ClientLink, reason: str) -> None:
         """A connection ended by itself; one that we gave up is not ours any more."""
         if link is self._link:
             self._give_up(PeerLost(f"{self.address}: {reason}"))
@@ -301,7 +278,7 @@ class Peer:
         if self._connecting is not None and not self._is_attempting:
             # It has only waited for our next attempt, so it learns how the last one ended.
             self._waiting.remove(call)
-            call.fail(_copy(self._last_error))
+            call.fail(self._last_error.copy())
         else:
             gone = PeerTimedOut(f"{self.address}: no answer to {call.api.name} in {call.timeout_s:g} s")
             self._give_up(gone)
@@ -322,130 +299,6 @@ class Peer:
             calls = [*link.calls, *calls]
             link.abort()
         for call in calls:
-            call.fail(_copy(error))
+            call.fail(error.copy())
         if self._on_gone is not None:
             self._on_gone(error)
-
-
-class _Link(asyncio.BufferedProtocol):
-    """One connection of a `Peer`, perhaps in the making: bytes between a transport and a conversation."""
-
-    __slots__ = ("_is_over", "_peer", "_transport", "_waiting", "calls", "channel", "conversation")
-
-    def __init__(self, peer: Peer, conversation: Conversation, waiting: deque[Call]) -> None:
-        self._peer = peer
-        self._transport: asyncio.Transport | None = None
-        self._waiting = waiting
-        self._is_over = False
-        self.conversation = conversation
-        #: what awaits an answer, in the order of the requests
-        self.calls: deque[Call] = deque()
-        #: the TLS connection below, also during its handshake
-        self.channel: asyncio.Transport | None = None
-
-    def authenticate(self) -> None:
-        """Authenticate again on the same connection."""
-        if not self._is_over and self.conversation.has_room:
-            self.conversation.authenticate()
-            self._write(self.conversation.handshake())
-
-    def secured(self, channel: object) -> None:
-        """The TLS handshake is done; `connection_made` has been called."""
-
-    def handshake_failed(self, reason: str) -> None:
-        self._peer.link_lost(self, reason)
-
-    def send(self) -> None:
-        """Send what waits, once the handshake is done and while there is room for requests in flight."""
-        conversation, waiting = self.conversation, self._waiting
-        if conversation.peer is None:
-            return
-        while waiting and conversation.has_room:
-            call = waiting.popleft()
-            if call.is_over:
-                continue
-            try:
-                _, parts = conversation.ask(call.api, call.request, answered=call.answered)
-            except UnsupportedVersion as e:
-                call.fail(e)
-                continue
-            if call.answered:
-                self.calls.append(call)
-            else:
-                call.succeed(call.api.response())
-            self._write(parts)
-
-    def repeat(self, call: Call, request: bytes) -> None:
-        """Send a request that is written."""
-        assert self._transport is not None
-        self.calls.append(call)
-        self._transport.write(request)
-
-    def abort(self) -> None:
-        self._is_over = True
-        transport = self._transport or self.channel
-        if transport is not None:
-            transport.abort()
-
-    def _write(self, parts: list[Part]) -> None:
-        assert self._transport is not None
-        if parts:
-            self._transport.writelines(cast("list[Buffer]", parts))  # no request has a range of a file in it
-
-    # -- asyncio's side -------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        if self._is_over:
-            self._transport.abort()
-            return
-        connected = transport.get_extra_info("socket")
-        if connected is not None:  # a simulated transport has none
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._write(self.conversation.handshake())
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self.conversation.get_buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self._is_over:
-            return
-        self._peer.link_heard()
-        conversation = self.conversation
-        was_ready = conversation.peer is not None
-        had_login = not conversation.is_authenticated
-        try:
-            responses = conversation.received(nbytes)
-        except ProtocolError as e:
-            self._peer.link_lost(self, str(e))
-            return
-        if was_ready and had_login and conversation.is_authenticated:
-            self._peer.link_ready(self)
-        for response in responses:
-            self.calls.popleft().succeed(response.message)
-        if not was_ready or not conversation.has_room:
-            self._write(conversation.handshake())
-            if conversation.is_ready and not was_ready:
-                self._peer.link_ready(self)
-        if self._waiting:
-            self.send()
-
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._peer.link_lost(self, f"connection lost: {exc}" if exc else "the peer closed the connection")
-
-
-def _copy(error: PeerGone) -> PeerGone:
-    """An error for one more caller: an exception that is raised twice mixes up its tracebacks."""
-    return type(error)(*error.args)
-
-
-def nobody_listens(error: OSError) -> bool:
-    """Whether every address of a host refused; for several, asyncio reports only error texts."""
-    if isinstance(error, ConnectionRefusedError):
-        return True
-    text = str(error)
-    refusals = text.count(f"[Errno {errno.ECONNREFUSED}]")
-    return 0 < refusals == text.count("[Errno ")

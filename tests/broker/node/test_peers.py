@@ -10,7 +10,7 @@ import pytest
 
 from penstock.broker.base.system_ports import SystemRng
 from penstock.broker.node.peers import Peers
-from penstock.net.client import PeerTimedOut
+from penstock.net.peer_errors import PeerTimedOut
 from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.broker.nodes import HOST, eventually, run

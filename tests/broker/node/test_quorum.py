@@ -16,7 +16,8 @@ from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
-from penstock.net.client import Peer, PeerLost
+from penstock.net.client import Peer
+from penstock.net.peer_errors import PeerLost
 from penstock.ports import Buffer
 from penstock.records.record import Record, build_batch
 from penstock.storage.directory import DirectoryRefused

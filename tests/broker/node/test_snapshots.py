@@ -11,7 +11,7 @@ from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
-from penstock.net.client import PeerLost
+from penstock.net.peer_errors import PeerLost
 from penstock.raft.messages import Request, Response
 from penstock.storage.memory import MemoryFiles
 from tests.broker.nodes import Cluster, cluster, eventually, run

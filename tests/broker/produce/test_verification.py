@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.broker.produce.verification import Membership, TransactionVerifier
 from penstock.model.errors import ErrorCode
-from penstock.net.client import PeerLost
+from penstock.net.peer_errors import PeerLost
 from penstock.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

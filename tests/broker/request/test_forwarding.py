@@ -18,7 +18,7 @@ from penstock.broker.request import forwarding
 from penstock.broker.request.forwarding import Caller
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
-from penstock.net.client import PeerLost
+from penstock.net.peer_errors import PeerLost
 from penstock.security.principal import Principal
 from penstock.wire.api import Api
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest

@@ -27,7 +27,7 @@ from penstock.broker.healing.repair import (
 )
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, PenstockError
-from penstock.net.client import PeerGone
+from penstock.net.peer_errors import PeerGone
 from penstock.ports import Buffer, Files
 from penstock.records.batch import LOG_OVERHEAD, read_offset_and_length
 from penstock.replication.digest import Mismatch, batch_digests, is_untouched, leading_batches, mismatches

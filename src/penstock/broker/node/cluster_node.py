@@ -27,8 +27,8 @@ from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import format_topic_id
-from penstock.net.client import PeerGone
 from penstock.net.listener import Listener
+from penstock.net.peer_errors import PeerGone
 from penstock.ports import World
 from penstock.raft.messages import (
     NO_DIRECTORY,

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from penstock.net.client import Peer, PeerGone, PeerTimedOut, nobody_listens
+from penstock.net.client import Peer
+from penstock.net.peer_errors import PeerGone, PeerTimedOut, is_refusal
 from penstock.ports import Rng
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.backoff import Backoff
@@ -181,7 +182,7 @@ async def _accepts_connections(address: tuple[str, int]) -> bool:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             transport, visit = await loop.create_connection(_ProbeConnection, *address)
     except OSError as e:
-        return not nobody_listens(e)
+        return not is_refusal(e)
     # A process that is ending may have accepted the connection: it then closes it with the others.
     try:
         async with asyncio.timeout(_STAY_S):

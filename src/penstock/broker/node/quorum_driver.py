@@ -18,8 +18,8 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.node.metadata_check import DamagedMetadata
 from penstock.broker.node.metadata_log import MetadataLog
 from penstock.model.errors import PenstockError, StorageError
-from penstock.net.client import PeerRefused
 from penstock.net.deferred import Deferred
+from penstock.net.peer_errors import PeerRefused
 from penstock.ports import Clock, Workers
 from penstock.raft.messages import LogPoint, Request, Response
 from penstock.raft.node import RaftNode

@@ -13,7 +13,8 @@ from typing import Final
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
-from penstock.net.client import Peer, PeerGone
+from penstock.net.client import Peer
+from penstock.net.peer_errors import PeerGone
 from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.ports import SimClock, SimRng
