@@ -23,6 +23,7 @@ from penstock.net.buffers import BufferPool
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.output import Output
+from penstock.net.partial_frame import PartialFrame, frame_size
 from penstock.ports import Buffer, FileRange
 from penstock.security.principal import Session, canonical_address
 
@@ -32,8 +33,7 @@ Parts: TypeAlias = Sequence[Buffer | FileRange]
 #: what serving a frame gives: the answer, an answer to come, or none at all (acks=0)
 Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"
 
-_LENGTH: Final = Struct(">i")
-_unpack_length: Final = _LENGTH.unpack_from
+_unpack_length: Final = Struct(">i").unpack_from
 #: an answer that is not worth holding back to send it along with others
 _LARGE_ANSWER: Final = 16 << 10
 #: answers a connection may be owed before we stop reading from it
@@ -75,19 +75,14 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
-        "_buffer",
-        "_filled",
-        "_frame_began",
         "_mute_timer",
         "_muted_until",
-        "_need",
         "_output",
+        "_partial",
         "_paused",
         "_ready",
         "_server",
-        "_stop",
         "_transport",
-        "_view",
         "_waiting_for_buffer",
         "_write_blocked",
         "active_at",
@@ -127,15 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         #: when a connection was made that is not authenticated yet; None for any other
         self.pending_since: float | None = None
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()
-        # What arrived and is not served: `_buffer[:_filled]`. At `_need` bytes there is something to do;
-        # reading goes up to `_stop`.
-        self._buffer: bytearray | None = None
-        self._view = memoryview(b"")
-        self._filled = 0
-        self._need = 0
-        self._stop = 0
-        # When the first byte of the incomplete frame arrived, or when reading went on after a pause.
-        self._frame_began = 0.0
+        #: the bytes that arrived and are not served; None if there are none
+        self._partial: PartialFrame | None = None
         # Answers that are next in order, held back until every frame that arrived with theirs is served.
         self._ready: list[Buffer | FileRange] = []
         self._paused = False
@@ -179,9 +167,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_trickling(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Whether the peer sends an incomplete frame more slowly than it may, after `timeout_s` of grace."""
-        if self._buffer is None or self._paused:
+        partial = self._partial
+        if partial is None or self._paused:
             return False
-        return now - self._frame_began > timeout_s + self._filled / bytes_per_s
+        return now - partial.began > timeout_s + partial.filled / bytes_per_s
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -196,18 +185,18 @@ class Connection(asyncio.BufferedProtocol):
         self._server.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._buffer is None:
-            return self._server.pool.first_read
-        return self._view[self._filled : self._stop]
+        partial = self._partial
+        return self._server.pool.first_read if partial is None else partial.space
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_at = self._server.loop.time()
-        if self._buffer is None:
+        partial = self._partial
+        if partial is None:
             self._advance(self._server.pool.scratch[:nbytes])
         else:
-            self._filled += nbytes
-            if self._filled >= self._need:
-                self._advance(self._view[: self._filled])
+            partial.filled += nbytes
+            if partial.filled >= partial.need:
+                self._advance(partial.data)
 
     def eof_received(self) -> bool:
         return False
@@ -275,33 +264,27 @@ class Connection(asyncio.BufferedProtocol):
         if self._ready:
             self._flush()
         if position == end:
-            if self._buffer is not None:
+            if self._partial is not None:
                 self._release_buffer()
         elif not self.closed:
             self._keep(data, position)
 
     def _keep(self, data: memoryview, position: int) -> None:
-        """Hold on to `data[position:]`, in a buffer that has room for the frame to go on."""
-        have = len(data) - position
-        need = 4 + _LENGTH.unpack_from(data, position)[0] if have >= 4 else 4
-        old = self._buffer
-        if old is None or position:
-            self._frame_began = self.active_at
-        if old is None or position or have == len(old) < need:
-            pool = self._server.pool
-            buffer = pool.take(max(need, have), have, None if position else old, self.address)
-            if buffer is None:
-                self._wait_for_buffer()
-                return
-            view = memoryview(buffer)
-            view[:have] = data[position:]
-            self._release_buffer()
-            self._buffer, self._view = buffer, view
-        self._filled = have
-        # There is something to do once the frame is whole, or once the buffer is full and has to grow.
-        self._need = min(need, len(self._view))
-        # Reading stops at the frame's end so that it need not be moved; a mere start of a length reads on.
-        self._stop = self._need if 4 <= have < need else len(self._view)
+        """Keep `data[position:]`, in a buffer that has room for the frame to go on."""
+        partial = None if position else self._partial
+        if partial is not None and not partial.is_full:
+            partial.measure()
+            return
+        rest = data[position:]
+        have, size = len(rest), frame_size(rest)
+        growing, began = (None, self.active_at) if partial is None else (partial.buffer, partial.began)
+        buffer = self._server.pool.take(max(size, have), have, growing, self.address)
+        if buffer is None:
+            self._wait_for_buffer()
+            return
+        kept = PartialFrame(buffer, rest, began)
+        self._release_buffer()
+        self._partial = kept
 
     def _wait_for_buffer(self) -> None:
         if not self._waiting_for_buffer:
@@ -314,11 +297,9 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _release_buffer(self) -> None:
-        if self._buffer is not None:
-            self._view = memoryview(b"")
-            self._server.pool.give_back(self._buffer, self.address)
-            self._buffer = None
-            self._filled = self._need = self._stop = 0
+        if self._partial is not None:
+            self._server.pool.give_back(self._partial.buffer, self.address)
+            self._partial = None
 
     # -- answers out ----------------------------------------------------------------------------------
 
@@ -401,9 +382,11 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or not self._paused or self._must_pause():
             return
         self._paused = False
-        self._frame_began = self._server.loop.time()
-        if self._buffer is not None and self._filled >= self._need:
-            self._advance(self._view[: self._filled])
+        partial = self._partial
+        if partial is not None:
+            partial.began = self._server.loop.time()
+            if partial.filled >= partial.need:
+                self._advance(partial.data)
         if not (self._paused or self.closed):
             self._transport.resume_reading()
 
