@@ -12,7 +12,7 @@ from penstock.broker.node.metadata_check import (
     parse_snapshot_name,
     snapshot_name,
 )
-from penstock.broker.node.metadata_log import encode_snapshot
+from penstock.broker.node.snapshot_files import encode_snapshot
 from penstock.raft.control import leader_change_batch
 from penstock.raft.messages import LogPoint, ReplicaKey, Voter
 from penstock.raft.voters import VoterSet

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.broker.base.system_ports import SystemClock
-from penstock.broker.node.metadata_log import MetadataLog, encode_snapshot
+from penstock.broker.node.metadata_log import MetadataLog
+from penstock.broker.node.snapshot_files import encode_snapshot
 from penstock.raft.control import leader_change_batch
 from penstock.raft.messages import LogPoint
 from penstock.raft.voters import VoterSet
@@ -45,7 +46,7 @@ def test_a_log_that_parts_from_its_snapshot_starts_over() -> None:
     log = reopened(files)
     for offset in range(5):
         log.append_replicated(batch(offset))
-    log.store_snapshot(LogPoint(6, 3), encode_snapshot([], None, 1, LogPoint(6, 3)))
+    log.snapshots.store(LogPoint(6, 3), encode_snapshot([], None, 1, LogPoint(6, 3)))
     again = reopened(files)
     assert (again.start_offset, again.end_offset) == (3, 3)
 

@@ -122,7 +122,7 @@ class MetadataLoader:
         self._installed = None
         if snapshot.offset <= self.applied:
             return
-        records = list(self._log.snapshot_records(snapshot))
+        records = list(self._log.snapshots.records(snapshot))
         loaded = image_of_snapshot(records, snapshot.offset - 1)
         changes = _differences(self.image, loaded, records)
         # In place: all parts of the broker hold a reference to this image.

@@ -1,29 +1,21 @@
 """The metadata log on disk: a log like a partition's, and snapshots that replace its beginning.
 
-The directory contains the segments, `quorum-state` and snapshots (`<offset>-<epoch>.checkpoint`). A snapshot
-contains control records (header, voters, footer) and between them the records of an image. A snapshot gets
-its final name only when it is complete and synced. Every read is checked (`metadata_check`), before records
-are applied or sent to other nodes.
+The directory contains the segments, `quorum-state` and snapshots (`snapshot_files`). Every read is checked
+(`metadata_check`), before records are applied or sent to other nodes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.metadata_check import (
-    DamagedMetadata,
-    check_snapshot,
-    checked_batches,
-    parse_snapshot_name,
-    snapshot_name,
-)
+from penstock.broker.node.metadata_check import DamagedMetadata, checked_batches
+from penstock.broker.node.snapshot_files import SnapshotFiles
 from penstock.model.errors import CorruptMessage, StorageError
-from penstock.ports import Buffer, Clock, File, FileRange, Files, Rng
-from penstock.raft.control import observe_voters, voters_batch, whole_batches
+from penstock.ports import Buffer, Clock, FileRange, Files, Rng
+from penstock.raft.control import observe_voters, whole_batches
 from penstock.raft.messages import NO_DIRECTORY, NO_NODE, LogPoint
 from penstock.raft.state import (
     QuorumState,
@@ -33,25 +25,19 @@ from penstock.raft.state import (
     encode_quorum_state,
 )
 from penstock.raft.voters import VoterHistory, VoterSet
-from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp, stamp_time
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp_time
 from penstock.records.header_fields import BASE_OFFSET, LEADER_EPOCH
-from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.removal import Removal
-from penstock.wire.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, encode_control_record
-from penstock.wire.metadata_records import decode_metadata_record, encode_metadata_record
-from penstock.wire.schema import Struct
 
-__all__ = ["QUORUM_STATE", "MetadataLog", "encode_snapshot", "records_in"]
+__all__ = ["QUORUM_STATE", "MetadataLog"]
 
 T = TypeVar("T")
 log = get_logger("metadata")
 QUORUM_STATE: Final = "quorum-state"
 _READ_BYTES: Final = 1 << 20
-#: records per batch of a snapshot: a reader keeps one batch in memory
-_SNAPSHOT_RECORDS: Final = 1000
 #: a change is one batch, however many partitions it touches
 _CONFIG: Final = LogConfig(
     retention_ms=-1, max_message_bytes=256 << 20, message_timestamp_after_max_ms=FOREVER
@@ -61,8 +47,7 @@ _CONFIG: Final = LogConfig(
 class MetadataLog:
     """Implements `raft.log.RaftLog`. Owned by the event loop's thread.
 
-    Why it has more than 25 methods: half of them are the interface of `RaftLog`. The rest reads and writes
-    snapshots, which must agree with the log at every moment.
+    Why it has more than 25 methods: most of them are the interface of `RaftLog`.
     """
 
     def __init__(self, log: Log, files: Files, clock: Clock) -> None:
@@ -70,9 +55,11 @@ class MetadataLog:
         self.log = log
         self._files = files
         self._clock = clock
-        self._partial: File | None = None
+        self.snapshots = SnapshotFiles(files, log.path)
         self._read_epochs()
-        self.snapshot: LogPoint | None = max(self._snapshots(), default=None, key=lambda point: point.offset)
+        self.snapshot: LogPoint | None = max(
+            self.snapshots.found(), default=None, key=lambda point: point.offset
+        )
         if self.snapshot is not None:
             self._continue_from(self.snapshot)
 
@@ -210,7 +197,7 @@ class MetadataLog:
         """The voters according to the snapshot and the log, including uncommitted records."""
         history = VoterHistory(static)
         if self.snapshot is not None:
-            history.reset(self.snapshot.offset, self._snapshot_voters(self.snapshot))
+            history.reset(self.snapshot.offset, self.snapshots.voters(self.snapshot))
         for _, batch in self.batches(self.start_offset, self.end_offset):
             observe_voters(history, batch)
         return history
@@ -289,125 +276,19 @@ class MetadataLog:
             return self.snapshot.epoch
         return epoch
 
-    def store_snapshot(self, snapshot: LogPoint, content: bytes) -> None:
-        """Write a snapshot durably, to be called in a worker thread. `keep_snapshot` must follow."""
-        with _disk(f"write {self._path(snapshot)}"):
-            self._files.write_atomic(self._path(snapshot), content)
-
     def keep_snapshot(self, snapshot: LogPoint) -> None:
         """Make this the latest snapshot, and delete older ones."""
         self.snapshot = snapshot
-        with _disk(f"remove snapshots before {self._path(snapshot)}"):
-            for older in self._snapshots():
-                if older.offset < snapshot.offset:
-                    self._files.remove(self._path(older))
-
-    def snapshot_records(self, snapshot: LogPoint) -> Iterator[Struct]:
-        return records_in(self._checked_snapshot(snapshot))
-
-    def _checked_snapshot(self, snapshot: LogPoint) -> bytes:
-        path = self._path(snapshot)
-        data = self._files.read(path)
-        check_snapshot(data, snapshot, path)
-        return data
+        self.snapshots.remove_before(snapshot)
 
     def read_snapshot(self, snapshot: LogPoint, position: int, max_bytes: int) -> tuple[int, Buffer] | None:
-        with _disk(f"read {self._path(snapshot)}"):
-            if position == 0 and self._files.exists(self._path(snapshot)):
-                self._checked_snapshot(snapshot)
-            try:
-                file = self._files.open(self._path(snapshot))
-            except FileNotFoundError:
-                return None
-            size, chunk = file.size(), file.pread(max_bytes, position) if position >= 0 else b""
-            file.close()
-            return size, chunk
+        return self.snapshots.read(snapshot, position, max_bytes)
 
     def write_snapshot(self, snapshot: LogPoint, position: int, chunk: Buffer) -> None:
-        with _disk(f"write {self._path(snapshot)}.part"):
-            if position == 0:
-                self._drop_partial()
-                self._partial = self._files.open(f"{self._path(snapshot)}.part", create=True)
-                self._partial.truncate(0)
-            assert self._partial is not None and self._partial.size() == position
-            self._partial.append(chunk)
+        self.snapshots.write_part(snapshot, position, chunk)
 
     def install_snapshot(self, snapshot: LogPoint) -> VoterSet | None:
-        assert self._partial is not None
-        partial = self._partial.path
-        with _disk(f"install {self._path(snapshot)}"):
-            try:
-                check_snapshot(self._files.read(partial), snapshot, partial)
-            except DamagedMetadata as e:
-                raise CorruptMessage(f"the leader's snapshot was damaged on the way: {e}") from e
-            self._partial.sync()
-            self._drop_partial()
-            self._files.rename(f"{self._path(snapshot)}.part", self._path(snapshot))
-            self._files.sync_dir(self.log.path)
+        self.snapshots.complete(snapshot)
         self.log.reset_to(snapshot.offset)
         self.keep_snapshot(snapshot)
-        return self._snapshot_voters(snapshot)
-
-    def _drop_partial(self) -> None:
-        if self._partial is not None:
-            self._partial.close()
-            self._partial = None
-
-    def _snapshot_voters(self, snapshot: LogPoint) -> VoterSet | None:
-        named = VoterHistory(VoterSet())
-        observe_voters(named, self._checked_snapshot(snapshot))
-        return named.latest if len(named.latest) else None
-
-    def _snapshots(self) -> list[LogPoint]:
-        found = map(parse_snapshot_name, self._files.listdir(self.log.path))
-        return [snapshot for snapshot in found if snapshot is not None]
-
-    def _path(self, snapshot: LogPoint) -> str:
-        return f"{self.log.path}/{snapshot_name(snapshot)}"
-
-
-@contextmanager
-def _disk(doing: str) -> Iterator[None]:
-    """Convert an OSError to a StorageError, as the log does."""
-    try:
-        yield
-    except OSError as e:
-        raise StorageError(f"cannot {doing}: {e}") from e
-
-
-def records_in(batches: Buffer) -> Iterator[Struct]:
-    """The metadata records of complete batches, without the control records between them."""
-    for header, batch in whole_batches(batches):
-        if not header.is_control:
-            for record in iter_records(batch):
-                assert record.value is not None
-                yield decode_metadata_record(record.value)
-
-
-def encode_snapshot(
-    records: Iterable[Struct], voters: VoterSet | None, timestamp_ms: int, end: LogPoint
-) -> bytes:
-    """The content of a snapshot file; `voters` is None if the voters come from the config."""
-    header = SnapshotHeaderRecord(
-        last_contained_log_timestamp=timestamp_ms, end_offset=end.offset, end_epoch=end.epoch
-    )
-    parts = [_control(header, timestamp_ms)]
-    if voters is not None:
-        parts.append(bytes(voters_batch(voters, timestamp_ms, first=True)))
-    values = [encode_metadata_record(record) for record in records]
-    for first in range(0, len(values), _SNAPSHOT_RECORDS):
-        chunk = values[first : first + _SNAPSHOT_RECORDS]
-        parts.append(build_batch(Record(n, timestamp_ms, None, value) for n, value in enumerate(chunk)))
-    parts.append(_control(SnapshotFooterRecord(), timestamp_ms))
-    content = bytearray(b"".join(parts))
-    position = offset = 0
-    while position < len(content):
-        # Checksums do not cover offsets. Consecutive offsets show that no batch is missing.
-        stamp(content, position, offset, end.epoch)
-        batch = read_header(content, position)
-        position, offset = position + batch.size, batch.next_offset
-    return bytes(content)
-
-
-def _control(record: Struct, timestamp_ms: int) -> bytes:
-    return build_batch([Record(0, timestamp_ms, *encode_control_record(record))], control=True)
+        return self.snapshots.voters(snapshot)

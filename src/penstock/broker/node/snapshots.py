@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.metadata_log import MetadataLog, encode_snapshot
+from penstock.broker.node.metadata_log import MetadataLog
 from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.broker.node.snapshot_files import encode_snapshot
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.snapshot import snapshot as records_of
 from penstock.model.config import BrokerConfig
@@ -80,7 +81,7 @@ class Snapshots:
         try:
             now_ms = self._world.clock.now_ms()
             content = await in_thread(encode_snapshot, records, voters, now_ms, point)
-            await in_thread(self._log.store_snapshot, point, content)
+            await in_thread(self._log.snapshots.store, point, content)
             removals = await self._quorum.run(lambda: self._keep(point))
         except PenstockError as e:
             # The log keeps its length. The next attempt may succeed.
