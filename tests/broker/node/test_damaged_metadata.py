@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 
-from penstock.broker.node.cluster_node import ControllerUnavailable
+from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.broker.node.metadata_home import MetadataRefused
 from penstock.model.errors import ErrorCode
 from penstock.raft.state import Recovery

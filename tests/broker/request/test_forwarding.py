@@ -18,11 +18,9 @@ from penstock.broker.request import forwarding
 from penstock.broker.request.forwarding import Caller
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
-from penstock.net.peer_errors import PeerLost
 from penstock.security.principal import Principal
 from penstock.wire.api import Api
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
-from penstock.wire.apis.alter_partition import ALTER_PARTITION, AlterPartitionRequest
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -243,33 +241,6 @@ def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
     run(main())
 
 
-def test_who_asks_the_controller_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first request may be carried out after the second, and the answer is the second's."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            await nodes.settled()
-            node = nodes[await follower(nodes)].node
-            told: list[str] = []
-            get = node.peers.get
-
-            class Lost:
-                async def send(self, *_: object) -> None:
-                    raise PeerLost("the connection has ended")
-
-            def lose_once(node_id: int, purpose: str) -> Any:
-                return get(node_id, purpose) if purpose != "isr" or told else Lost()
-
-            monkeypatch.setattr(node.peers, "get", lose_once)
-            request = AlterPartitionRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
-            answer = await node.to_controller(
-                ALTER_PARTITION, request, 10, purpose="isr", on_unanswered=lambda: told.append("again")
-            )
-            assert (answer.error_code, told) == (ErrorCode.NONE, ["again"])
-
-    run(main())
-
-
 def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leads the quorum all the same: others' disks are a majority, and it answers their fetches."""
 
@@ -314,35 +285,6 @@ def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
             controller._loader._waiting.clear()
             gc.collect()
             assert not problems
-
-    run(main())
-
-
-def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def main() -> None:
-        async with cluster(3, config=_IMPATIENT) as nodes:
-            controller = await nodes.settled()
-            node = nodes[await follower(nodes)].node
-            get, asked = node.peers.get, asyncio.Event()
-
-            class Silent:
-                async def send(self, *_: object) -> None:
-                    asked.set()
-                    await asyncio.Event().wait()
-
-            def silent(node_id: int, purpose: str) -> Any:
-                return Silent() if purpose == "forwarding" else get(node_id, purpose)
-
-            monkeypatch.setattr(node.peers, "get", silent)
-            asking = asyncio.create_task(
-                node.send_to_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding")
-            )
-            await asked.wait()
-            await nodes.kill(controller.node_id)
-            async with asyncio.timeout(50):
-                assert await asking is None
 
     run(main())
 

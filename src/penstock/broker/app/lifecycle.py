@@ -15,7 +15,8 @@ from typing import Final
 
 from penstock.broker.base.features import SUPPORTED_FEATURES
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import security_protocol_id
@@ -114,7 +115,7 @@ class Lifecycle:
         patience_s = self._config.initial_broker_registration_timeout_ms / 1000
         hint = asyncio.get_running_loop().call_later(self._patience_s, self._log_waiting)
         try:
-            await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
+            await self._node.controller_client.send(CONTROLLER_REGISTRATION, request, patience_s)
             await self._node.update_voter(patience_s)
         finally:
             hint.cancel()
@@ -151,7 +152,9 @@ class Lifecycle:
                 # The registration of this process can never succeed. It has to end and be restarted.
                 raise self._node.quorum.failure
             with suppress(ControllerUnavailable):
-                response = await self._node.to_controller(BROKER_REGISTRATION, request, self._patience_s)
+                response = await self._node.controller_client.send(
+                    BROKER_REGISTRATION, request, self._patience_s
+                )
                 if response.error_code == ErrorCode.NONE:
                     self.epoch = response.broker_epoch
                     log.debug("registered", epoch=self.epoch)
@@ -238,7 +241,7 @@ class Lifecycle:
         try:
             # This node may be the controller itself, and wait for a majority that has stopped.
             async with asyncio.timeout(patience_s) as self._beating:
-                response = await self._node.to_controller(
+                response = await self._node.controller_client.send(
                     BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
                 )
         except (ControllerUnavailable, TimeoutError) as e:

@@ -278,4 +278,4 @@ class BrokerParts:
         self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
     ) -> ResponseT:
         """The active controller's response; ControllerUnavailable if there is none in time."""
-        return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)
+        return await self.node.controller_client.send(api, request, _PATIENCE_S, on_unanswered=on_unanswered)

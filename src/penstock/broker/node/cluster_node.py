@@ -6,14 +6,14 @@ A broker without an internal listener is a cluster of one node, and the only vot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 
 from penstock.broker.node.balancer import Balancer
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.node.controller import Controller
+from penstock.broker.node.controller_client import ControllerClient
 from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.broker.node.controller_service import ControllerService
 from penstock.broker.node.image_check import ImageCheck
@@ -28,11 +28,9 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import format_topic_id
 from penstock.net.listener import Listener
-from penstock.net.peer_errors import PeerGone
 from penstock.ports import World
 from penstock.raft.messages import (
     NO_DIRECTORY,
-    NO_NODE,
     Endpoint,
     FetchRequest,
     FetchSnapshotRequest,
@@ -46,25 +44,15 @@ from penstock.raft.messages import (
 )
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig
-from penstock.raft.state import Recovery
 from penstock.raft.voters import VoterSet
 from penstock.storage.log import Log
-from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.endpoints import NodeEndpoint
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
-
-T = TypeVar("T")
-#: how long to wait for a new leader before the request is sent to the known leader again
-_RETRY_S: Final = 0.05
-
-
-class ControllerUnavailable(PenstockError):
-    """No node has responded as the active controller in time."""
+__all__ = ["ClusterNode", "new_cluster_id"]
 
 
 def new_cluster_id(config: BrokerConfig) -> str | None:
@@ -123,12 +111,12 @@ class ClusterNode:
         self.service = ControllerService(
             cluster_id, internal, image, self.image_check, self.controller, self.controller_loop
         )
+        self.controller_client = ControllerClient(config, self.quorum, self.peers, self.service)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._progressed
         self.loader.on_failure = self.quorum.fail
         #: addresses of leaders that are not voters according to this node's log
         self._learned: dict[int, tuple[str, int]] = {}
-        self._leader_change = asyncio.Event()
         #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
         #: called when the leader has changed
@@ -199,8 +187,7 @@ class ClusterNode:
         if self.internal is not None:
             self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)
             self.balancer.leader_changed(leader_id)
-        change, self._leader_change = self._leader_change, asyncio.Event()
-        change.set()
+        self.controller_client.leader_changed()
         self.on_leader_change()
 
     def failed(self, error: PenstockError) -> None:
@@ -234,107 +221,6 @@ class ClusterNode:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "this broker is not registered")
         return registered.epoch
 
-    async def _wait_for_leader(self, timeout_s: float) -> None:
-        """Return when another node leads, or after `timeout_s`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._leader_change.wait()
-
-    async def to_controller(
-        self,
-        api: Api[RequestT, ResponseT],
-        request: RequestT,
-        timeout_s: float,
-        *,
-        purpose: str = "controller",
-        on_unanswered: Callable[[], None] = _nothing,
-    ) -> ResponseT:
-        """The active controller's response, from any node; ControllerUnavailable if there is none.
-
-        `on_unanswered` is called before a retry if the controller may still execute the previous request.
-        """
-
-        async def attempt(left_s: float) -> ResponseT | None:
-            if self.leader_id == self.node_id:
-                response = await self.service.handle(api, request)
-            elif self.leader_id == NO_NODE:
-                return None
-            else:
-                found = await self.send_to_leader(api, request, left_s, purpose)
-                if found is None:
-                    on_unanswered()
-                    return None
-                response = found
-            return None if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER else response
-
-        return await self.until_answered(attempt, timeout_s)
-
-    async def until_answered(self, attempt: Callable[[float], Awaitable[T | None]], timeout_s: float) -> T:
-        """The result of the first attempt that is not None; each attempt gets the seconds that are left."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            answer = await attempt(max(0.001, deadline - loop.time()))
-            if answer is not None:
-                return answer
-            if self.quorum.failure is not None:
-                raise ControllerUnavailable(f"this node has left the quorum: {self.quorum.failure}")
-            left_s = deadline - loop.time()
-            if left_s <= 0:
-                raise ControllerUnavailable(
-                    f"no controller has responded in {timeout_s:g} s{self._reason_for_silence()}"
-                )
-            await self._wait_for_leader(min(left_s, _RETRY_S))
-
-    def _reason_for_silence(self) -> str:
-        """The part of this node in a missing leader: it cannot vote while its metadata log is incomplete."""
-        quorum = self.quorum.state
-        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW) or quorum.leader_id != NO_NODE:
-            return ""
-        others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self.node_id))
-        return (
-            f": this node's metadata log was damaged, or removed by `penstock quorum rejoin`; it waits until "
-            f"the voters {others} elect a leader to fetch from. Start them; docs/cluster.md describes the "
-            f"recovery if they are damaged, too"
-        )
-
-    @property
-    def _patience_s(self) -> float:
-        """How long a response may take before the request is sent again over another connection."""
-        return self._config.controller_quorum_request_timeout_ms / 1000
-
-    async def send_to_leader(
-        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
-    ) -> ResponseT | None:
-        """The response of the leader if that is another node; None if it does not respond in time."""
-        return await self._send_to_leader(api, request, min(timeout_s, self._patience_s), purpose)
-
-    async def send_to_leader_once(
-        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
-    ) -> ResponseT | None:
-        """Like `send_to_leader`, for requests that must not run twice: only another leader ends the wait."""
-        change = self._leader_change
-        sending = asyncio.ensure_future(self._send_to_leader(api, request, timeout_s, purpose))
-        led = asyncio.ensure_future(change.wait())
-        try:
-            # A former leader may still respond. A retry before that could execute the request twice.
-            await asyncio.wait([sending], timeout=self._patience_s)
-            await asyncio.wait([sending, led], return_when=asyncio.FIRST_COMPLETED)
-            return sending.result() if sending.done() else None
-        finally:
-            sending.cancel()
-            led.cancel()
-
-    async def _send_to_leader(
-        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
-    ) -> ResponseT | None:
-        if self.leader_id in (NO_NODE, self.node_id):
-            return None
-        try:
-            return await self.peers.get(self.leader_id, purpose).send(api, request, timeout_s)
-        except PeerGone:
-            return None
-
     async def update_voter(self, timeout_s: float) -> None:
         """Update this voter's endpoints in the metadata log, if the log contains the voters (KIP-853).
 
@@ -355,20 +241,21 @@ class ClusterNode:
                 code = answer.error
             else:
                 request = encode_voter_update(own, self.cluster_id, quorum.epoch)
-                response = await self.send_to_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
+                send = self.controller_client.send_to_leader
+                response = await send(UPDATE_RAFT_VOTER, request, left_s, "controller")
                 if response is None:
                     return None
                 code = ErrorCode(response.error_code)
             return code if code in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND) else None
 
-        await self.until_answered(attempt, timeout_s)
+        await self.controller_client.until_answered(attempt, timeout_s)
 
     async def _send(self, to: int, request: Request) -> Response:
         api, message = encode_request(request, self.cluster_id, self.endpoints)
         # A vote must not queue behind a fetch, which waits for new records.
         polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
         peer = self.peers.get(to, "metadata" if polls else "quorum")
-        response = await peer.send(api, message, self._patience_s)
+        response = await peer.send(api, message, self._config.controller_quorum_request_timeout_ms / 1000)
         self.learn(response.node_endpoints)
         return decode_response(request, response)
 

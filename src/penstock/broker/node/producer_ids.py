@@ -9,7 +9,8 @@ import asyncio
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
 
@@ -75,7 +76,7 @@ class ProducerIds:
     async def _reserve(self) -> None:
         node = self._node
         request = AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
-        block = await node.to_controller(ALLOCATE_PRODUCER_IDS, request, _PATIENCE_S)
+        block = await node.controller_client.send(ALLOCATE_PRODUCER_IDS, request, _PATIENCE_S)
         if block.error_code:
             raise ApiError(ErrorCode(block.error_code), "the controller allocates no producer ids")
         self._next = block.producer_id_start

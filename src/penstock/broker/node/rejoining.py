@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import format_topic_id
 from penstock.raft.messages import (
@@ -61,7 +62,7 @@ class Rejoining:
 
     async def _run(self) -> None:
         try:
-            await self._node.until_answered(self._step, _PATIENCE_S)
+            await self._node.controller_client.until_answered(self._step, _PATIENCE_S)
         except ControllerUnavailable as e:
             log.error("voter_not_replaced", node_id=self._node.node_id, error=str(e))
 
@@ -94,7 +95,8 @@ class Rejoining:
             voter_id=old.key.id,
             voter_directory_id=old.key.directory_id,
         )
-        response = await self._node.send_to_leader(REMOVE_RAFT_VOTER, request, left_s, "controller")
+        send = self._node.controller_client.send_to_leader
+        response = await send(REMOVE_RAFT_VOTER, request, left_s, "controller")
         return None if response is None else ErrorCode(response.error_code)
 
     async def _add(self, left_s: float) -> ErrorCode | None:
@@ -110,5 +112,6 @@ class Rejoining:
             voter_directory_id=key.directory_id,
             listeners=[Endpoint(name=e.name, host=e.host, port=e.port) for e in endpoints],
         )
-        response = await self._node.send_to_leader(ADD_RAFT_VOTER, request, left_s, "controller")
+        send = self._node.controller_client.send_to_leader
+        response = await send(ADD_RAFT_VOTER, request, left_s, "controller")
         return None if response is None else ErrorCode(response.error_code)

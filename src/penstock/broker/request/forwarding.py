@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock.broker.base.context import AsyncHandler, Context
 from penstock.broker.base.metrics import ApiStats, Metrics
-from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.controller import NotController
+from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
 from penstock.security.principal import Principal, Session, canonical_address
@@ -117,7 +118,7 @@ class Forwarding:
 
         Raises ControllerUnavailable if there is no active controller.
         """
-        node = self._node
+        node, controller = self._node, self._node.controller_client
 
         async def attempt(left_s: float) -> Any:
             if node.leader_id == node.node_id:
@@ -126,7 +127,7 @@ class Forwarding:
                 except NotController:
                     return None
             envelope = _envelope(api, version, request, caller)
-            answer = await node.send_to_leader_once(ENVELOPE, envelope, left_s, "forwarding")
+            answer = await controller.send_to_leader_once(ENVELOPE, envelope, left_s, "forwarding")
             if answer is None or answer.response_data is None:
                 return None
             response = decode_response(api, version, memoryview(answer.response_data))
@@ -135,7 +136,7 @@ class Forwarding:
             return response
 
         timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
-        return await node.until_answered(attempt, timeout_s)
+        return await controller.until_answered(attempt, timeout_s)
 
     async def create_topic(self, topic: NewTopic, here: Callable[[], Awaitable[object]]) -> None:
         """Create a topic that this broker needs on the active controller; ApiError if that fails."""
