@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.model.ids import METADATA_TOPIC, TopicPartition
+from penstock.model.ids import TopicPartition
 from penstock.ports import Clock, File, Files, Rng
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
@@ -38,22 +38,13 @@ from penstock.storage.folders import (
     StoredPartition,
 )
 from penstock.storage.health import Health
-from penstock.storage.holes import held_end
 from penstock.storage.log import Log
-from penstock.storage.manifest import (
-    NO_BROKER_EPOCH,
-    NOT_LISTED,
-    LastShutdown,
-    LoggedState,
-    encode_manifest,
-    log_entry,
-    mismatch,
-)
+from penstock.storage.log_opening import LogOpener
+from penstock.storage.manifest import NO_BROKER_EPOCH, LastShutdown, encode_manifest, log_entry
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.reserve import Reserve
-from penstock.storage.scrub import restore_damage
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
@@ -92,11 +83,13 @@ class DataDirectory:
         self.cache = SegmentCache()
         self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints = OffsetCheckpoints(files, path, self.health)
-        self._opened: set[TopicPartition] = set()
         #: logs that `seal` has prepared: `close` need not do it again if their plans were carried out
         self._sealed: frozenset[Log] = frozenset()
         self.quarantine = Quarantine(files, path)
         self.folders = PartitionFolders(files, path, self.quarantine, clock)
+        self._opener = LogOpener(
+            files, self.folders, self.shutdown, self._checkpoints, self.health, self.cache
+        )
 
     @classmethod
     def open(
@@ -269,49 +262,7 @@ class DataDirectory:
         A log that does not match the manifest of the last clean shutdown is recovered, and is in
         `shutdown.unclean`.
         """
-        key = TopicPartition(topic, partition)
-        # A log that this process has had open before may be in any state.
-        first = self.shutdown.clean and key not in self._opened
-        expected = self.shutdown.expected(key) if first else None
-        log = self._load(key, config, clock, rng, expected)
-        if expected is None:
-            if first and log.end_offset:
-                self.shutdown.unclean.setdefault(key, NOT_LISTED)
-            return log
-        reason = mismatch(expected, log_entry(key, self.folders.topic_id_text(topic), log))
-        if reason is None:
-            restore_damage(log, expected.damage)
-            log.restore_high_watermark(min(expected.high_watermark, held_end(log)))
-            return log
-        self.shutdown.unclean[key] = reason
-        if topic == METADATA_TOPIC:
-            # Recovery would report missing records as damage in the middle of the log. A voter fetches them
-            # from the quorum instead.
-            return log
-        log.close(clean=False)
-        return self._load(key, config, clock, rng, None)
-
-    def _load(
-        self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, known: LoggedState | None
-    ) -> Log:
-        log = Log.open(
-            self._files,
-            self.partition_path(*key),
-            config,
-            clock,
-            clean=known is not None,
-            closed=None if known is None else known.closed,
-            recovery_point=self._checkpoints.recovery_points.get(key, 0),
-            log_start_offset=self._checkpoints.log_starts.get(key, 0),
-            start_recorded=self._checkpoints.recorded_start(key) is not None,
-            rng=rng,
-            health=self.health,
-            cache=self.cache,
-        )
-        log.durability.unsynced_identity = self.folders.unsynced_identity(*key)
-        # An older high watermark does no harm: fetches from the leader, or of the followers, advance it.
-        log.restore_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
-        return log
+        return self._opener.open(TopicPartition(topic, partition), config, clock, rng)
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:
         """Add a log that `load_log` has opened."""
@@ -319,7 +270,7 @@ class DataDirectory:
         log.durability.before_truncation = lambda: self._before_truncation(key, log)
         log.save_start = self._write_checkpoint
         log.saved_start = self._checkpoints.recorded_start(key) or 0
-        self._opened.add(key)
+        self._opener.opened.add(key)
         self._logs[key] = log
 
     def _before_truncation(self, key: TopicPartition, log: Log) -> None:

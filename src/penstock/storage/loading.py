@@ -119,7 +119,6 @@ def load(
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
     end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
-    unsynced: list[Unsynced] = []
     if end_offset is None:
         report.clean = False
         recovery = _Recovery(files, path, config, recovery_point, log_start_offset, epochs, report, now_ms)
@@ -128,39 +127,59 @@ def load(
     else:
         if not closed:
             _report_holes(segments, list(segments), report)
-        recovery_point = end_offset
-        if closed and closed.no_producers:
-            producers = ProducerStates()
-            producers.end_offset = end_offset
-        else:
-            producers = load_producers(segments, snapshots, end_offset, files, path)
-    if end_offset < log_start_offset:
-        # The remaining records are below the log start: they were deleted by DeleteRecords.
-        set_aside(files, segments)
-        files.sync_dir(path)
-        segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
-        end_offset, unsynced, producers = log_start_offset, [], ProducerStates()
-    first_offset = segments.first.base_offset
-    if first_offset > log_start_offset:
-        if start_recorded:
-            report.found(Corruption(segments.first.path(LOG), 0, 0, log_start_offset, first_offset))
-        else:
-            log_start_offset = first_offset
-    epochs.forget_from(end_offset)
-    epochs.forget_before(min(first_offset, log_start_offset))
-    if snapshots:
-        _remove_stray_snapshots(files, path, snapshots, bases, end_offset, report.clean)
-    return Loaded(
+        recovery_point, unsynced = end_offset, []
+        producers = _clean_producers(files, path, segments, snapshots, end_offset, closed)
+    loaded = Loaded(
         segments=segments,
         epochs=epochs,
         producers=producers,
         report=report,
         log_start_offset=log_start_offset,
         end_offset=end_offset,
-        recovery_point=min(recovery_point, end_offset),
+        recovery_point=recovery_point,
         unsynced=unsynced,
         changed=not (clean and bases),
     )
+    _fit_log_start(files, path, loaded, start_recorded, now_ms)
+    if snapshots:
+        _remove_stray_snapshots(files, path, snapshots, bases, loaded.end_offset, report.clean)
+    return loaded
+
+
+def _clean_producers(
+    files: Files,
+    path: str,
+    segments: Segments,
+    snapshots: list[int],
+    end_offset: int,
+    closed: ClosedLog | None,
+) -> ProducerStates:
+    """The producers of a log that was closed cleanly."""
+    if not (closed and closed.no_producers):
+        return load_producers(segments, snapshots, end_offset, files, path)
+    producers = ProducerStates()
+    producers.end_offset = end_offset
+    return producers
+
+
+def _fit_log_start(files: Files, path: str, loaded: Loaded, start_recorded: bool, now_ms: int) -> None:
+    """Make segments, offsets and leader epochs agree with the log start offset."""
+    start = loaded.log_start_offset
+    if loaded.end_offset < start:
+        # The remaining records are below the log start: they were deleted by DeleteRecords.
+        set_aside(files, loaded.segments)
+        files.sync_dir(path)
+        loaded.segments = Segments([Segment.create(files, path, start, now_ms)])
+        loaded.end_offset, loaded.unsynced, loaded.producers = start, [], ProducerStates()
+    loaded.recovery_point = min(loaded.recovery_point, loaded.end_offset)
+    first = loaded.segments.first
+    if first.base_offset > start:
+        if start_recorded:
+            loaded.report.found(Corruption(first.path(LOG), 0, 0, start, first.base_offset))
+        else:
+            start = loaded.log_start_offset = first.base_offset
+    loaded.epochs.forget_from(loaded.end_offset)
+    loaded.epochs.forget_before(min(first.base_offset, start))
 
 
 def _find_segments(

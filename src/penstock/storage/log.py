@@ -265,22 +265,16 @@ class Log:
     def replace_segments(self, swap: Swap, old: Iterable[int], new: Iterable[tuple[int, int]]) -> None:
         """Move what `swap` has committed, (base offset, size) each, in the place of the segments at `old`."""
         swap.move()
-        gone = set(old)
-        now_ms = self._clock.now_ms()
+        gone, now_ms = set(old), self._clock.now_ms()
         self._store.replace(
             [segment for segment in self.segments if segment.base_offset in gone],
             [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
         )
 
     def lose_segment(self, segment: Segment) -> None:
-        """Leave out a segment whose file is gone; an empty last one is made anew."""
-        if segment is self.segments.active:
-            assert not segment.size, "a last segment with batches is rolled first"
-            with self._health.disk(f"make a segment of {self.path}"):
-                self._store.renew_active(self._clock.now_ms())
-        else:
-            self._store.replace([segment], [])
-        segment.release()
+        """Leave out a segment whose file is gone; an empty last one is created again."""
+        with self._health.disk(f"make a segment of {self.path}"):
+            self._store.lose(segment, self._clock.now_ms())
 
     # -- the start of the log
 

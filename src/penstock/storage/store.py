@@ -291,12 +291,15 @@ class SegmentStore:
         self.segments.replace(old, new)
         self.directory_dirty = True
 
-    def renew_active(self, now_ms: int) -> None:
-        """Make the last segment, which is empty, anew: its file is gone."""
-        old = self.segments.active
-        new = Segment.create(self.files, self.path, old.base_offset, now_ms)
-        new.limit_indexes(self._index_bytes_max)
-        self.replace([old], [new])
+    def lose(self, segment: Segment, now_ms: int) -> None:
+        """Leave out a segment whose file is gone; an empty last one is created again."""
+        new = []
+        if segment is self.segments.active:
+            assert not segment.size, "a last segment with batches is rolled first"
+            new.append(Segment.create(self.files, self.path, segment.base_offset, now_ms))
+            new[0].limit_indexes(self._index_bytes_max)
+        self.replace([segment], new)
+        segment.release()
 
     def release(self) -> None:
         """Let go of every open file."""

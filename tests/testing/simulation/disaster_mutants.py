@@ -25,7 +25,7 @@ from penstock.raft.recovery import LogRecovery
 from penstock.raft.state import QuorumState, UnreadableQuorumState, decode_quorum_state
 from penstock.raft.voters import VoterSet
 from penstock.replication.follower import FollowerState, Step, Truncate
-from penstock.storage import directory, health, loading
+from penstock.storage import health, loading, log_opening
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
@@ -98,7 +98,7 @@ DISASTER_MUTANTS: Final = (
     ),
     Mutant(
         guard="logs match their manifest",
-        changes=((directory, "mismatch", _nothing),),
+        changes=((log_opening, "mismatch", _nothing),),
         disaster="folder_rolled_back",
     ),
     Mutant(
@@ -108,7 +108,7 @@ DISASTER_MUTANTS: Final = (
     ),
     Mutant(
         guard="folders have an identity, and match their manifest",
-        changes=((StoredPartitions, "_own_place", _by_name), (directory, "mismatch", _nothing)),
+        changes=((StoredPartitions, "_own_place", _by_name), (log_opening, "mismatch", _nothing)),
         disaster="folders_swapped",
     ),
     Mutant(
@@ -142,12 +142,12 @@ DISASTER_MUTANTS: Final = (
     ),
     Mutant(
         guard="the log start is recorded, and matches the manifest",
-        changes=((OffsetCheckpoints, "recorded_start", _nothing), (directory, "mismatch", _nothing)),
+        changes=((OffsetCheckpoints, "recorded_start", _nothing), (log_opening, "mismatch", _nothing)),
         disaster="first_segment_removed",
     ),
     Mutant(
         guard="holes are damage, and do not match the manifest",
-        changes=((loading, "find_holes", lambda *_: []), (directory, "mismatch", _nothing)),
+        changes=((loading, "find_holes", lambda *_: []), (log_opening, "mismatch", _nothing)),
         disaster="middle_segment_removed",
     ),
     Mutant(
