@@ -1,4 +1,6 @@
-"""The state of a classic group: members, generation, protocol. `classic_rebalance` has the decisions.
+"""The state of a classic group: members, generation, protocol.
+
+`classic_rebalance` has the decisions, `classic_records` the form of the group in the log.
 
 Invariants: `awaiting` counts the members that wait in JoinGroup. `supported` counts for each protocol the
 members that offer it. `instances` has exactly the static members. The leader is a member, or None in an
@@ -8,13 +10,13 @@ empty group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
 from penstock.coordination.outbox import ReplyTo
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from penstock.groups.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue
+from penstock.groups.records import GroupMetadataKey
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
 from penstock.wire.schema import Struct
 
@@ -316,86 +318,3 @@ class ClassicGroup:
 
     def record_keys(self) -> list[Struct]:
         return [GroupMetadataKey(group=self.id)]
-
-    # -- the log
-
-    def record(self) -> Callable[[], tuple[GroupMetadataKey, GroupMetadataValue]]:
-        """A function that builds the record of the group's present state.
-
-        Why: for a large group that takes as long as the decision, so it is done later.
-        """
-        key = GroupMetadataKey(group=self.id)
-        value = GroupMetadataValue(
-            protocol_type=self.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol,
-            leader=self.leader,
-            current_state_timestamp=-1 if self.since_ms is None else self.since_ms,
-        )
-        protocol = self.protocol or ""
-        members = [
-            (
-                m.id,
-                m.instance_id,
-                m.client_id,
-                m.client_host,
-                m.rebalance_timeout_ms,
-                m.session_timeout_ms,
-                m.protocols[protocol],
-                m.assignment,
-            )
-            for m in self.members.values()
-        ]
-
-        def make() -> tuple[GroupMetadataKey, GroupMetadataValue]:
-            value.members = [
-                GroupMetadataMember(
-                    member_id=id,
-                    group_instance_id=instance_id,
-                    client_id=client_id,
-                    client_host=client_host,
-                    rebalance_timeout=rebalance_timeout_ms,
-                    session_timeout=session_timeout_ms,
-                    subscription=subscription,
-                    assignment=assignment,
-                )
-                for (
-                    id,
-                    instance_id,
-                    client_id,
-                    client_host,
-                    rebalance_timeout_ms,
-                    session_timeout_ms,
-                    subscription,
-                    assignment,
-                ) in members
-            ]
-            return key, value
-
-        return make
-
-    @classmethod
-    def from_record(cls, key: GroupMetadataKey, value: GroupMetadataValue) -> ClassicGroup:
-        group = cls(key.group, value.current_state_timestamp)
-        if value.current_state_timestamp == -1:
-            group.since_ms = None
-        group.generation = value.generation
-        group.protocol_type = value.protocol_type or None
-        for m in value.members:
-            member = ClassicMember(
-                id=m.member_id,
-                instance_id=m.group_instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                rebalance_timeout_ms=m.session_timeout if m.rebalance_timeout == -1 else m.rebalance_timeout,
-                session_timeout_ms=m.session_timeout,
-                protocols={value.protocol or "": m.subscription},
-                assignment=m.assignment,
-            )
-            group.add(member, value.protocol_type, None)
-        if value.leader in group.members:
-            group.leader = value.leader
-        group.protocol = value.protocol
-        group.state = ClassicState.STABLE if group.members else ClassicState.EMPTY
-        group.topics = group.topics_read()
-        return group

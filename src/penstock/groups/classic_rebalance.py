@@ -20,6 +20,7 @@ from typing import Final
 
 from penstock.coordination.outbox import ReplyTo
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
+from penstock.groups.classic_records import group_record
 from penstock.groups.ledger import GroupLedger
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -117,7 +118,7 @@ class Rebalance:
             return
         group.next_generation(self._ledger.now_ms)
         if group.state is ClassicState.EMPTY:
-            self._ledger.log(group.record())
+            self._ledger.log(group_record(group))
             return
         build = _response_builder(group)
         for member in group.members.values():
@@ -134,7 +135,7 @@ class Rebalance:
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         group.enter(ClassicState.STABLE, self._ledger.now_ms)
-        self._ledger.log(group.record())
+        self._ledger.log(group_record(group))
         self._give_assignments(group, ErrorCode.NONE)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:

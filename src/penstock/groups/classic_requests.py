@@ -11,6 +11,7 @@ from typing import Final
 from penstock.coordination.outbox import ReplyTo
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.classic_rebalance import SESSION, Rebalance, joined, synced
+from penstock.groups.classic_records import group_record
 from penstock.groups.ledger import Client, GroupLedger
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -159,7 +160,7 @@ class ClassicRequests:
         self.rebalance.keep_alive(group, member)
         if group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol:
             # Other members are not affected: the assignment of the generation still holds.
-            self._ledger.log(group.record())
+            self._ledger.log(group_record(group))
             if client.version >= _SKIPS_ASSIGNMENT_FROM:
                 return joined(group, member, skip_assignment=group.leader == new_id)
             # An older client would assign partitions if the response named it as leader.

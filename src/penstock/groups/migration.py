@@ -14,6 +14,7 @@ from penstock.groups.assignors import Assignment
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.classic_rebalance import JOIN, SYNC, Rebalance
 from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
+from penstock.groups.classic_records import group_record
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember, MemberState, current_assignment
 from penstock.groups.consumer_protocol import (
@@ -189,7 +190,7 @@ class Migration:
         classic.state = ClassicState.STABLE
         classic.topics = classic.topics_read()
         self.erase(group)
-        self._ledger.log(classic.record())
+        self._ledger.log(group_record(classic))
         self._ledger.groups[group.id] = classic
         for restored in classic.members.values():
             self._rebalance.keep_alive(classic, restored)

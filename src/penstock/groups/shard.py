@@ -15,6 +15,7 @@ from penstock.coordination.timers import TimerKey, Timers
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import JOIN, SYNC
 from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
+from penstock.groups.classic_records import group_from_record, group_record
 from penstock.groups.classic_requests import ClassicRequests
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
@@ -196,7 +197,7 @@ class GroupShard:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = ClassicGroup(request.group_id, self._ledger.now_ms)
             self._ledger.groups[group.id] = group
-            self._ledger.log(group.record())
+            self._ledger.log(group_record(group))
         assert isinstance(group, ClassicGroup)
         return self._classic.join(group, request, client, reply_to)
 
@@ -293,7 +294,7 @@ class GroupShard:
 
     def _replay_classic(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         if value is not None:
-            self._ledger.groups[key.group] = ClassicGroup.from_record(key, value)
+            self._ledger.groups[key.group] = group_from_record(key, value)
         elif isinstance(self._ledger.groups.get(key.group), ClassicGroup):
             del self._ledger.groups[key.group]
 
