@@ -247,7 +247,7 @@ def test_who_is_told_for_a_moment_of_a_broker_that_is_gone(software: str, told: 
         async with cluster(3) as nodes:
             await nodes.settled()
             await nodes.kill(3)
-            await eventually(lambda: nodes[1].replicas.is_leaving(3))
+            await eventually(lambda: nodes[1].replicas.fenced_brokers.is_listed(3))
             listener = nodes[1].listeners[0]
             client = Peer(asyncio.get_running_loop(), HOST, listener.port, client_id="t", rng=nodes[1].rng)
             greeting = ApiVersionsRequest(client_software_name=software, client_software_version="1")

@@ -182,7 +182,7 @@ class Routes:
             parts.auto_creation.create,
             parts.config,
             _internal_listener(parts),
-            parts.replicas,
+            parts.replicas.fenced_brokers,
         )
 
     def _forwarded_handlers(self) -> dict[Api[Any, Any], AsyncHandler]:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.cluster_node import ClusterNode
-from penstock.broker.replica.replicas import Replicas
+from penstock.broker.replica.fenced_brokers import FencedBrokers
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import BrokerConfig
@@ -71,7 +71,7 @@ class MetadataHandlers:
         auto_create: Callable[[str], Awaitable[None]],
         config: BrokerConfig,
         internal: Listener | None,
-        replicas: Replicas,
+        fenced_brokers: FencedBrokers,
     ) -> None:
         self._image = image
         self._node = node
@@ -79,7 +79,7 @@ class MetadataHandlers:
         self._auto_create = auto_create
         self._config = config
         self._internal = internal
-        self._replicas = replicas
+        self._fenced_brokers = fenced_brokers
 
     def metadata(
         self, context: Context, request: MetadataRequest
@@ -167,7 +167,7 @@ class MetadataHandlers:
             brokers=[
                 MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
                 for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
-                if not fenced or (lists_leaving and self._replicas.is_leaving(node))
+                if not fenced or (lists_leaving and self._fenced_brokers.is_listed(node))
             ],
             cluster_id=self._node.cluster_id,
             controller_id=self._node_id,

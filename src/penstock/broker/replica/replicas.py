@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
+from penstock.broker.replica.fenced_brokers import FencedBrokers
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
 from penstock.broker.replica.high_watermark_recovery import HighWatermarkRecovery
@@ -49,8 +50,6 @@ __all__ = ["Replicas"]
 log = get_logger("replicas")
 #: the longest time between a follower's catching up and the leader's proposal to add it to the ISR
 _JOIN_MS: Final = 500
-#: how long Metadata responses still list a broker that was fenced
-_FENCED_LISTED_MS: Final = 10_000
 
 
 class Replicas:
@@ -100,8 +99,7 @@ class Replicas:
         self.quarantine = FollowerQuarantine(
             config.node_id, image, partitions, self._leave, cluster.between_changes
         )
-        #: the time of fencing of brokers that were fenced lately
-        self._fenced_at_ms: dict[int, int] = {}
+        self.fenced_brokers = FencedBrokers(world.clock)
         partitions.on_hosted = self._hosted
 
     async def stop(self) -> None:
@@ -128,7 +126,7 @@ class Replicas:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 changed[TopicId(record.topic_id), record.partition_id] = None
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
-                self._fenced_at_ms[record.broker_id] = self._now_ms()
+                self.fenced_brokers.fenced(record.broker_id)
             elif isinstance(record, RemoveTopicRecord):
                 gone.append(TopicId(record.topic_id))
             elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC:
@@ -381,18 +379,6 @@ class Replicas:
     @property
     def fetchers(self) -> Iterable[ReplicaFetcher]:
         return self._fetchers.values()
-
-    def is_leaving(self, broker: int) -> bool:
-        """Returns true if Metadata responses still list a fenced broker for a moment.
-
-        librdkafka closes its handle of a broker that the metadata does not list. Partitions that are just
-        moving away from that broker would then wait for a second.
-        """
-        fenced_at_ms = self._fenced_at_ms.get(broker)
-        if fenced_at_ms is None or self._now_ms() - fenced_at_ms < _FENCED_LISTED_MS:
-            return fenced_at_ms is not None
-        del self._fenced_at_ms[broker]
-        return False
 
     @property
     def under_replicated(self) -> int:
