@@ -97,7 +97,22 @@ def register_broker(
             "can register once the other's session has expired.",
         )
     _check_registration(image, request)
-    record = RegisterBrokerRecord(
+    record = _registration_record(request)
+    if known is not None and same:
+        record.broker_epoch = known.epoch
+        record.fenced = known.fenced
+        record.in_controlled_shutdown = known.in_controlled_shutdown
+        return [record], known.epoch
+    clean = known is not None and known.epoch == request.previous_broker_epoch
+    emptied = known is not None and set(known.log_directories).isdisjoint(request.log_dirs)
+    records = _withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
+    record.broker_epoch = next_offset + len(records)
+    return [*records, record], record.broker_epoch
+
+
+def _registration_record(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    """The record of a registration, without its epoch."""
+    return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         end_points=[
@@ -116,16 +131,6 @@ def register_broker(
         log_dirs=request.log_dirs,
         machine=request.machine,
     )
-    if known is not None and same:
-        record.broker_epoch = known.epoch
-        record.fenced = known.fenced
-        record.in_controlled_shutdown = known.in_controlled_shutdown
-        return [record], known.epoch
-    clean = known is not None and known.epoch == request.previous_broker_epoch
-    emptied = known is not None and set(known.log_directories).isdisjoint(request.log_dirs)
-    records = _withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
-    record.broker_epoch = next_offset + len(records)
-    return [*records, record], record.broker_epoch
 
 
 def _check_registration(image: ClusterImage, request: BrokerRegistrationRequest) -> None:

@@ -20,6 +20,7 @@ from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.model.ids import TopicId
 from penstock.replication.leader import LeaderState
 from penstock.security.acls import Operation
+from penstock.storage.log import Log
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import (
     AbortedTransaction,
@@ -257,15 +258,11 @@ def read_partition(
         if end < 0:
             raise OffsetOutOfRange
         if epoch < want.last_fetched_epoch or end < want.fetch_offset:
-            answer = _described(partition, want.index)
-            answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
-            return answer
+            return _diverging(partition, want.index, epoch, end)
     if nearest is not None and partition.leadership is not None:
         replica = nearest(partition.leadership.state, want.fetch_offset)
         if replica is not None:
-            answer = _described(partition, want.index)
-            answer.preferred_read_replica = replica
-            return answer
+            return _redirected(partition, want.index, replica)
     upper = partition.readable_end(committed)
     if may_wait and want.fetch_offset == upper:
         return _QUIET
@@ -291,13 +288,30 @@ def read_partition(
         raise OffsetOutOfRange
     if committed:
         # Like Kafka, a response without records lists no transactions.
-        aborted = (
-            log.aborted_transactions(want.fetch_offset, upper, cached_only=True) if answer.records else ()
-        )
-        answer.aborted_transactions = [
-            AbortedTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in aborted
-        ]
+        answer.aborted_transactions = _aborted(log, want.fetch_offset, upper) if answer.records else []
     return answer
+
+
+def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) -> PartitionData:
+    """The answer to a client whose last epoch ends at `end_offset` in this log: it has to truncate."""
+    answer = _described(partition, index)
+    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return answer
+
+
+def _redirected(partition: Partition, index: int, replica: int) -> PartitionData:
+    """The answer to a client that is to fetch from a replica in its rack (KIP-392)."""
+    answer = _described(partition, index)
+    answer.preferred_read_replica = replica
+    return answer
+
+
+def _aborted(log: Log, start: int, upper: int) -> list[AbortedTransaction]:
+    """The aborted transactions in a range; ColdPages if their index has to be read from the disk."""
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first)
+        for producer_id, first in log.aborted_transactions(start, upper, cached_only=True)
+    ]
 
 
 def _described(partition: Partition, index: int) -> PartitionData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
 
 app = typer.Typer(help="Start, monitor and stop a cluster on this machine.", no_args_is_help=True)
+_BROKER_COLUMNS: Final = (
+    "broker",
+    "address",
+    "rack",
+    "state",
+    "leads",
+    "replicas",
+    "in_sync",
+    "bytes",
+    "quorum",
+    "versions",
+)
 
 Brokers = Annotated[
     int | None,
@@ -201,7 +213,6 @@ def _say_how_to_connect(data: Path) -> None:
 
 
 def _print_overview(overview: dict[str, Any]) -> None:
-    from penstock.cli.cluster.healing import print_healing
     from penstock.cli.output import print_line, print_rows
 
     print(
@@ -214,19 +225,23 @@ def _print_overview(overview: dict[str, Any]) -> None:
             "outdated:",
             "bold red",
         )
-    columns = (
-        "broker",
-        "address",
-        "rack",
-        "state",
-        "leads",
-        "replicas",
-        "in_sync",
-        "bytes",
-        "quorum",
-        "versions",
-    )
-    print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
+    print_rows(overview["brokers"], as_json=False, columns=_BROKER_COLUMNS, empty="no brokers")
+    _print_partitions(overview)
+    for broker in overview["brokers"]:
+        _print_broker_warnings(broker)
+    for damage in overview["damaged"]:
+        print_line(
+            f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
+            f"damaged range(s)",
+            "bold red",
+        )
+
+
+def _print_partitions(overview: dict[str, Any]) -> None:
+    """Print the number of partitions in each state, and the partitions that lack replicas."""
+    from penstock.cli.cluster.healing import print_healing
+    from penstock.cli.output import print_line, print_rows
+
     behind = {(p["topic"], p["partition"]) for p in overview["under_replicated"]}
     lacking = [
         p for p in overview["partitions"] if p["leader"] is None or (p["topic"], p["partition"]) in behind
@@ -242,27 +257,25 @@ def _print_overview(overview: dict[str, Any]) -> None:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")
     _print_awaited(overview)
-    for broker in overview["brokers"]:
-        for state in ("offline", "full"):
-            for directory in broker[f"{state}_directories"]:
-                print_line(
-                    f"broker {broker['broker']}: the data directory {directory} is {state}", "bold red"
-                )
-        if broker["quarantined_bytes"]:
-            print(
-                f"broker {broker['broker']}: {broker['quarantined_bytes']} bytes of logs are in quarantine: "
-                "`penstock log quarantine list` shows them"
-            )
-        if broker["metadata_diverged"]:
-            print_line(f"broker {broker['broker']}: {broker['metadata_diverged']}", "bold red")
-        if broker["deletion_suspended"]:
-            print(f"broker {broker['broker']}: nothing is deleted by time: {broker['deletion_suspended']}")
-    for damage in overview["damaged"]:
-        print_line(
-            f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
-            f"damaged range(s)",
-            "bold red",
+
+
+def _print_broker_warnings(broker: dict[str, Any]) -> None:
+    """Print the states of one broker that an operator has to know."""
+    from penstock.cli.output import print_line
+
+    name = f"broker {broker['broker']}"
+    for state in ("offline", "full"):
+        for directory in broker[f"{state}_directories"]:
+            print_line(f"{name}: the data directory {directory} is {state}", "bold red")
+    if broker["quarantined_bytes"]:
+        print(
+            f"{name}: {broker['quarantined_bytes']} bytes of logs are in quarantine: "
+            "`penstock log quarantine list` shows them"
         )
+    if broker["metadata_diverged"]:
+        print_line(f"{name}: {broker['metadata_diverged']}", "bold red")
+    if broker["deletion_suspended"]:
+        print(f"{name}: nothing is deleted by time: {broker['deletion_suspended']}")
 
 
 def _print_awaited(overview: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ __all__ = ["alert_routes", "fleet_routes"]
 
 
 def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
+    """The routes about all GPUs. Longer than other functions because it is a table: one entry per route."""
     routes = APIRouter(prefix="/api/v1/fleet", tags=["fleet"])
 
     @routes.get("/now", summary="The state of each GPU at its newest sample")
