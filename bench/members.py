@@ -79,7 +79,7 @@ class Member(asyncio.Protocol):
                 answer.set_result(response.message)
 
     async def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
-        _, parts = self._conversation.ask(api, request, version=version)
+        _, parts = self._conversation.request(api, request, version=version)
         answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._awaited.append(answer)
         self._transport.write(b"".join(cast("list[bytes]", parts)))

@@ -55,7 +55,7 @@ class RawClient:
     def send(
         self, api: Api[RequestT, Any], version: int, request: RequestT, *, answered: bool = True
     ) -> None:
-        _, parts = self._conversation.ask(api, request, version=version, answered=answered)
+        _, parts = self._conversation.request(api, request, version=version, answered=answered)
         self.socket.sendall(b"".join(cast(list[bytes], parts)))
 
     def receive(self) -> Struct:

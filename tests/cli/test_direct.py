@@ -24,7 +24,7 @@ def nobody() -> str:
 
 def test_the_first_that_answers_is_asked(broker: str) -> None:
     with DirectLine(f"{nobody()}, {broker}", 60) as line:
-        answer = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
+        answer = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
     assert [f"{b.host}:{b.port}" for b in answer.brokers] == [broker]
 
 
@@ -32,37 +32,37 @@ def test_one_that_hangs_holds_nothing_up(broker: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         patience_s = 600  # far more than a test may take
         with DirectLine(f"127.0.0.1:{mute.getsockname()[1]},{broker}", patience_s) as line:
-            assert line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
-            assert line.ask(API_VERSIONS, ASK).api_keys
+            assert line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
+            assert line.send(API_VERSIONS, ASK).api_keys
 
 
 def test_the_next_is_asked_when_one_is_gone() -> None:
     with cluster(brokers=2) as running, DirectLine(running.bootstrap, 60) as line:
         for gone in running.ids:
-            answered = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+            answered = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
             assert sorted(b.broker_id for b in answered.brokers) == [1, 2]
             running.kill(gone)
         with pytest.raises(Failure, match="no broker answers"):
-            line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
+            line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
         assert line.refused == {running.address(1), running.address(2)}
 
 
 def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
     with cluster(brokers=2) as running, DirectLine(running.bootstrap, 3) as line:
-        line.ask(API_VERSIONS, ASK)
+        line.send(API_VERSIONS, ASK)
         asked = line._contact
         (hangs,) = (broker for broker in running.ids if running.address(broker) == asked)
         running.pause(hangs)
         with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 3 s: give it a longer"):
-            line.ask(API_VERSIONS, ASK)
-        assert line.ask(API_VERSIONS, ASK).api_keys  # of the other one
+            line.send(API_VERSIONS, ASK)
+        assert line.send(API_VERSIONS, ASK).api_keys  # of the other one
         running.resume(hangs)
 
 
 def test_each_answers_for_itself(broker: str) -> None:
     silent = nobody()
     with DirectLine(broker, 60) as line:
-        answers = line.ask_each([silent, broker], API_VERSIONS, ASK)
+        answers = line.send_each([silent, broker], API_VERSIONS, ASK)
     assert answers[silent] is None
     answered = answers[broker]
     assert answered is not None
@@ -75,14 +75,14 @@ def test_nobody_answers() -> None:
         DirectLine(address, 60) as line,
         pytest.raises(Failure, match=f"no broker answers at {address}: start"),
     ):
-        line.ask(API_VERSIONS, ASK)
+        line.send(API_VERSIONS, ASK)
 
 
 def test_who_does_not_answer_in_time_counts_as_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with DirectLine(address, 0.1) as line, pytest.raises(Failure, match="no broker answers"):
-            line.ask(API_VERSIONS, ASK)
+            line.send(API_VERSIONS, ASK)
 
 
 @pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:port", "host:0", "host:65536"])
@@ -91,7 +91,7 @@ def test_what_is_no_address(address: str) -> None:
         DirectLine(address, 1) as line,
         pytest.raises(Failure, match="is not HOST:PORT: correct --bootstrap") as refused,
     ):
-        line.ask(API_VERSIONS, ASK)
+        line.send(API_VERSIONS, ASK)
     assert refused.value.exit_code == 2
 
 
@@ -103,7 +103,7 @@ def test_addresses(host: str, address: str) -> None:
 def test_what_the_broker_does_not_know(broker: str) -> None:
     """Vote is for nodes among themselves: no listener of clients serves it."""
     with DirectLine(broker, 60) as line, pytest.raises(Failure, match="does not support Vote"):
-        line.ask(VOTE, VoteRequest())
+        line.send(VOTE, VoteRequest())
 
 
 def test_refusals_are_failures() -> None:

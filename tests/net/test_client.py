@@ -178,7 +178,7 @@ def test_a_blocking_socket_can_drive_the_same_conversation() -> None:
         while not conversation.is_ready:
             connection.sendall(b"".join(cast("list[bytes]", conversation.handshake())))
             conversation.received(connection.recv_into(conversation.get_buffer()))
-        correlation_id, parts = conversation.ask(METADATA, MetadataRequest(topics=None))
+        correlation_id, parts = conversation.request(METADATA, MetadataRequest(topics=None))
         connection.sendall(b"".join(cast("list[bytes]", parts)))
         answers: list[Response] = []
         while not answers:

@@ -45,6 +45,12 @@ def test_a_buffer_that_is_smaller_than_the_frame_has_to_grow_once_it_is_full() -
     assert (grown.need, grown.is_full, grown.began) == (14, False, 1.0)
 
 
+def test_a_slow_sender_has_a_grace_and_then_a_rate() -> None:
+    partial = PartialFrame(bytearray(64), frame(10)[:10], 1.0)
+    assert not partial.is_slow(8.0, timeout_s=5.0, bytes_per_s=5)
+    assert partial.is_slow(8.1, timeout_s=5.0, bytes_per_s=5)
+
+
 def test_whole_frames_that_arrived_before_a_pause_do_not_make_the_buffer_grow() -> None:
     both = bytes(frame(2)) + bytes(frame(2))
     partial = PartialFrame(bytearray(len(both)), memoryview(both), 1.0)

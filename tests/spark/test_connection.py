@@ -26,7 +26,7 @@ def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None
     assert not first.is_idle, "whoever still holds it cannot mistake it for a good one"
     with pytest.raises(Disconnected, match="closed"):
         first.receive()
-    assert second.ask(METADATA, MetadataRequest()).brokers
+    assert second.call(METADATA, MetadataRequest()).brokers
     cluster.close()
     with pytest.raises(Disconnected, match="closed"):
         second.send(METADATA, MetadataRequest())

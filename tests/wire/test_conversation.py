@@ -51,10 +51,10 @@ class TestHandshake:
             ApiVersion(api_key=3, max_version=11), ApiVersion(api_key=1, min_version=4, max_version=99)
         )
         assert (conversation.version(METADATA), conversation.version(FETCH)) == (11, 18)
-        _, parts = conversation.ask(METADATA, MetadataRequest())
+        _, parts = conversation.request(METADATA, MetadataRequest())
         assert _asked(parts)[:2] == (3, 11)
         with pytest.raises(UnsupportedVersion, match="Produce"):
-            conversation.ask(PRODUCE, ProduceRequest())
+            conversation.request(PRODUCE, ProduceRequest())
         assert conversation.in_flight == 1, "what cannot be asked is not awaited"
 
     def test_is_said_once(self) -> None:
@@ -105,8 +105,8 @@ class TestHandshake:
 
 def test_answers_are_read_in_the_versions_of_their_requests() -> None:
     conversation = Conversation("me")
-    first, _ = conversation.ask(METADATA, MetadataRequest(), version=1)
-    second, parts = conversation.ask(METADATA, MetadataRequest(), version=12)
+    first, _ = conversation.request(METADATA, MetadataRequest(), version=1)
+    second, parts = conversation.request(METADATA, MetadataRequest(), version=12)
     header = decode_request_header(memoryview(_bytes(parts))[4:])
     assert (header.api_version, header.correlation_id, header.client_id) == (12, second, "me")
     assert conversation.in_flight == 2
@@ -121,19 +121,19 @@ def test_answers_are_read_in_the_versions_of_their_requests() -> None:
 
 def test_an_answer_out_of_order_ends_the_conversation() -> None:
     conversation = Conversation(None)
-    first, _ = conversation.ask(METADATA, MetadataRequest(), version=1)
-    second, _ = conversation.ask(METADATA, MetadataRequest(), version=1)
+    first, _ = conversation.request(METADATA, MetadataRequest(), version=1)
+    second, _ = conversation.request(METADATA, MetadataRequest(), version=1)
     with pytest.raises(ProtocolError, match="awaited"):
         conversation.receive(_metadata(second, 1, 0))
     with pytest.raises(ProtocolError, match="over"):
         conversation.receive(_metadata(first, 1, 0))
     with pytest.raises(ProtocolError, match="over"):
-        conversation.ask(METADATA, MetadataRequest(), version=1)
+        conversation.request(METADATA, MetadataRequest(), version=1)
 
 
 def test_an_answer_that_nobody_asked_for() -> None:
     conversation = Conversation(None)
-    conversation.ask(PRODUCE, ProduceRequest(acks=0), version=7, answered=False)
+    conversation.request(PRODUCE, ProduceRequest(acks=0), version=7, answered=False)
     with pytest.raises(ProtocolError, match="awaited"):
         conversation.receive(_metadata(1, 1, 0))
 
@@ -141,7 +141,7 @@ def test_an_answer_that_nobody_asked_for() -> None:
 @pytest.mark.parametrize("body", [b"", b"\0\0", b"\0" * 4 + b"\x7f\xff\xff\xff"])
 def test_a_broken_body_ends_the_conversation(body: bytes) -> None:
     conversation = Conversation(None)
-    correlation_id, _ = conversation.ask(METADATA, MetadataRequest(), version=1)
+    correlation_id, _ = conversation.request(METADATA, MetadataRequest(), version=1)
     frame = struct.pack(">i", correlation_id) + body
     with pytest.raises(ProtocolError, match="MetadataResponse"):
         conversation.receive(struct.pack(">i", len(frame)) + frame)
@@ -151,7 +151,7 @@ def test_a_broken_body_ends_the_conversation(body: bytes) -> None:
 
 def test_it_is_over_too_for_who_reads_into_its_buffer() -> None:
     conversation = Conversation(None)
-    conversation.ask(METADATA, MetadataRequest(), version=1)
+    conversation.request(METADATA, MetadataRequest(), version=1)
     conversation.get_buffer()[:8] = struct.pack(">ii", 4, 99)
     with pytest.raises(ProtocolError, match="awaited"):
         conversation.received(8)
@@ -161,7 +161,7 @@ def test_it_is_over_too_for_who_reads_into_its_buffer() -> None:
 
 def test_a_response_too_large_is_refused_by_its_size() -> None:
     conversation = Conversation(None, max_response_bytes=1000)
-    conversation.ask(METADATA, MetadataRequest(), version=1)
+    conversation.request(METADATA, MetadataRequest(), version=1)
     with pytest.raises(ProtocolError, match="frame of 1001 bytes"):
         conversation.receive(struct.pack(">i", 1001))
 
@@ -170,10 +170,10 @@ def test_requests_in_flight_are_bounded() -> None:
     conversation = Conversation(None, max_in_flight=2)
     for _ in range(2):
         assert conversation.has_room
-        conversation.ask(METADATA, MetadataRequest(), version=1)
+        conversation.request(METADATA, MetadataRequest(), version=1)
     assert not conversation.has_room
     with pytest.raises(AssertionError, match="in flight"):
-        conversation.ask(METADATA, MetadataRequest(), version=1)
+        conversation.request(METADATA, MetadataRequest(), version=1)
 
 
 @pytest.mark.parametrize("version", [8, 12])
@@ -183,7 +183,7 @@ def test_a_forwarded_request_goes_and_comes_back_as_bytes(version: int) -> None:
     request, response = MetadataRequest(topics=None), MetadataResponse(controller_id=7)
     (body,) = METADATA.request_encoder(version)(request)
     correlation_id, parts = conversation.forward(METADATA, version, cast(bytes, body))
-    _, expected = Conversation("me").ask(METADATA, request, version=version)
+    _, expected = Conversation("me").request(METADATA, request, version=version)
     assert _bytes(parts) == _bytes(expected)
     assert parts[1] is body
     (answer,) = conversation.receive(_answer(METADATA, version, correlation_id, response))
@@ -195,7 +195,7 @@ def test_record_batches_are_views_of_what_arrived(version: int) -> None:
     """A megabyte for a replica: read into its place, and never copied on its way to the log."""
     records = bytes(range(256)) * 4096
     conversation = Conversation(None)
-    correlation_id, _ = conversation.ask(FETCH, FetchRequest(), version=version)
+    correlation_id, _ = conversation.request(FETCH, FetchRequest(), version=version)
     partition = PartitionData(records=records)
     response = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
     stream = _answer(FETCH, version, correlation_id, response)

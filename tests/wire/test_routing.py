@@ -120,11 +120,11 @@ def test_what_happens_to_topics_that_an_answer_does_not_name() -> None:
 
 def test_metadata_is_asked_of_everybody_in_turn() -> None:
     view = ClusterView([("b", 1), ("b", 2)])
-    assert [view.next_to_ask() for _ in range(3)] == [("b", 1), ("b", 2), ("b", 1)]
+    assert [view.next_node() for _ in range(3)] == [("b", 1), ("b", 2), ("b", 1)]
     view.update(metadata())
-    assert {view.next_to_ask() for _ in range(3)} == {("h1", 9092), ("h2", 9092), ("h3", 9092)}
+    assert {view.next_node() for _ in range(3)} == {("h1", 9092), ("h2", 9092), ("h3", 9092)}
     assert not view.update(MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
-    assert view.next_to_ask()[0] == "b", "KIP-1102: back to where one began"
+    assert view.next_node()[0] == "b", "KIP-1102: back to where one began"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ every command (output, options, failures, connections).
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C. A failure prints one line on standard error with
 the cause and the remedy. A traceback is printed only if PENSTOCK_DEBUG is set.
+
+Imports: every package; the broker, Spark and telemetry only when a command needs them.
+Used by: `python -m penstock` and the entry point `penstock`.
 """
 
 from __future__ import annotations

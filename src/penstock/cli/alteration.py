@@ -90,7 +90,7 @@ def alter_configs(
 def common_entries(line: DirectLine) -> list[dict[str, Any]]:
     """The configs that are set for all brokers, by name."""
     wanted = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
-    (result,) = line.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted])).results
+    (result,) = line.send(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted])).results
     refuse(result.error_code, result.error_message, _ALL_BROKERS)
     return [
         {
@@ -111,7 +111,7 @@ def alter_common(line: DirectLine, values: Mapping[str, str], removed: Iterable[
         *(AlterableConfig(name=n, config_operation=Operation.DELETE, value=None) for n in removed),
     ]
     altered = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
-    (result,) = line.ask(
+    (result,) = line.send(
         INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[altered])
     ).responses
     refuse(result.error_code, result.error_message, _ALL_BROKERS)

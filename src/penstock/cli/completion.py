@@ -107,7 +107,7 @@ def _shell() -> str:
     return str(found)
 
 
-def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Cluster], Iterable[str]]) -> list[str]:
+def _names(ctx: typer.Context, incomplete: str, find: Callable[[Cluster], Iterable[str]]) -> list[str]:
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.connection import Cluster
     from penstock.cli.options import DEFAULT_BOOTSTRAP
@@ -116,7 +116,7 @@ def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Cluster], Iterabl
     bootstrap = given.get("bootstrap") or os.environ.get("PENSTOCK_BOOTSTRAP") or DEFAULT_BOOTSTRAP
     with suppress(Exception):
         cluster = Cluster(bootstrap_of(given.get("data"), bootstrap), _ANSWER_S)
-        return sorted(name for name in ask(cluster) if name.startswith(incomplete))
+        return sorted(name for name in find(cluster) if name.startswith(incomplete))
     return []
 
 

@@ -30,7 +30,7 @@ class NoAnswer(Failure):
 class DirectLine:
     """Connections to brokers: `with DirectLine(bootstrap, timeout_s) as line`.
 
-    `ask` uses the broker that was the first to respond to ApiVersions, so a broker that hangs does not block.
+    `send` uses the first broker that has responded to ApiVersions: a broker that hangs does not block it.
     """
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
@@ -53,29 +53,29 @@ class DirectLine:
         self._runner.run(self._close())
         self._runner.close()
 
-    def ask(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    def send(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """The response of one of the bootstrap brokers."""
-        return self._runner.run(self._ask_contact(api, request))
+        return self._runner.run(self._send_to_contact(api, request))
 
     def turn_to(self, address: str) -> None:
         """Send requests to this broker from now on: its metadata is newer than the first one's."""
         self._contact = address
 
-    def ask_each(
+    def send_each(
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:
         """The responses of several brokers to concurrent requests; None for one that does not respond."""
-        return self._runner.run(self._ask_each(list(addresses), api, request))
+        return self._runner.run(self._send_each(list(addresses), api, request))
 
-    async def _ask_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def _send_to_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         untried = set(self._addresses)
         while True:
             address = self._contact = self._contact or await self._first_to_answer(untried)
             if address is None:
-                raise await self._nobody(api)
+                raise await self._no_contact(api)
             untried.discard(address)
             try:
-                return await self._ask_at(address, api, request)
+                return await self._send_to(address, api, request)
             except PeerTimedOut as error:
                 # The request may still be carried out, so no other broker gets it. The broker may hang,
                 # though.
@@ -101,7 +101,7 @@ class DirectLine:
                 pending.cancel()
         return None
 
-    async def _nobody(self, api: Api[RequestT, ResponseT]) -> Failure:
+    async def _no_contact(self, api: Api[RequestT, ResponseT]) -> Failure:
         if await self._first_to_answer(self._addresses):
             return NoAnswer(
                 f"{self.bootstrap} closed the connection instead of answering {api.name}: try again"
@@ -112,22 +112,22 @@ class DirectLine:
         )
 
     async def _answers(self, address: str) -> tuple[str, bool]:
-        answers = await self._ask_each([address], API_VERSIONS, HELLO)
+        answers = await self._send_each([address], API_VERSIONS, HELLO)
         return address, answers[address] is not None
 
-    async def _ask_each(
+    async def _send_each(
         self, addresses: list[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:
         async def answer(address: str) -> ResponseT | None:
             try:
-                return await self._ask_at(address, api, request)
+                return await self._send_to(address, api, request)
             except (PeerGone, UnsupportedVersion):
                 return None
 
         answers = await asyncio.gather(*(answer(address) for address in addresses))
         return dict(zip(addresses, answers, strict=True))
 
-    async def _ask_at(self, address: str, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def _send_to(self, address: str, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         try:
             return await self._peer(address).send(api, request, self.timeout_s)
         except PeerRefused:

@@ -125,8 +125,8 @@ def commit(cluster: Cluster, group: str, moves: Iterable[Move]) -> None:
 def committed_offsets(cluster: Cluster, group: str) -> dict[Key, int]:
     # While a coordinator loads its groups this call can wait; the next one crashes librdkafka 2.16 then.
     cluster.wait(cluster.admin.describe_consumer_groups([group])[group], group)
-    asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = cluster.wait(asked[group], group).topic_partitions
+    requested = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = cluster.wait(requested[group], group).topic_partitions
     return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 

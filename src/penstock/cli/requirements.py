@@ -30,7 +30,7 @@ def require_java() -> None:
     if java is None:
         where = f"there is none in JAVA_HOME ({home})" if home else "there is none"
         raise Failure(f"Spark needs Java {_JAVA_OLDEST} or newer, and {where}: {_INSTALL_JAVA}")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', output)
     if version is not None and int(version[1]) < _JAVA_OLDEST:
         raise Failure(f"Spark needs Java {_JAVA_OLDEST} or newer, and {java} is older: {_INSTALL_JAVA}")

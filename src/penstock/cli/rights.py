@@ -109,7 +109,7 @@ def principal_of(text: str) -> str:
 
 
 def list_acls(line: DirectLine, wanted: AclFilter) -> list[Acl]:
-    response = line.ask(
+    response = line.send(
         DESCRIBE_ACLS,
         DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
@@ -150,7 +150,7 @@ def add_acls(line: DirectLine, acls: Sequence[Acl]) -> None:
         )
         for acl in acls
     ]
-    response = line.ask(CREATE_ACLS, CreateAclsRequest(creations=creations))
+    response = line.send(CREATE_ACLS, CreateAclsRequest(creations=creations))
     for acl, result in zip(acls, response.results, strict=True):
         refuse(result.error_code, result.error_message, f"{acl} is not created")
 
@@ -172,7 +172,7 @@ def remove_acls(line: DirectLine, filters: Sequence[AclFilter]) -> list[Acl]:
         ]
     )
     removed: dict[Acl, None] = {}
-    for result in line.ask(DELETE_ACLS, request).filter_results:
+    for result in line.send(DELETE_ACLS, request).filter_results:
         refuse(result.error_code, result.error_message, "ACLs are not removed")
         for acl in result.matching_acls:
             found = (acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal)
@@ -182,7 +182,7 @@ def remove_acls(line: DirectLine, filters: Sequence[AclFilter]) -> list[Acl]:
 
 def roles(line: DirectLine) -> dict[str, list[str]]:
     """The members of each role."""
-    listed = line.ask(LIST_CONFIG_RESOURCES, ListConfigResourcesRequest(resource_types=[_ROLE]))
+    listed = line.send(LIST_CONFIG_RESOURCES, ListConfigResourcesRequest(resource_types=[_ROLE]))
     refuse(listed.error_code, None, "roles cannot be listed")
     names = [resource.resource_name for resource in listed.config_resources]
     if not names:
@@ -191,7 +191,7 @@ def roles(line: DirectLine) -> dict[str, list[str]]:
         DescribeConfigsResource(resource_type=_ROLE, resource_name=name, configuration_keys=None)
         for name in names
     ]
-    described = line.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
+    described = line.send(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
     found = {}
     for result in described.results:
         refuse(result.error_code, result.error_message, f"the role {result.resource_name} is not described")
@@ -204,7 +204,7 @@ def alter_members(line: DirectLine, role: str, members: Sequence[str], is_member
     changes = [AlterableConfig(name=name, config_operation=operation, value="") for name in members]
     resource = AlterConfigsResource(resource_type=_ROLE, resource_name=role, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (result,) = line.ask(INCREMENTAL_ALTER_CONFIGS, request).responses
+    (result,) = line.send(INCREMENTAL_ALTER_CONFIGS, request).responses
     refuse(result.error_code, result.error_message, f"the role {role} is not changed")
 
 
@@ -226,18 +226,18 @@ def decide(
 
 
 def _authorizer_configs(line: DirectLine) -> dict[str, str]:
-    node = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest()).controller_id
+    node = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).controller_id
     names = ["super.users", "allow.everyone.if.no.acl.found"]
     resource = DescribeConfigsResource(
         resource_type=_BROKER, resource_name=str(node), configuration_keys=names
     )
-    (result,) = line.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])).results
+    (result,) = line.send(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])).results
     return {config.name: config.value or "" for config in result.configs}
 
 
 def users(line: DirectLine) -> list[dict[str, Any]]:
     """One row per user and mechanism."""
-    response = line.ask(DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(users=None))
+    response = line.send(DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(users=None))
     refuse(response.error_code, response.error_message, "users cannot be listed")
     names = {number: name for name, (number, _) in MECHANISMS.items()}
     return [
@@ -270,5 +270,5 @@ def remove_user(line: DirectLine, user: str, mechanisms: Sequence[str]) -> None:
 
 
 def _alter_users(line: DirectLine, request: AlterUserScramCredentialsRequest) -> None:
-    for result in line.ask(ALTER_USER_SCRAM_CREDENTIALS, request).results:
+    for result in line.send(ALTER_USER_SCRAM_CREDENTIALS, request).results:
         refuse(result.error_code, result.error_message, f"the user {result.user} is not changed")

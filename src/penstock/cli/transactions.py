@@ -50,7 +50,7 @@ def list_transactions(line: DirectLine, request: ListTransactionsRequest) -> lis
     cluster = _metadata(line, [])
     rows = []
     brokers = {address_of(broker.host, broker.port): broker.node_id for broker in cluster.brokers}
-    for address, response in line.ask_each(brokers, LIST_TRANSACTIONS, request).items():
+    for address, response in line.send_each(brokers, LIST_TRANSACTIONS, request).items():
         if response is None:
             raise NoAnswer(f"{address} does not list its transactions")
         refuse(response.error_code, None, f"{address} does not list its transactions")
@@ -71,7 +71,7 @@ def describe(line: DirectLine, transactional_id: str) -> tuple[int, DescribedTra
     request = FindCoordinatorRequest(
         key=transactional_id, key_type=_TRANSACTION, coordinator_keys=[transactional_id]
     )
-    response = line.ask(FIND_COORDINATOR, request)
+    response = line.send(FIND_COORDINATOR, request)
     about = f"transactional id {transactional_id!r}"
     if response.coordinators:
         found = response.coordinators[0]
@@ -81,7 +81,7 @@ def describe(line: DirectLine, transactional_id: str) -> tuple[int, DescribedTra
         refuse(response.error_code, response.error_message, about)
         node, address = response.node_id, address_of(response.host, response.port)
     wanted = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    answer = line.ask_each([address], DESCRIBE_TRANSACTIONS, wanted)[address]
+    answer = line.send_each([address], DESCRIBE_TRANSACTIONS, wanted)[address]
     if answer is None:
         raise NoAnswer(f"{address} does not describe its transactions")
     (state,) = answer.transaction_states
@@ -107,7 +107,7 @@ def open_transactions(line: DirectLine, topics: Iterable[str]) -> list[OpenTrans
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
         )
-        response = line.ask_each([address], DESCRIBE_PRODUCERS, request)[address]
+        response = line.send_each([address], DESCRIBE_PRODUCERS, request)[address]
         if response is None:
             raise NoAnswer(f"{address} does not describe its producers")
         found += [
@@ -158,7 +158,7 @@ def abort(line: DirectLine, topic: str, partition: int, start_offset: int) -> Op
         coordinator_epoch=max(each.producer.coordinator_epoch, 0),
     )
     request = WriteTxnMarkersRequest(markers=[marker])
-    response = line.ask_each([each.leader], WRITE_TXN_MARKERS, request)[each.leader]
+    response = line.send_each([each.leader], WRITE_TXN_MARKERS, request)[each.leader]
     if response is None:
         raise NoAnswer(f"{each.leader} does not write the marker")
     code = response.markers[0].topics[0].partitions[0].error_code
@@ -169,4 +169,4 @@ def abort(line: DirectLine, topic: str, partition: int, start_offset: int) -> Op
 def _metadata(line: DirectLine, topics: list[str] | None) -> MetadataResponse:
     """The brokers, and the partitions of some topics; None for all topics."""
     named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-    return line.ask(METADATA, MetadataRequest(topics=named, allow_auto_topic_creation=False))
+    return line.send(METADATA, MetadataRequest(topics=named, allow_auto_topic_creation=False))

@@ -41,11 +41,11 @@ def alter_partition(
     records: list[Struct] = []
     response = AlterPartitionResponse()
     altered: set[tuple[bytes, int]] = set()
-    for asked in request.topics:
+    for topic in request.topics:
         answers = []
-        for wanted in asked.partitions:
-            key = (asked.topic_id, wanted.partition_index)
-            error = _refusal(image, request.broker_id, asked.topic_id, wanted)
+        for wanted in topic.partitions:
+            key = (topic.topic_id, wanted.partition_index)
+            error = _refusal(image, request.broker_id, topic.topic_id, wanted)
             if key in altered:
                 # Named twice: the first has made the second out of date.
                 error = ErrorCode.INVALID_UPDATE_VERSION
@@ -53,7 +53,7 @@ def alter_partition(
                 answers.append(_failed(wanted, error))
                 continue
             altered.add(key)
-            partition = image.topics_by_id[TopicId(asked.topic_id)].partitions[wanted.partition_index]
+            partition = image.topics_by_id[TopicId(topic.topic_id)].partitions[wanted.partition_index]
             record = _change(image, policy, partition, wanted)
             if record is not None:
                 records.append(record)
@@ -62,7 +62,7 @@ def alter_partition(
                 answers.append(_failed(wanted, ErrorCode.NEW_LEADER_ELECTED))
             else:
                 answers.append(_answer(partition, record))
-        response.topics.append(AlterPartitionResponseTopic(topic_id=asked.topic_id, partitions=answers))
+        response.topics.append(AlterPartitionResponseTopic(topic_id=topic.topic_id, partitions=answers))
     return records, response
 
 

@@ -1,1 +1,7 @@
-"""The socket side of a broker: framing, back pressure, ordered answers. It knows frames, not APIs."""
+"""The socket side of a broker: framing, back pressure, responses in the order of requests.
+
+Owns: listeners, connections and their buffers, TLS, SASL before the first request, and connections to other
+brokers (`client`). All of them belong to the thread of the event loop.
+Imports: `wire`, `security`, `ports`, `model`.
+Used by: the broker, the command line, and the simulator, which replaces the event loop below it.
+"""

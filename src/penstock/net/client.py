@@ -98,11 +98,11 @@ class Peer:
         #: an attempt to connect is under way; while `_connecting` without it we wait for `_not_before`
         self._is_attempting = False
         self._not_before = loop.time()
-        self._last_error: PeerGone = PeerTimedOut(f"{self.address}: not asked yet")
+        self._last_error: PeerGone = PeerTimedOut(f"{self.address}: no request was sent yet")
         self._waiting: deque[Call] = deque()
         #: goes off when the first answer may be overdue; one timer, however many are awaited
         self._timer: asyncio.Handle | None = None
-        #: when that is; not asked of the timer: one of uvloop's that is due at once does not know
+        #: the time of that timer: a timer of uvloop that is due at once does not know it
         self._due_at = 0.0
         self._closed = False
         #: when the other side last sent anything, by the loop's time; before all time if it never did

@@ -74,7 +74,7 @@ class ClientLink(asyncio.BufferedProtocol):
             if call.is_over:
                 continue
             try:
-                _, parts = conversation.ask(call.api, call.request, answered=call.answered)
+                _, parts = conversation.request(call.api, call.request, answered=call.answered)
             except UnsupportedVersion as e:
                 call.fail(e)
                 continue

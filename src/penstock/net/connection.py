@@ -71,7 +71,10 @@ class ConnectionHost(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The receiving half, and the queue of answers. `Output` is the sending half."""
+    """The receiving half, and the queue of answers. `Output` is the sending half.
+
+    Why it has more than 25 methods: asyncio calls nine of them, and both halves may pause reading.
+    """
 
     __slots__ = (
         "_answers",
@@ -168,9 +171,7 @@ class Connection(asyncio.BufferedProtocol):
     def is_trickling(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Whether the peer sends an incomplete frame more slowly than it may, after `timeout_s` of grace."""
         partial = self._partial
-        if partial is None or self._paused:
-            return False
-        return now - partial.began > timeout_s + partial.filled / bytes_per_s
+        return partial is not None and not self._paused and partial.is_slow(now, timeout_s, bytes_per_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -197,9 +198,6 @@ class Connection(asyncio.BufferedProtocol):
             partial.filled += nbytes
             if partial.filled >= partial.need:
                 self._advance(partial.data)
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         self._write_blocked = True

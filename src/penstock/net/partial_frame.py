@@ -47,6 +47,10 @@ class PartialFrame:
         """Returns true if the rest of the frame does not fit into the buffer."""
         return self.filled == len(self.buffer) and frame_size(self.data) > self.filled
 
+    def is_slow(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
+        """Returns true if the bytes arrive more slowly than they have to, after `timeout_s` of grace."""
+        return now - self.began > timeout_s + self.filled / bytes_per_s
+
     @property
     def data(self) -> memoryview:
         """The bytes that arrived."""

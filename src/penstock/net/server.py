@@ -167,7 +167,7 @@ class Server:
             callback = due.pop(0)
             try:
                 callback()
-            except Exception as e:  # noqa: BLE001 - as the loop does: no fault of those who are answered next
+            except Exception as e:  # noqa: BLE001 - as the loop does: the next responses do not depend on it
                 self.loop.call_exception_handler({"message": f"failed: {callback!r}", "exception": e})
 
     def admit(self, connection: Connection) -> None:

@@ -89,7 +89,7 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
     where = settings.keystore_file or "ssl.keystore.key"
     try:
         with _identity_file(settings) as path:
-            # Without a password OpenSSL would ask on the terminal.
+            # Without a password OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: password)
     except (OSError, ValueError) as e:
         raise InvalidConfig(

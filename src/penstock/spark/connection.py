@@ -96,7 +96,7 @@ class Connection:
 
     def send(self, api: Api[RequestT, Any], request: RequestT) -> None:
         """Send a request without waiting; `receive` returns the responses in the order of the requests."""
-        self._transmit(self._conversation.ask(api, request)[1])
+        self._transmit(self._conversation.request(api, request)[1])
 
     def receive(self) -> Any:
         """The next answer."""
@@ -104,8 +104,8 @@ class Connection:
             self._listen()
         return self._arrived.popleft()
 
-    def ask(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        assert self.is_idle, "an answer to somebody else is under way"
+    def call(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        assert self.is_idle, "the response to another request is under way"
         self.send(api, request)
         return cast(ResponseT, self.receive())
 
@@ -173,8 +173,8 @@ class Cluster:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no known leader")
         return node.host, node.port
 
-    def ask(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        return self.connection(address).ask(api, request)
+    def call(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return self.connection(address).call(api, request)
 
     def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
         """Request metadata of `topics`, or all, from any broker; retries unknown topics for a moment."""
@@ -184,7 +184,7 @@ class Cluster:
         patience = time.monotonic() + _UNKNOWN_TOPIC_S
         while True:
             try:
-                response = self.ask(self.view.next_to_ask(), METADATA, request)
+                response = self.call(self.view.next_node(), METADATA, request)
             except Disconnected as e:
                 # all known brokers may be gone: try the bootstrap servers next
                 self.view.nodes.clear()

@@ -92,9 +92,9 @@ def resolve(
         return _by_time(cluster, position, wanted, committed)
     if position.exact:
         _check_covers("specific offsets", position.exact, wanted)
-    asked = {partition: position.exact.get(partition, position.default) for partition in wanted}
-    symbolic = {partition: at for partition, at in asked.items() if at < 0}
-    return asked | list_offsets(cluster, symbolic, committed=committed)
+    positions = {partition: position.exact.get(partition, position.default) for partition in wanted}
+    symbolic = {partition: at for partition, at in positions.items() if at < 0}
+    return positions | list_offsets(cluster, symbolic, committed=committed)
 
 
 def _by_time(cluster: Cluster, position: Position, wanted: list[TopicPartition], committed: bool) -> Offsets:
@@ -119,17 +119,17 @@ def _check_covers(what: str, named: Mapping[TopicPartition, int], wanted: list[T
         raise WrongOption(f"{what} must name every partition, and no other: {different}")
 
 
-def list_offsets(cluster: Cluster, asked: Mapping[TopicPartition, int], *, committed: bool) -> Offsets:
+def list_offsets(cluster: Cluster, positions: Mapping[TopicPartition, int], *, committed: bool) -> Offsets:
     """By partition the offset of EARLIEST, LATEST, or a time in milliseconds (-1 if nothing is so late).
 
     A partition that moves to another leader meanwhile is requested again there.
     """
     found: Offsets = {}
     attempts = Attempts(cluster.endpoint.total_timeout_s)
-    while left := {partition: at for partition, at in asked.items() if partition not in found}:
+    while left := {partition: at for partition, at in positions.items() if partition not in found}:
         try:
             for address, part in _by_leader(cluster, left).items():
-                found |= _ask_leader(cluster, address, part, committed)
+                found |= _list_at_leader(cluster, address, part, committed)
         except (Disconnected, ApiError) as e:
             if isinstance(e, ApiError) and reaction_to(e.code) is Reaction.FAIL:
                 raise
@@ -139,25 +139,25 @@ def list_offsets(cluster: Cluster, asked: Mapping[TopicPartition, int], *, commi
 
 
 def _by_leader(
-    cluster: Cluster, asked: Mapping[TopicPartition, int]
+    cluster: Cluster, positions: Mapping[TopicPartition, int]
 ) -> dict[Address, dict[TopicPartition, int]]:
     parts: dict[Address, dict[TopicPartition, int]] = {}
-    for partition, at in asked.items():
+    for partition, at in positions.items():
         parts.setdefault(cluster.leader(*partition), {})[partition] = at
     return parts
 
 
-def _ask_leader(
-    cluster: Cluster, address: Address, asked: Mapping[TopicPartition, int], committed: bool
+def _list_at_leader(
+    cluster: Cluster, address: Address, positions: Mapping[TopicPartition, int], committed: bool
 ) -> Offsets:
     topics: dict[str, ListOffsetsTopic] = {}
-    for (name, partition), at in asked.items():
+    for (name, partition), at in positions.items():
         topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
         topic.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=at))
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=int(committed), topics=list(topics.values()), timeout_ms=10_000
     )
-    response = cluster.ask(address, LIST_OFFSETS, request)
+    response = cluster.call(address, LIST_OFFSETS, request)
     return {
         TopicPartition(topic.name, answer.partition_index): _offset(topic.name, answer)
         for topic in response.topics

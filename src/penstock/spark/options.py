@@ -116,34 +116,34 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         """Raise WrongOption for invalid options. With `streaming`, defaults differ and there is no end."""
-        told = _Told(options, READ_OPTIONS)
-        if (told.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
+        given = _GivenOptions(options, READ_OPTIONS)
+        if (given.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
             raise WrongOption("kafka.security.protocol: only PLAINTEXT is supported for reading")
-        ending = _position(told, "ending", LATEST)
+        ending = _position(given, "ending", LATEST)
         if streaming:
-            if told.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if given.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
                 raise WrongOption("a stream has no end: endingOffsets and the like are for batch queries")
         elif ending.default == EARLIEST or EARLIEST in ending.exact.values():
             raise WrongOption("endingOffsets cannot be earliest")
-        starting = _position(told, "starting", LATEST if streaming else EARLIEST)
+        starting = _position(given, "starting", LATEST if streaming else EARLIEST)
         if not streaming and (starting.default == LATEST or LATEST in starting.exact.values()):
             raise WrongOption("startingOffsets of a batch query cannot be latest")
         _check_times(starting, ending)
         return cls(
-            endpoint=told.endpoint(),
-            selection=_selection(told),
+            endpoint=given.endpoint(),
+            selection=_selection(given),
             starting=starting,
             ending=ending,
-            max_offsets=told.positive("maxOffsetsPerTrigger"),
-            min_offsets=_min_offsets(told),
-            max_delay_s=told.duration_s("maxTriggerDelay", 15 * 60.0),
-            min_partitions=told.positive("minPartitions"),
-            max_records=told.positive("maxRecordsPerPartition"),
-            fail_on_data_loss=told.flag("failOnDataLoss", True),
-            headers=told.flag("includeHeaders", False),
-            raw=_raw(told),
-            json_schema=_json_schema(told),
-            committed=told.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
+            max_offsets=given.positive("maxOffsetsPerTrigger"),
+            min_offsets=_min_offsets(given),
+            max_delay_s=given.duration_s("maxTriggerDelay", 15 * 60.0),
+            min_partitions=given.positive("minPartitions"),
+            max_records=given.positive("maxRecordsPerPartition"),
+            fail_on_data_loss=given.flag("failOnDataLoss", True),
+            headers=given.flag("includeHeaders", False),
+            raw=_raw(given),
+            json_schema=_json_schema(given),
+            committed=given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
         )
 
 
@@ -156,18 +156,18 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        told = _Told(options, WRITE_OPTIONS)
-        told.endpoint()
-        named = {key.removeprefix(_KAFKA): value for key, value in told.kafka().items()}
+        given = _GivenOptions(options, WRITE_OPTIONS)
+        given.endpoint()
+        named = {key.removeprefix(_KAFKA): value for key, value in given.kafka().items()}
         producer = {
             _PRODUCER_NAMES.get(key, key): value
             for key, value in named.items()
             if key not in _NOT_OF_PRODUCERS
         }
-        return cls(told.get("topic"), producer)
+        return cls(given.get("topic"), producer)
 
 
-class _Told:
+class _GivenOptions:
     """Options as given, and their parsed values."""
 
     __slots__ = ("_options",)
@@ -251,11 +251,11 @@ def _address(server: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-def _selection(told: _Told) -> Selection:
-    named = [name for name in _SELECTION if told.get(name) is not None]
+def _selection(given: _GivenOptions) -> Selection:
+    named = [name for name in _SELECTION if given.get(name) is not None]
     if len(named) != 1:
         raise WrongOption(f"exactly one of {', '.join(_SELECTION)} must be set")
-    text = told.get(named[0]) or ""
+    text = given.get(named[0]) or ""
     if named[0] == "subscribe":
         topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
         if not topics:
@@ -294,18 +294,18 @@ def _check_times(starting: Position, ending: Position) -> None:
             )
 
 
-def _position(told: _Told, edge: str, default: int) -> Position:
+def _position(given: _GivenOptions, edge: str, default: int) -> Position:
     """`edge` is "starting" or "ending". A time goes before a time for each partition, that before offsets."""
-    strict = told.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == 0
+    strict = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == 0
     latest_if_none = edge == "ending" or not strict
-    time = told.milliseconds(f"{edge}Timestamp")
+    time = given.milliseconds(f"{edge}Timestamp")
     if time is not None:
         return Position(default, timestamp_ms=time, latest_if_none=latest_if_none)
-    times = told.get(f"{edge}OffsetsByTimestamp")
+    times = given.get(f"{edge}OffsetsByTimestamp")
     if times is not None:
         timestamps = parse_partition_map(f"{edge}OffsetsByTimestamp", times)
         return Position(default, timestamps_ms=timestamps, latest_if_none=latest_if_none)
-    text = told.get(f"{edge}Offsets")
+    text = given.get(f"{edge}Offsets")
     if text is None:
         return Position(default)
     if text.lower() in ("earliest", "latest"):
@@ -313,23 +313,23 @@ def _position(told: _Told, edge: str, default: int) -> Position:
     return Position(default, parse_partition_map(f"{edge}Offsets", text))
 
 
-def _min_offsets(told: _Told) -> int | None:
-    least, most = told.positive("minOffsetsPerTrigger"), told.positive("maxOffsetsPerTrigger")
+def _min_offsets(given: _GivenOptions) -> int | None:
+    least, most = given.positive("minOffsetsPerTrigger"), given.positive("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise WrongOption(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
     return least
 
 
-def _raw(told: _Told) -> bool:
-    wanted = told.flag("includeRaw", False)
-    if wanted and told.get("valueSchema") is None:
+def _raw(given: _GivenOptions) -> bool:
+    wanted = given.flag("includeRaw", False)
+    if wanted and given.get("valueSchema") is None:
         raise WrongOption("includeRaw is for valueFormat=json: other values are bytes already")
     return wanted
 
 
-def _json_schema(told: _Told) -> str | None:
-    is_json = bool(told.choice("valueFormat", ("binary", "json")))
-    schema = told.get("valueSchema")
+def _json_schema(given: _GivenOptions) -> str | None:
+    is_json = bool(given.choice("valueFormat", ("binary", "json")))
+    schema = given.get("valueSchema")
     if is_json != bool(schema):
         raise WrongOption("valueFormat=json and valueSchema (the fields, as DDL) belong together")
     return schema if is_json else None

@@ -42,7 +42,7 @@ _DEFAULTS: Final = {
 
 def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsWriter:
     """Checks, on the driver, that rows of `schema` can be written."""
-    told = WriteOptions.parse(options)
+    parsed = WriteOptions.parse(options)
     # Other columns are ignored, as in Spark's connector: a frame that was read can be written unchanged.
     for field in schema.fields:
         allowed = _COLUMNS.get(field.name)
@@ -57,9 +57,9 @@ def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsW
     names = schema.fieldNames()
     if "value" not in names:
         raise WrongOption("the column `value` is missing")
-    if told.topic is None and "topic" not in names:
+    if parsed.topic is None and "topic" not in names:
         raise WrongOption("no topic: set the option topic, or add a column topic")
-    return RowsWriter(told.topic, {**_DEFAULTS, **told.producer})
+    return RowsWriter(parsed.topic, {**_DEFAULTS, **parsed.producer})
 
 
 @dataclass(frozen=True)

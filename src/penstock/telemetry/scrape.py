@@ -66,9 +66,9 @@ class Scraper:
         """Scrape every target once."""
         unique = list(dict.fromkeys(targets))
         with ThreadPoolExecutor(max(1, min(len(unique), _THREADS_MAX)), "penstock-scrape") as pool:
-            asked = {pool.submit(self._ask, one): one for one in unique}
-            for answer in as_completed(asked):
-                one = asked[answer]
+            pending = {pool.submit(self._scrape, one): one for one in unique}
+            for answer in as_completed(pending):
+                one = pending[answer]
                 at_ms = time.time_ns() // 1_000_000
                 try:
                     found = answer.result()
@@ -91,7 +91,7 @@ class Scraper:
         counts.foreign += found.foreign
         counts.blank += found.blank
 
-    def _ask(self, one: Target) -> Exposition:
+    def _scrape(self, one: Target) -> Exposition:
         # A fixed share of the jitter per target: it is scraped at even intervals.
         time.sleep(self._jitter_s * zlib.crc32(one.url.encode()) / 0xFFFFFFFF)
         at_ms = time.time_ns() // 1_000_000

@@ -84,10 +84,10 @@ def load_thresholds(changes: str = "") -> Thresholds:
     """The defaults, overridden by the YAML text `changes`."""
     text = resources.files("penstock.telemetry").joinpath("thresholds.yaml").read_text()
     try:
-        told = yaml.safe_load(changes) or {}
-        if not isinstance(told, dict):
+        overrides = yaml.safe_load(changes) or {}
+        if not isinstance(overrides, dict):
             raise WrongThresholds("the file of thresholds must be a mapping")
-        return msgspec.convert(_merged(yaml.safe_load(text), told), Thresholds)
+        return msgspec.convert(_merged(yaml.safe_load(text), overrides), Thresholds)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise WrongThresholds(f"thresholds: {error}") from error
 

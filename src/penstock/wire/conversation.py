@@ -8,7 +8,7 @@ simulated clients, the Spark source, tests.
     while not conversation.is_ready:
         conversation.received(receive_into(conversation.get_buffer()))
         send(conversation.handshake())        # it may take a second round
-    correlation_id, parts = conversation.ask(METADATA, MetadataRequest())
+    correlation_id, parts = conversation.request(METADATA, MetadataRequest())
 
 A broker responds to the requests of a connection in their order, so the conversation keeps a queue of pending
 requests. A response out of order or without a request, and invalid bytes, end the conversation. Record
@@ -130,19 +130,21 @@ class Conversation:
         """Whether it is known what the peer serves."""
         return self.peer is not None
 
-    # -- asking ---------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------
 
     def handshake(self) -> list[Part]:
         """The next bytes of the handshake; empty while a response is pending, and once it is done."""
         if self._authenticating is not None and self._handshake_id is None:
             api, message = self._authenticating
             self._authenticating = None
-            self._handshake_id, parts = self.ask(api, message, version=common_version(api, self._versions))
+            self._handshake_id, parts = self.request(
+                api, message, version=common_version(api, self._versions)
+            )
             return parts
         if self.peer is not None or self._handshake_id is not None:
             return []
         request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
-        self._handshake_id, parts = self.ask(API_VERSIONS, request, version=self._handshake_version)
+        self._handshake_id, parts = self.request(API_VERSIONS, request, version=self._handshake_version)
         return parts
 
     @property
@@ -197,7 +199,7 @@ class Conversation:
     def _codecs(self, api: Api[Any, Any], version: int) -> tuple[int, Writer, Reader]:
         return version, request_writer(api, version, self._client_id), response_reader(api, version)
 
-    def ask(
+    def request(
         self,
         api: Api[RequestT, Any],
         message: RequestT,
@@ -230,7 +232,7 @@ class Conversation:
         return correlation_id
 
     def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
-        """Like `ask`, for a request whose body is encoded; the response's body is returned undecoded."""
+        """Like `request`, for a request whose body is encoded; the response's body is returned undecoded."""
         correlation_id = self._number()
         head = encode_request_header(api, version, correlation_id, self._client_id, len(body))
         offset = partial(response_body_offset, api, version)

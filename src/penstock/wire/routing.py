@@ -112,7 +112,7 @@ class ClusterView:
         self.cluster_id: str | None = None
         self.controller_id = -1
 
-    def next_to_ask(self) -> Address:
+    def next_node(self) -> Address:
         """The node for the next Metadata request: the known nodes in turn, else the bootstrap servers."""
         known = [(node.host, node.port) for node in self.nodes.values()] or self._bootstrap
         self._turn += 1

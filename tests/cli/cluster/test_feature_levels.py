@@ -20,7 +20,7 @@ LOWERED = [
 def test_levels_are_raised_when_every_broker_has_said_what_it_knows() -> None:
     with cluster(brokers=2) as running, DirectLine(running.bootstrap, 60) as line:
         assert possible_raises(line) == []
-        line.ask(UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=LOWERED))
+        line.send(UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=LOWERED))
         running.wait_until(lambda: bool(possible_raises(line)))
         assert possible_raises(line) == [Raise("group.version", 0, 1), Raise("penstock.version", 0, 1)]
         raise_levels(line, possible_raises(line))

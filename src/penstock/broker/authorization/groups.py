@@ -171,7 +171,7 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
     fetches_all = {group.group_id for group in groups if group.topics is None}
     if version >= _BATCHED_FETCH:
         request.groups = [group for group in groups if group not in denied_groups]
-    asked = [] if version >= _BATCHED_FETCH else list(request.topics or ())
+    requested = [] if version >= _BATCHED_FETCH else list(request.topics or ())
     if denied_groups and version < _BATCHED_FETCH:
         request.topics = []
 
@@ -185,7 +185,7 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
             ]
         elif denied_groups:
             # Versions 0 and 1 have no error for the whole response.
-            denied = asked if version < _GROUP_ERROR_FROM else []
+            denied = requested if version < _GROUP_ERROR_FROM else []
             response.topics = [_denied_offsets(topic, version, _NO_GROUP) for topic in denied]
             response.error_code = _NO_GROUP
         else:

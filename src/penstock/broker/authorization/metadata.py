@@ -39,8 +39,8 @@ def _metadata(environment: Environment, context: Context, request: Any) -> Merge
     access = environment.access
     lists_all = request.topics is None or (context.version == 0 and not request.topics)
     denied: list[MetadataResponseTopic] = []
-    asked = [] if lists_all else list(request.topics)
-    allowed = [topic for topic in asked if not _is_denied(environment, context, request, topic, denied)]
+    requested = [] if lists_all else list(request.topics)
+    allowed = [topic for topic in requested if not _is_denied(environment, context, request, topic, denied)]
     if not lists_all:
         request.topics = allowed
 
@@ -155,14 +155,14 @@ def check_describe_topic_partitions(environment: Environment, api: Api[Any, Any]
     guarded = refusing(_refused_partitions)(environment, api, inner)
 
     def serve(context: Context, request: Any) -> Any:
-        asked = [topic.name for topic in request.topics]
+        requested = [topic.name for topic in request.topics]
         response = guarded(context, request)
         allowed = {topic.name for topic in request.topics}
         # Denied topics come with the first page.
         if request.cursor is None:
             response.topics += [
                 DescribeTopicPartitionsResponseTopic(error_code=_DENIED, name=name)
-                for name in dict.fromkeys(asked)
+                for name in dict.fromkeys(requested)
                 if name not in allowed
             ]
         return response

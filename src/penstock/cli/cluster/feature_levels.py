@@ -23,9 +23,9 @@ class Raise(NamedTuple):
 
 def possible_raises(line: DirectLine) -> list[Raise]:
     """The features that can be raised, each to the highest level that every broker supports."""
-    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
-    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     found: list[ApiVersionsResponse] = []
     for broker, address in sorted(addresses.items()):
         answer = answers[address]
@@ -46,5 +46,5 @@ def raise_levels(line: DirectLine, raises: list[Raise]) -> None:
     """Raise all of them or none; the controller checks the levels that its brokers support."""
     updates = [FeatureUpdate(feature=each.feature, max_version_level=each.to) for each in raises]
     request = UpdateFeaturesRequest(timeout_ms=int(line.timeout_s * 1000), feature_updates=updates)
-    response = line.ask(UPDATE_FEATURES, request)
+    response = line.send(UPDATE_FEATURES, request)
     refuse(response.error_code, response.error_message, "features")

@@ -38,7 +38,7 @@ def controller_configs(
         configuration_keys=[BALANCE, _NEW_BROKERS, _HEALING, _DELAY],
     )
     request = DescribeConfigsRequest(resources=[wanted])
-    answers = line.ask_each([addresses[controller]], DESCRIBE_CONFIGS, request)
+    answers = line.send_each([addresses[controller]], DESCRIBE_CONFIGS, request)
     return {
         config.name: config.value
         for answer in answers.values()

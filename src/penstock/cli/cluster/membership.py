@@ -75,7 +75,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
     if not others:
         raise Failure(f"broker {number} is the last running broker: `penstock cluster stop` stops it")
     with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
-        quorum_overview(line)  # tells who is missing, if nothing can be changed
+        quorum_overview(line)  # fails with the missing voters if nothing can be changed
         moves = _evacuate(line, number, timeout_s)
         _leave_quorum(line, number)
         process = home.signal(signal.SIGTERM)
@@ -100,7 +100,7 @@ def _set_aside(home: BrokerHome) -> Path:
 def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
     """Move the replicas of a lost broker to other brokers and unregister it; returns the number of moves."""
     with DirectLine(bootstrap, _ANSWER_S) as line:
-        quorum_overview(line)  # tells who is missing, if nothing can be changed
+        quorum_overview(line)  # fails with the missing voters if nothing can be changed
         broker = read_image(line).brokers.get(number)
         if broker is None:
             raise Failure(f"there is no broker {number}: `penstock cluster status` lists the brokers")
@@ -125,7 +125,7 @@ def _way_in(line: DirectLine, *, votes: bool) -> dict[str, str]:
         )
     return {
         "controller.quorum.voters": ",".join(f"{voter['node']}@{voter['address']}" for voter in voters),
-        "penstock.cluster.id": line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest()).cluster_id,
+        "penstock.cluster.id": line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).cluster_id,
     }
 
 
@@ -184,7 +184,7 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
     while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
         ((host, port),) = broker.endpoints.values()
         address = address_of(host, port)
-        if line.ask_each([address], API_VERSIONS, HELLO)[address] is not None:
+        if line.send_each([address], API_VERSIONS, HELLO)[address] is not None:
             raise Failure(
                 f"broker {home.id} is still up, as a process that {home.pid_file} does not name: end it, "
                 f"and repeat the command"
@@ -251,11 +251,11 @@ def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
                 listeners=[Endpoint(name=INTERNAL, host=host.strip("[]"), port=int(port))],
             )
             deadline = time.monotonic() + _ANSWER_S
-            response = line.ask(ADD_RAFT_VOTER, request)
+            response = line.send(ADD_RAFT_VOTER, request)
             # A broker that has just started may not have caught up yet.
             while response.error_code == ErrorCode.REQUEST_TIMED_OUT and time.monotonic() < deadline:
                 time.sleep(_PAUSE_S)
-                response = line.ask(ADD_RAFT_VOTER, request)
+                response = line.send(ADD_RAFT_VOTER, request)
             refuse(response.error_code, response.error_message, f"voter {home.id}")
             return
     raise Failure(
@@ -269,10 +269,10 @@ def _leave_quorum(line: DirectLine, number: int) -> None:
             request = RemoveRaftVoterRequest(
                 voter_id=number, voter_directory_id=parse_topic_id(voter["directory_id"])
             )
-            response = line.ask(REMOVE_RAFT_VOTER, request)
+            response = line.send(REMOVE_RAFT_VOTER, request)
             refuse(response.error_code, response.error_message, f"voter {number}")
 
 
 def _unregister(line: DirectLine, number: int) -> None:
-    response = line.ask(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=number))
+    response = line.send(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=number))
     refuse(response.error_code, response.error_message, f"broker {number}")

@@ -80,7 +80,7 @@ class MoveState(NamedTuple):
 
 def read_image(line: DirectLine) -> ClusterImage:
     """The cluster's brokers and replicas, as far as plans need them."""
-    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     refuse(cluster.error_code, cluster.error_message, "the cluster")
     image = ClusterImage()
     for broker in cluster.brokers:
@@ -96,7 +96,7 @@ def read_image(line: DirectLine) -> ClusterImage:
             0,
         )
     moving = ongoing_moves(line)
-    for topic in line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics:
+    for topic in line.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics:
         image.apply(TopicRecord(name=topic.name or "", topic_id=topic.topic_id), 0)
         for partition in topic.partitions:
             ongoing = moving.get(TopicPartition(topic.name or "", partition.partition_index))
@@ -142,7 +142,7 @@ def cancel_moves(line: DirectLine, partitions: Iterable[TopicPartition]) -> None
 
 def ongoing_moves(line: DirectLine) -> dict[TopicPartition, OngoingPartitionReassignment]:
     request = ListPartitionReassignmentsRequest(timeout_ms=_milliseconds(line), topics=None)
-    response = line.ask(LIST_PARTITION_REASSIGNMENTS, request)
+    response = line.send(LIST_PARTITION_REASSIGNMENTS, request)
     refuse(response.error_code, response.error_message, "the list of reassignments")
     return {
         TopicPartition(topic.name, partition.partition_index): partition
@@ -187,7 +187,7 @@ def elect_preferred(line: DirectLine, partitions: Iterable[TopicPartition]) -> N
         TopicPartitions(topic=name, partitions=indexes) for name, indexes in _by_topic(partitions).items()
     ]
     request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=_milliseconds(line))
-    response = line.ask(ELECT_LEADERS, request)
+    response = line.send(ELECT_LEADERS, request)
     refuse(response.error_code, None, "electing leaders")
     for topic in response.replica_election_results:
         for partition in topic.partition_result:
@@ -230,7 +230,7 @@ def _alter(line: DirectLine, wanted: Mapping[TopicPartition, list[int] | None]) 
         for name, indexes in _by_topic(wanted).items()
     ]
     request = AlterPartitionReassignmentsRequest(timeout_ms=_milliseconds(line), topics=topics)
-    response = line.ask(ALTER_PARTITION_REASSIGNMENTS, request)
+    response = line.send(ALTER_PARTITION_REASSIGNMENTS, request)
     refuse(response.error_code, response.error_message, "the reassignment")
     for topic in response.responses:
         for partition in topic.partitions:

@@ -49,9 +49,9 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     moving = {} if quorum["leader"] is None else ongoing_moves(line)
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
     configs = controller_configs(line, quorum["leader"], addresses)
-    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
-    disks = line.ask_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+    disks = line.send_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
@@ -86,7 +86,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
 
 
 def _partitions(line: DirectLine) -> list[dict[str, Any]]:
-    metadata = line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    metadata = line.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
     return [
         {
             "topic": topic.name,
@@ -106,11 +106,11 @@ def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeCl
     Why: a broker that is cut off, or whose disk has failed, responds with old metadata.
     """
     request = DescribeClusterRequest(include_fenced_brokers=True)
-    cluster = line.ask(DESCRIBE_CLUSTER, request)
+    cluster = line.send(DESCRIBE_CLUSTER, request)
     for broker in cluster.brokers:
         if broker.broker_id == controller:
             line.turn_to(address_of(broker.host, broker.port))
-            cluster = line.ask(DESCRIBE_CLUSTER, request)
+            cluster = line.send(DESCRIBE_CLUSTER, request)
     refuse(cluster.error_code, cluster.error_message, "the cluster")
     return cluster
 
@@ -125,7 +125,7 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
         ]
     )
     try:
-        response = line.ask(DESCRIBE_QUORUM, request)
+        response = line.send(DESCRIBE_QUORUM, request)
     except NoAnswer as error:
         check_majority(line, configured_voters(line))
         raise Failure(

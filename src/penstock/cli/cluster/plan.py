@@ -146,9 +146,9 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
     first_id = 0 if homes[0].id == 0 else DEFAULT_FIRST_ID
     if plan.first_id not in (None, first_id):
         misused(f"the brokers in {directory} count from {first_id}: leave --first-id out")
-    asked = plan._replace(configs={name: v for name, v in plan.configs.items() if name in plan.said})
+    requested = plan._replace(configs={name: v for name, v in plan.configs.items() if name in plan.said})
     for home in homes:
-        for name, value in _configs_of(asked, home.id - first_id).items():
+        for name, value in _configs_of(requested, home.id - first_id).items():
             if (there := home.configs.get(name)) != value:
                 misused(
                     f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit the "

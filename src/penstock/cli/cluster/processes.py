@@ -131,8 +131,8 @@ def _started(pid: int) -> str | None:
     if _PROC.is_dir():
         return _started_by_proc(pid)
     # Without /proc, as on macOS: the same, to the second.
-    told = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True)
-    state, _, started = told.stdout.strip().partition(" ")
+    result = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+    state, _, started = result.stdout.strip().partition(" ")
     return started.strip() if state and not state.startswith("Z") else None
 
 

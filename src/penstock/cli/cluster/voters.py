@@ -32,7 +32,7 @@ def check_majority(line: DirectLine, voters: Mapping[int, str]) -> None:
     """Raise a Failure with the voters that respond, unless more than half (id to address) do."""
     # A listener of brokers among themselves may be out of reach from here.
     addresses = {**voters, **{id_: at for id_, at in _brokers(line).items() if id_ in voters}}
-    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     there = [id_ for id_, address in addresses.items() if answers[address] is not None]
     if addresses and 2 * len(there) <= len(addresses):
         reached = f"only {_listed(there)}" if there else "none"
@@ -45,14 +45,14 @@ def check_majority(line: DirectLine, voters: Mapping[int, str]) -> None:
 def configured_voters(line: DirectLine) -> dict[int, str]:
     """The voters in a broker's config. Without a leader there is no newer list."""
     brokers = _brokers(line)
-    answers = line.ask_each(brokers.values(), API_VERSIONS, HELLO)
+    answers = line.send_each(brokers.values(), API_VERSIONS, HELLO)
     for id_, address in brokers.items():
         if answers[address] is not None:
             wanted = DescribeConfigsResource(
                 resource_type=BROKER, resource_name=str(id_), configuration_keys=[_VOTERS]
             )
-            asked = DescribeConfigsRequest(resources=[wanted])
-            described = line.ask_each([address], DESCRIBE_CONFIGS, asked)[address]
+            request = DescribeConfigsRequest(resources=[wanted])
+            described = line.send_each([address], DESCRIBE_CONFIGS, request)[address]
             for result in described.results if described is not None else ():
                 for config in result.configs:
                     return _parsed(config.value or "")
@@ -70,7 +70,7 @@ def _parsed(voters: str) -> dict[int, str]:
 
 
 def _brokers(line: DirectLine) -> dict[int, str]:
-    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     return {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
 
 

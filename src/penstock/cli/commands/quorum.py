@@ -62,7 +62,7 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
     from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
     from penstock.broker.node.quorum_recovery import recover as recover_node
 
-    _ask(yes, "Changes that only other voters have are lost. No other voter may run. Continue?")
+    _confirm(yes, "Changes that only other voters have are lost. No other voter may run. Continue?")
     done = recover_node(OsFiles(), _paths(data), SystemClock(), SystemRng())
     if done.damage is not None:
         print(f"dropped: {done.damage}, and everything after it")
@@ -77,13 +77,13 @@ def rejoin(data: DataDirectories, yes: Yes = False) -> None:
     from penstock.broker.base.system_ports import OsFiles, SystemRng
     from penstock.broker.node.quorum_recovery import rejoin as rejoin_node
 
-    _ask(yes, "The quorum's metadata replaces the metadata of this node. Continue?")
+    _confirm(yes, "The quorum's metadata replaces the metadata of this node. Continue?")
     done = rejoin_node(OsFiles(), _paths(data), SystemRng())
     print(f"node {done.node_id} fetches all metadata when it starts, and votes when it has caught up")
     print(f"the metadata as it was: {done.backup}")
 
 
-def _ask(yes: bool, question: str) -> None:
+def _confirm(yes: bool, question: str) -> None:
     if not yes:
         typer.confirm(question, abort=True)
 

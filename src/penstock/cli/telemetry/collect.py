@@ -274,11 +274,11 @@ def _topic_configs(cluster: Any, topic: str) -> dict[str, str]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    asked = cluster.admin.describe_configs(
+    requested = cluster.admin.describe_configs(
         [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=cluster.timeout_s
     )
     try:
-        (answer,) = asked.values()
+        (answer,) = requested.values()
         return {name: entry.value for name, entry in answer.result().items() if entry.value is not None}
     except KafkaException:
         return {}

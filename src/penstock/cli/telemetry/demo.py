@@ -160,13 +160,13 @@ def _watch(show: Show, stop: Event) -> None:
 def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
     from penstock.cli.cluster.overview import cluster_overview
 
-    def ask() -> Mapping[str, Any] | None:
+    def overview() -> Mapping[str, Any] | None:
         try:
             return cluster_overview(line)
         except Failure:
             return None
 
-    return ask
+    return overview
 
 
 def _outcome(show: Show) -> Outcome | None:
@@ -203,8 +203,8 @@ def _write_report(setting: Setting) -> None:
     from penstock.telemetry.report import write_report
     from penstock.telemetry.thresholds import load_thresholds
 
-    told = load_thresholds(setting.thresholds.read_text())
-    made = write_report(TableReader(str(setting.tables)), setting.report, thresholds=told)
+    thresholds = load_thresholds(setting.thresholds.read_text())
+    made = write_report(TableReader(str(setting.tables)), setting.report, thresholds=thresholds)
     print(f"{'plots:':14}{made.files[0] if made.files else made.summary}")
 
 

@@ -35,7 +35,7 @@ def table(progress: Progress) -> Table:
     def measured(text: str) -> str:
         return "-" if progress.batch_id is None else text
 
-    told = {
+    shown = {
         "batch": "waiting for the first" if progress.batch_id is None else str(progress.batch_id),
         "batch time": measured(f"{progress.batch_s:.1f} s"),
         "read": f"{progress.consumed:,}",
@@ -51,7 +51,7 @@ def table(progress: Progress) -> Table:
     made = Table(title="telemetry pipeline, Ctrl-C ends it", title_justify="left", show_header=False)
     made.add_column()
     made.add_column(justify="right")
-    for name, value in told.items():
+    for name, value in shown.items():
         made.add_row(name, value)
     return made
 

@@ -49,7 +49,7 @@ def recompute(
     from penstock.telemetry.recompute import recompute as run
     from penstock.telemetry.thresholds import load_thresholds
 
-    told = load_thresholds(thresholds.read_text() if thresholds is not None else "")
+    limits = load_thresholds(thresholds.read_text() if thresholds is not None else "")
     options = pairs(storage_option or (), "--storage-option")
     log = SparkLog.beside(place, "")
     try:
@@ -58,7 +58,7 @@ def recompute(
     except SparkError as error:
         raise log.failure("Spark did not start", error) from error
     try:
-        idle_max = told.idle_occupied.gpu_util_max_percent
+        idle_max = limits.idle_occupied.gpu_util_max_percent
         found = run(spark, Tables(place, options), out, by, idle_max)
     finally:
         with suppress(Exception):  # a JVM that has died cannot stop

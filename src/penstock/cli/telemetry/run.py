@@ -265,11 +265,11 @@ def _say(step: str) -> None:
 
 
 def _all(*listeners: Callable[[Any], None]) -> Callable[[Any], None]:
-    def tell(report: Any) -> None:
+    def notify(report: Any) -> None:
         for listener in listeners:
             listener(report)
 
-    return tell
+    return notify
 
 
 def _summary(progress: Progress) -> str:

@@ -41,12 +41,12 @@ def serve(
 ) -> None:
     """Serve a REST API about GPUs and the fleet, until Ctrl-C."""
     require_extra("fastapi")
-    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
+    reader, limits = _reader(tables, storage_option), _thresholds(thresholds)
 
     from penstock.telemetry.api import build_app
     from penstock.telemetry.api import serve as answer
 
-    app = build_app(reader, told)
+    app = build_app(reader, limits)
     with _listening(host, port) as listening:
         own = f"[{host}]" if ":" in host else host
         url = f"http://{own}:{listening.getsockname()[1]}"
@@ -67,14 +67,14 @@ def report(
 ) -> None:
     """Write tables (CSV, Markdown) and plots (PNG) of the fleet, and show the tables' first rows."""
     require_extra("matplotlib")
-    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
+    reader, limits = _reader(tables, storage_option), _thresholds(thresholds)
     if out.exists() and not out.is_dir():
         misused(f"--out {out} is a file; name a folder")
 
     from penstock.cli.output import print_table
     from penstock.telemetry.report import cells, write_report
 
-    made = write_report(reader, out, hours=hours, thresholds=told)
+    made = write_report(reader, out, hours=hours, thresholds=limits)
     for section in made.sections:
         if section.rows:
             typer.echo(f"{section.title}, {min(_ROWS_SHOWN, len(section.rows))} of {len(section.rows)}:")
@@ -97,13 +97,13 @@ def now(
 ) -> None:
     """Show the state of each GPU at its newest sample: busy, idle, wasted, in trouble."""
     require_extra("deltalake")
-    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
+    reader, limits = _reader(tables, storage_option), _thresholds(thresholds)
 
     from penstock.cli.output import print_json, print_table
     from penstock.telemetry.queries.gpus import Only
     from penstock.telemetry.queries.now import count_states, find_now
 
-    found = find_now(reader, told, Only(hostname, workload, pod))
+    found = find_now(reader, limits, Only(hostname, workload, pod))
     states = count_states(found)
     if as_json:
         items = [{**asdict(one), "last_seen": one.last_seen.isoformat()} for one in found[:limit]]

@@ -2,6 +2,9 @@
 
 `parameters` checks requests, `penstock.telemetry.queries` answers them, and every error is a problem document
 (`problems`).
+
+Imports: `telemetry.queries`, FastAPI.
+Used by: `penstock telemetry serve`.
 """
 
 from penstock.telemetry.api.application import build_app

@@ -48,5 +48,5 @@ def read_cursor(text: str, query: Period, about: str, place: type[P]) -> tuple[S
 
 
 def _question(query: Period, about: str) -> str:
-    asked = query.model_dump_json(exclude={"cursor", "limit"})
-    return hashlib.sha256(f"{type(query).__name__} {about} {asked}".encode()).hexdigest()[:16]
+    parameters = query.model_dump_json(exclude={"cursor", "limit"})
+    return hashlib.sha256(f"{type(query).__name__} {about} {parameters}".encode()).hexdigest()[:16]

@@ -117,13 +117,13 @@ def alert_routes(reader: TableReader) -> APIRouter:
         span, after = span_of(query, reader.extent("alerts")), None
         if query.cursor is not None:
             span, after = read_cursor(query.cursor, query, "", tuple[int, str, str])
-        asked = query.model_dump(
+        wanted = query.model_dump(
             include={"state", "rule", "severity", "subject", "hostname", "workload", "pod"}, exclude_none=True
         )
         found = [
             one
             for one in find_incidents(reader)
-            if all(getattr(one, name) == value for name, value in asked.items())
+            if all(getattr(one, name) == value for name, value in wanted.items())
             and one.overlaps(span)
             and (after is None or _place(one) < after)
         ]

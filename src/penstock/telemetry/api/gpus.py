@@ -46,7 +46,7 @@ def gpu_routes(reader: TableReader) -> APIRouter:
         """
         fields = field_ids(query.metric)
         if query.cursor is None:
-            span, after = _told(reader, query), None
+            span, after = _requested_span(reader, query), None
         else:
             span, after = read_cursor(query.cursor, query, uuid, Place)
         resolution = _resolution(query, span)
@@ -63,22 +63,24 @@ def gpu_routes(reader: TableReader) -> APIRouter:
     return routes
 
 
-def _told(reader: TableReader, query: TelemetryQuery) -> Span:
+def _requested_span(reader: TableReader, query: TelemetryQuery) -> Span:
     """The part of a time range that contains samples."""
     extent = reader.extent()
-    asked = span_of(query, extent)
-    return asked if extent is None else asked.within(extent)
+    span = span_of(query, extent)
+    return span if extent is None else span.within(extent)
 
 
 def _resolution(query: TelemetryQuery, span: Span) -> Resolution:
     if query.resolution is None:
         return pick_resolution(span)
-    asked = RESOLUTIONS[query.resolution]
-    if span.width > asked.most_ms:
-        days = asked.most_ms // DAY_MS
-        reason = f"{asked.name} is for {days} days at most; narrow the time window, or take a coarser one"
+    resolution = RESOLUTIONS[query.resolution]
+    if span.width > resolution.most_ms:
+        days = resolution.most_ms // DAY_MS
+        reason = (
+            f"{resolution.name} is for {days} days at most; narrow the time window, or take a coarser one"
+        )
         raise BadParameter("resolution", reason)
-    return asked
+    return resolution
 
 
 def _is_known(reader: TableReader, uuid: str, resolution: Resolution, span: Span) -> bool:

@@ -36,8 +36,8 @@ def _section(path: str, operation: dict[str, Any]) -> str:
         f"<li><code>{escape(each['name'])}</code> {escape(each['description'])}</li>"
         for each in operation.get("parameters", [])
     )
-    told = escape(path)
-    link = told if "{" in path else f'<a href="{told}">{told}</a>'
+    shown = escape(path)
+    link = shown if "{" in path else f'<a href="{shown}">{shown}</a>'
     return (
         f"<section><h2><code>GET {link}</code></h2><p><b>{escape(operation['summary'])}.</b> "
         f"{escape(operation['description'])}</p><ul>{parameters}</ul></section>"

@@ -38,8 +38,8 @@ _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|
 _YEARS: Final = range(1970, 9999)
 
 
-def _instant(told: Any) -> datetime:
-    text = str(told)
+def _instant(value: Any) -> datetime:
+    text = str(value)
     if _RFC_3339.fullmatch(text):
         try:
             moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
@@ -76,15 +76,15 @@ class _Known(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _knows_all(cls, told: Any) -> Any:
+    def _knows_all(cls, values: Any) -> Any:
         """A misspelt parameter that is passed over gives the right answer to another question."""
-        for name in told:
+        for name in values:
             if name not in cls.model_fields:
                 near = get_close_matches(name, cls.model_fields, 1)
                 hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(cls.model_fields)}"
                 context = {"parameter": name, "hint": hint}
                 raise PydanticCustomError("unknown", "is not a parameter of this route; {hint}", context)
-        return told
+        return values
 
 
 class Period(_Known):

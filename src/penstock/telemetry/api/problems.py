@@ -59,7 +59,7 @@ def handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return _bad_parameters([_fault(told) for told in error.errors()])
+        return _bad_parameters([_fault(detail) for detail in error.errors()])
 
     @app.exception_handler(BadParameter)
     async def bad(_: Request, error: BadParameter) -> JSONResponse:
@@ -90,12 +90,12 @@ def handle_problems(app: FastAPI) -> None:
         return _response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: a bug in penstock")
 
 
-def _fault(told: Mapping[str, Any]) -> Fault:
+def _fault(detail: Mapping[str, Any]) -> Fault:
     """The errors of a failed validation, by parameter of the request."""
-    place = told["loc"]
-    parameter = told.get("ctx", {}).get("parameter") or str(place[1] if len(place) > 1 else place[0])
-    given = told.get("input")
-    reason = str(told["msg"]).removeprefix("Value error, ")
+    place = detail["loc"]
+    parameter = detail.get("ctx", {}).get("parameter") or str(place[1] if len(place) > 1 else place[0])
+    given = detail.get("input")
+    reason = str(detail["msg"]).removeprefix("Value error, ")
     return Fault(
         parameter=parameter, reason=f"{reason} (not {given!r})" if isinstance(given, str) else reason
     )

@@ -8,6 +8,9 @@
     outcome    the result: every message accounted for, alerts against the ground truth
 
 The caller starts the brokers. `thresholds.yaml` is for the demo only, whose faults last half a minute.
+
+Imports: the settings of `telemetry.pipeline`.
+Used by: `penstock telemetry demo`.
 """
 
 from penstock.telemetry.demo.outcome import Outcome, read_outcome

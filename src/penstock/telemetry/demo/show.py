@@ -140,8 +140,8 @@ class Show:
         """The simulator's count of sent messages, once it has ended."""
         if self._simulator.exit_code != 0:
             return None
-        told: dict[str, Any] = json.loads(self._simulator.output.read_text())
-        return told
+        summary: dict[str, Any] = json.loads(self._simulator.output.read_text())
+        return summary
 
     def stop(self) -> None:
         """End all; those that have ended stay ended."""

@@ -57,7 +57,7 @@ def line(seen: Sight) -> str:
         f"dead letters {seen.rows.get('dead_lettered', 0):,}",
         f"alerts open {seen.open_alerts}",
     ]
-    return "  ".join(parts + [f"newest: {_told(alert)}" for alert in seen.alerts[:1]])
+    return "  ".join(parts + [f"newest: {_described(alert)}" for alert in seen.alerts[:1]])
 
 
 def picture(seen: Sight, setting: Setting) -> Group:
@@ -163,5 +163,5 @@ def _short(subject: str) -> str:
     return subject if len(subject) <= _SUBJECT_SHOWN else f"{subject[:_SUBJECT_SHOWN]}…"
 
 
-def _told(alert: Mapping[str, Any]) -> str:
+def _described(alert: Mapping[str, Any]) -> str:
     return f"{alert['rule']} {alert['state']} {alert['subject']} ({alert['hostname']})"

@@ -10,4 +10,7 @@ on whole columns at once; rules that compare GPUs run on the driver. `state` kee
 
 Nothing here reads a clock, except for the time that a batch is given before its first try, and keeps: a batch
 that is run again does the same again.
+
+Imports: `spark`, the formats of `telemetry`.
+Used by: `penstock telemetry run`; `telemetry.queries` imports the schemas of the tables.
 """

@@ -102,20 +102,20 @@ class _Manifest:
 
     @classmethod
     def read(cls, text: bytes) -> _Manifest:
-        told = json.loads(text)
-        if told.pop("format", 1) != _FORMAT:
+        fields = json.loads(text)
+        if fields.pop("format", 1) != _FORMAT:
             raise PipelineBroken(
                 "the state is of an older version: end that query with the older version, and use new tables"
             )
         parts = [
             {name: [Segment(*each) for each in own] for name, own in part.items()}
-            for part in told.pop("parts")
+            for part in fields.pop("parts")
         ]
-        return cls(parts=parts, **told)
+        return cls(parts=parts, **fields)
 
     def text(self) -> bytes:
-        told = {"format": _FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
-        return json.dumps(told, sort_keys=True).encode()
+        fields = {"format": _FORMAT, **{name: getattr(self, name) for name in self.__slots__}}
+        return json.dumps(fields, sort_keys=True).encode()
 
     def files(self) -> set[str]:
         found = files_of(self.parts)
@@ -250,13 +250,13 @@ class Batches:
 
     def _write_own(self, report: BatchReport) -> list[DataFile]:
         """The files that the driver writes: they are small."""
-        told: dict[str, Any] = {
+        columns: dict[str, Any] = {
             name: [getattr(alert, name) for alert in report.alerts] for name in Alert._fields
         }
-        told |= {"at": timestamps(told["at_ms"]), "since": timestamps(told["since_ms"])}
-        told["batch_id"] = [report.batch_id] * len(report.alerts)
+        columns |= {"at": timestamps(columns["at_ms"]), "since": timestamps(columns["since_ms"])}
+        columns["batch_id"] = [report.batch_id] * len(report.alerts)
         schema = TABLES["alerts"]
-        alerts = pa.table([pa.array(told[field.name], field.type) for field in schema], schema=schema)
+        alerts = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
         batch = {
             "read_at": timestamps([report.read_at_ms]),
             "batch_id": [report.batch_id],
@@ -299,8 +299,14 @@ class Batches:
 
     def _begin(self, path: str) -> _Begun:
         if not self._state.exists(path):
-            told = self._settings
-            begun = _Begun(self._clock(), told.delay_ms, told.ahead_ms, told.thresholds, told.workload_labels)
+            settings = self._settings
+            begun = _Begun(
+                self._clock(),
+                settings.delay_ms,
+                settings.ahead_ms,
+                settings.thresholds,
+                settings.workload_labels,
+            )
             self._state.write(path, msgspec.json.encode(begun))
         try:
             return msgspec.json.decode(self._state.read(path), type=_Begun)

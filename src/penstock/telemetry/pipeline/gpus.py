@@ -46,11 +46,11 @@ def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     A GPU keeps its number for ever. What the newest sample does not say stays as an older one said it; only
     its workload, job, pod and namespace end so.
     """
-    told, codes = _told(samples)
-    place = pc.index_in(told["gpu_id"], known["gpu_id"])
-    new = told.filter(pc.is_null(place))
+    described, codes = _described(samples)
+    place = pc.index_in(described["gpu_id"], known["gpu_id"])
+    new = described.filter(pc.is_null(place))
     grown = pa.concat_tables([known, _numbered(new, known["number"].to_numpy())]).combine_chunks()
-    latest = pa.concat_tables([grown, told]).sort_by([("at", "ascending")])
+    latest = pa.concat_tables([grown, described]).sort_by([("at", "ascending")])
     newest: list[Any] = [("number", "max")]
     newest += [
         (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT))
@@ -60,7 +60,7 @@ def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     latest = latest.group_by("gpu_id", use_threads=False).aggregate(newest)
     latest = latest.rename_columns(["gpu_id", "number", *_COLUMNS[2:]]).select(_COLUMNS)
     gpus = latest.sort_by([("number", "ascending")]).cast(GPUS).combine_chunks()
-    row = pc.index_in(told["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
+    row = pc.index_in(described["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
     return gpus, gpus["number"].to_numpy()[row[codes]]
 
 
@@ -76,7 +76,7 @@ def _numbered(new: Any, known: Ints) -> Any:
     return new.set_column(0, GPUS.field(0), pa.array(numbers, pa.int64()))
 
 
-def _told(samples: Any) -> tuple[Any, Ints]:
+def _described(samples: Any) -> tuple[Any, Ints]:
     """The GPUs that samples are of, in order of their names, and for each sample the row of its GPU there."""
     gpu_ids = samples["gpu_id"].combine_chunks()
     codes = gpu_ids.indices.to_numpy().astype(np.int64)

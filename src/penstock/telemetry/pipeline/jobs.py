@@ -230,8 +230,8 @@ class Maintenance:
 
         def maintain(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
-                told = [_maintained(tables, names[number.as_py()], hours) for number in batch["id"]]
-                yield pa.RecordBatch.from_pydict({"failure": pa.array(told, pa.string())})
+                failures = [_maintained(tables, names[number.as_py()], hours) for number in batch["id"]]
+                yield pa.RecordBatch.from_pydict({"failure": pa.array(failures, pa.string())})
 
         slots = max(1, self._spark.sparkContext.defaultParallelism // 4)
         try:

@@ -26,8 +26,8 @@ def file_system(uri: str, options: dict[str, str] | None = None) -> tuple[Any, s
     """Where files are, and the place in there. `options` are as of `Store`."""
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
-    told = {name.lower(): value for name, value in (options or {}).items()}
-    settings = {ours: told[name] for name, ours in _S3_OPTIONS.items() if name in told}
+    given = {name.lower(): value for name, value in (options or {}).items()}
+    settings = {ours: given[name] for name, ours in _S3_OPTIONS.items() if name in given}
     if not settings or not uri.startswith("s3://"):
         files, place = fs.FileSystem.from_uri(uri)
         return files, place

@@ -84,13 +84,13 @@ def reason_of(error: BaseException) -> str:
     """One line that says what went wrong, without stack traces."""
     text = _STREAM_FAILED.sub("", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [
+    messages = [
         line for line in lines if not line.startswith(("at ", "File ", "...", "Traceback", "JVM stacktrace"))
     ]
     # The last line of a Python traceback names the error; before it there is the code that raised it.
-    causes = [line for line in told if any(mark in line for mark in _TRANSIENT)]
-    pythons = [line for line in told if "Error: " in line or "Exception: " in line]
-    line = next(iter([*causes, *pythons[-1:], *told]), type(error).__name__)
+    causes = [line for line in messages if any(mark in line for mark in _TRANSIENT)]
+    pythons = [line for line in messages if "Error: " in line or "Exception: " in line]
+    line = next(iter([*causes, *pythons[-1:], *messages]), type(error).__name__)
     name = (
         ""
         if isinstance(error, PenstockError) or type(error).__name__ in line

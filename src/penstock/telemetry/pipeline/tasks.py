@@ -52,14 +52,14 @@ class ShardResult(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> ShardResult:
-        told = json.loads(row["summary"])
+        summary = json.loads(row["summary"])
         return cls(
-            told["task"],
-            told["read"],
-            Counts(*told["counts"]),
-            [DataFile(*each) for each in told["files"]],
-            {name: [Segment(*each) for each in own] for name, own in told["state"].items()},
-            [Alert(*each) for each in told["alerts"]],
+            summary["task"],
+            summary["read"],
+            Counts(*summary["counts"]),
+            [DataFile(*each) for each in summary["files"]],
+            {name: [Segment(*each) for each in own] for name, own in summary["state"].items()},
+            [Alert(*each) for each in summary["alerts"]],
             pa.ipc.open_stream(row["signals"]).read_all(),
         )
 

@@ -125,9 +125,9 @@ def judge(messages: Any, latest_ms: int, workload_labels: Sequence[str] = WORKLO
 def _about(labels: Any, workload_labels: Sequence[str]) -> tuple[Mask, list[Any]]:
     """Whether each row's labels are labels, and columns of model, workload, job, pod and namespace."""
     encoded = labels.dictionary_encode()
-    told = [_labels_of(text) for text in encoded.dictionary.to_pylist()]
-    named = [(_model_of(each), *workload_of(each, workload_labels)) for each in (one or {} for one in told)]
-    place = encoded.indices.fill_null(len(told)).to_numpy()
+    parsed = [_labels_of(text) for text in encoded.dictionary.to_pylist()]
+    named = [(_model_of(each), *workload_of(each, workload_labels)) for each in (one or {} for one in parsed)]
+    place = encoded.indices.fill_null(len(parsed)).to_numpy()
     columns = []
     for texts in zip(*named, (None,) * 5, strict=True):
         # One dictionary entry for each name: many labels may say the same.
@@ -135,7 +135,7 @@ def _about(labels: Any, workload_labels: Sequence[str]) -> tuple[Mask, list[Any]
         columns.append(
             pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(place)), distinct.dictionary)
         )
-    return np.array([*(each is not None for each in told), True])[place], columns
+    return np.array([*(each is not None for each in parsed), True])[place], columns
 
 
 def _labels_of(text: bytes) -> dict[str, Any] | None:

@@ -9,4 +9,7 @@
     timeline  a metric of all GPUs in equal steps
 
 No Spark here: tables are read through deltalake and Arrow, in the thread of the caller.
+
+Imports: the schemas of `telemetry.pipeline`.
+Used by: `telemetry.api`, `telemetry.report`, `penstock telemetry top`.
 """

@@ -56,8 +56,8 @@ def find_incidents(reader: TableReader) -> list[Incident]:
     changes = changes.sort_by([("batch_id", "ascending"), ("at", "ascending")])
     is_open = pc.equal(changes["state"], "open")
     for name in _WHILE_OPEN:
-        told = pc.if_else(is_open, changes[name], None)
-        changes = changes.set_column(changes.column_names.index(name), name, told)
+        values = pc.if_else(is_open, changes[name], None)
+        changes = changes.set_column(changes.column_names.index(name), name, values)
     # The last one that is not null.
     measures = [("at", "min"), ("at", "max"), *((name, "last") for name in _LAST)]
     grouped = changes.group_by(_KEY, use_threads=False).aggregate(measures)

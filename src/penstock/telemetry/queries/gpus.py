@@ -39,8 +39,8 @@ class Only:
         )
 
     def _named(self) -> dict[str, str]:
-        told = {"hostname": self.hostname, "workload": self.workload, "pod": self.pod}
-        return {name: value for name, value in told.items() if value is not None}
+        given = {"hostname": self.hostname, "workload": self.workload, "pod": self.pod}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 ALL: Final = Only()

@@ -65,13 +65,13 @@ class Idleness:
 
 
 def fake_busy(
-    told: Thresholds, util: float, active: float | None, power_w: float | None, limit_w: float | None
+    thresholds: Thresholds, util: float, active: float | None, power_w: float | None, limit_w: float | None
 ) -> str | None:
     """The evidence that a GPU is busy in name only, from its means or newest values.
 
     None without evidence.
     """
-    limit = told.fake_busy
+    limit = thresholds.fake_busy
     if util < limit.gpu_util_min_percent:
         return None
     if active is not None:
@@ -81,21 +81,21 @@ def fake_busy(
     return f"no SM_ACTIVE; power is {power_w / limit_w:.0%} of the limit"
 
 
-def find_idle(reader: TableReader, span: Span, told: Thresholds, only: Only = ALL) -> Idleness:
+def find_idle(reader: TableReader, span: Span, thresholds: Thresholds, only: Only = ALL) -> Idleness:
     """GPUs that are held and wasted.
 
     A window is idle if nothing in it exceeded the threshold, so windows are of a minute at most, except in
     spans of more than a day, where those would be too many.
     """
     levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
-    rows = totals(reader, span, told.idle_occupied.gpu_util_max_percent, levels, only)
+    rows = totals(reader, span, thresholds.idle_occupied.gpu_util_max_percent, levels, only)
     found, is_known = [], False
     for about, fields in by_field(rows, *_KEYS).items():
         used, busy = fields.get(_UTIL), mean_of(fields.get(_UTIL))
         if used is None or busy is None:
             continue
         is_known = True
-        one = _judged(dict(zip(_KEYS, about, strict=True)), fields, used, busy, told)
+        one = _judged(dict(zip(_KEYS, about, strict=True)), fields, used, busy, thresholds)
         if one is not None:
             found.append(one)
     return Idleness(sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.workload or "")), is_known)
@@ -106,13 +106,13 @@ def _judged(
     fields: dict[int, dict[str, Any]],
     used: dict[str, Any],
     busy: float,
-    told: Thresholds,
+    thresholds: Thresholds,
 ) -> Idle | None:
     active, memory = mean_of(fields.get(_SM_ACTIVE)), mean_of(fields.get(_MEMORY))
     limits = [limit for limit in (mean_of(fields.get(field)) for field in _LIMITS) if limit]
     limit_w = next(iter(limits), None) or power_limit_w(about["model"])
-    evidence = fake_busy(told, busy, active, mean_of(fields.get(_POWER)), limit_w)
-    is_held = about["workload"] or (memory or 0.0) >= told.idle_occupied.memory_used_min_mib
+    evidence = fake_busy(thresholds, busy, active, mean_of(fields.get(_POWER)), limit_w)
+    is_held = about["workload"] or (memory or 0.0) >= thresholds.idle_occupied.memory_used_min_mib
     if not is_held or not (used["idle_s"] or evidence):
         return None
     return Idle(

@@ -66,14 +66,14 @@ class NowGpu:
     age_s: float
 
 
-def find_now(reader: TableReader, told: Thresholds, only: Only = ALL) -> list[NowGpu]:
+def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> list[NowGpu]:
     """The GPUs of the last 24 hours of samples, those that are wasted or in trouble first."""
     extent = reader.extent()
     if extent is None:
         return []
     gpus = find_gpus(reader, latest(reader), only)
     values = _newest_values(reader, extent.end, [gpu.gpu_id for gpu in gpus])
-    found = [_judged(gpu, values.get(gpu.gpu_id, {}), extent.end - 1, told) for gpu in gpus]
+    found = [_judged(gpu, values.get(gpu.gpu_id, {}), extent.end - 1, thresholds) for gpu in gpus]
     return sorted(found, key=lambda one: (STATES.index(one.state), -len(one.findings), one.gpu_id))
 
 
@@ -108,7 +108,7 @@ def _newest_values(
     return found
 
 
-def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, told: Thresholds) -> NowGpu:
+def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, thresholds: Thresholds) -> NowGpu:
     def value(*fields: int) -> float | None:
         return next((values[field][1] for field in fields if field in values), None)
 
@@ -116,14 +116,14 @@ def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, told
     last_seen = gpu.last_seen if seen_ms is None else instant(seen_ms)
     # A closed window says when it ends, which may be after its newest sample.
     age_s = max(0.0, now_ms / 1000 - last_seen.timestamp())
-    state, evidence = _state(gpu, value, age_s, told)
+    state, evidence = _state(gpu, value, age_s, thresholds)
     used, free = value(_USED), value(_FREE)
     total = value(_TOTAL) or (None if used is None or free is None else used + free)
     return NowGpu(
         **{name: getattr(gpu, name) for name in ("gpu_id", "hostname", "model", "workload", "pod", "job")},
         namespace=gpu.namespace,
         state=state,
-        findings=_findings(value, told),
+        findings=_findings(value, thresholds),
         evidence=evidence,
         gpu_util_percent=value(_UTIL),
         sm_active_share=value(_SM_ACTIVE),
@@ -136,25 +136,25 @@ def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, told
     )
 
 
-def _state(gpu: Gpu, value: Any, age_s: float, told: Thresholds) -> tuple[str, str | None]:
-    limit, util = told.idle_occupied, value(_UTIL)
-    if age_s >= told.silent.for_s:
+def _state(gpu: Gpu, value: Any, age_s: float, thresholds: Thresholds) -> tuple[str, str | None]:
+    limit, util = thresholds.idle_occupied, value(_UTIL)
+    if age_s >= thresholds.silent.for_s:
         return "silent", f"last sample {age_s:,.0f} s before the newest of the fleet"
     if util is None:
         return "unknown", None
     active, used = value(_SM_ACTIVE), value(_USED) or 0.0
     if util > limit.gpu_util_max_percent or (active or 0.0) > limit.sm_active_max_share:
         limit_w = value(*_LIMITS) or power_limit_w(gpu.model)
-        evidence = fake_busy(told, util, active, value(_POWER), limit_w)
+        evidence = fake_busy(thresholds, util, active, value(_POWER), limit_w)
         return ("busy", None) if evidence is None else ("fake_busy", f"{util:.0f} % utilised; {evidence}")
     held = [f"held by {gpu.workload}"] if gpu.workload else []
     held += [f"{used:,.0f} MiB of memory in use"] if used >= limit.memory_used_min_mib else []
     return ("idle_occupied", ", ".join(held)) if held else ("idle", None)
 
 
-def _findings(value: Any, told: Thresholds) -> list[str]:
+def _findings(value: Any, thresholds: Thresholds) -> list[str]:
     reasons, code = int(value(_REASONS) or 0), int(value(_XID) or 0)
-    is_hot = (value(_TEMPERATURE) or 0.0) >= told.hot.temperature_min_c
+    is_hot = (value(_TEMPERATURE) or 0.0) >= thresholds.hot.temperature_min_c
     findings = {
         "hot": is_hot,
         "thermal_throttle": bool(reasons & _HEAT_BITS),

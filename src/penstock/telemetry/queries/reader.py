@@ -191,8 +191,8 @@ def _times(added: Any, column: str, otherwise: Any) -> Any:
     """Times of files in microseconds; of those without statistics, the edge of their day."""
     if column not in added.column_names:
         return otherwise
-    told = added[column].cast(_INSTANT).cast(pa.int64())
-    return pc.coalesce(told, pa.array(otherwise)).to_numpy()
+    instants = added[column].cast(_INSTANT).cast(pa.int64())
+    return pc.coalesce(instants, pa.array(otherwise)).to_numpy()
 
 
 def time_column(table: str) -> str:

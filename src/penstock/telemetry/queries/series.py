@@ -122,14 +122,14 @@ def read_page(
     table = resolution.level.table
     at = time_column(table)
     own = Sample if table == SAMPLES.table else Window
-    told = [name for name in own.__dataclass_fields__ if name not in ("timestamp", "unit")]
+    columns = [name for name in own.__dataclass_fields__ if name not in ("timestamp", "unit")]
     is_wanted = (pc.field("gpu_id") == gpu_id) & only.where()
     if fields:
         is_wanted &= pc.field("field").isin(list(fields))
     begun = span if after is None else span._replace(start=max(span.start, after.at_ms))
     rows: list[dict[str, Any]] = []
     for part in _slices(reader, resolution, begun):
-        found = reader.read(table, part, [at, "field", *told], is_wanted)
+        found = reader.read(table, part, [at, "field", *columns], is_wanted)
         found = _rejoined(found, at).sort_by([(at, "ascending"), ("field", "ascending")])
         if after is not None:
             found = found.filter(_comes_after(at, after))
@@ -137,7 +137,7 @@ def read_page(
         if len(rows) > limit:
             break
     page: list[Sample | Window] = [
-        own(timestamp=row[at], unit=FIELDS[row["field"]].unit, **{name: row[name] for name in told})
+        own(timestamp=row[at], unit=FIELDS[row["field"]].unit, **{name: row[name] for name in columns})
         for row in rows[:limit]
     ]
     last = None

@@ -2,6 +2,9 @@
 
 It shares no code with the pipeline that writes the streaming tables, so that a comparison of both proves
 something. `reference` has the queries, `comparison` compares, `job` reads and writes.
+
+Imports: the schemas of `telemetry.pipeline`, Spark.
+Used by: `penstock telemetry recompute`.
 """
 
 from penstock.telemetry.recompute.job import Recomputed, recompute

@@ -128,9 +128,9 @@ def throttling(rollups: DataFrame, by: str) -> DataFrame:
 
 def idle(rollups: DataFrame, width_ms: int, idle_max_percent: float) -> DataFrame:
     """For each GPU and workload: how long no window has exceeded this utilisation."""
-    told = {"{width_s}": f"{width_ms / 1000}D", "{idle_max}": f"{idle_max_percent}D"}
+    replacements = {"{width_s}": f"{width_ms / 1000}D", "{idle_max}": f"{idle_max_percent}D"}
     text = _IDLE
-    for name, value in told.items():
+    for name, value in replacements.items():
         text = text.replace(name, value)
     return _sql(text, rollups=rollups)
 

@@ -64,7 +64,9 @@ def write_report(
     return Report(summary, sections, files)
 
 
-def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: Thresholds) -> list[Section]:
+def _sections(
+    reader: TableReader, span: Span, incidents: list[Incident], thresholds: Thresholds
+) -> list[Section]:
     rows = totals(reader, span)
     states = health(rows, find_gpus(reader, span), incidents)
     return [
@@ -72,7 +74,7 @@ def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: 
             Section(f"utilization_by_{by}", f"Utilisation by {by}", Utilization, _wasteful_first(rows, by))
             for by in ("host", "model", "workload")
         ),
-        Section("idle", "Allocated and not used", Idle, find_idle(reader, span, told).gpus),
+        Section("idle", "Allocated and not used", Idle, find_idle(reader, span, thresholds).gpus),
         Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
         Section("health", "Health", Health, states),
         Section("alerts", "Alerts", Incident, sorted(incidents, key=_urgency)),
@@ -101,7 +103,7 @@ def _summary(span: Span, sections: dict[str, Section]) -> str:
     gpus = sum(one.gpus for one in measured)
     busy = sum(one.gpu_util_percent * one.gpus for one in measured) / gpus if gpus else None
     used_wh = [one.energy_wh for one in sections["energy_by_host"].rows if one.energy_wh is not None]
-    told = [
+    counted = [
         "utilisation not measured" if busy is None else f"{busy:.1f} % utilised",
         f"{sum(used_wh) / 1000:,.2f} kWh" if used_wh else "energy not measured",
     ]
@@ -109,7 +111,7 @@ def _summary(span: Span, sections: dict[str, Section]) -> str:
     open_alerts = sum(one.state == "open" for one in sections["alerts"].rows)
     return (
         f"{instant(span.start):%Y-%m-%d %H:%M} to {instant(span.end):%Y-%m-%d %H:%M} UTC: "
-        f"{sum(states.values())} GPUs, {', '.join(told)}; "
+        f"{sum(states.values())} GPUs, {', '.join(counted)}; "
         f"{states['critical']} critical, {states['warning']} with warnings; {open_alerts} alerts open"
     )
 

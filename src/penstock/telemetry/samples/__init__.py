@@ -1,4 +1,7 @@
-"""Recordings that come with Penstock: `h200`, five minutes of one GPU under known loads (h200_phases.csv)."""
+"""Recordings that come with Penstock: `h200`, five minutes of one GPU under known loads (h200_phases.csv).
+
+Used by: `penstock telemetry replay`.
+"""
 
 from __future__ import annotations
 

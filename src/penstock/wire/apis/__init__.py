@@ -1,4 +1,8 @@
-"""The table of APIs: one module per API, one registry."""
+"""The table of APIs: one module per API, one registry.
+
+Imports: `wire.schema` and `wire.api`.
+Used by: every package that sends or serves requests.
+"""
 
 from __future__ import annotations
 

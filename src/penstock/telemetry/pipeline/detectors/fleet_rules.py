@@ -28,8 +28,8 @@ _BAND_MEMBERS_MIN: Final = 8
 _BY_PEERS: Final = 2
 
 
-def _recent(peers: Peers, now_ms: int, told: Thresholds) -> Any:
-    return now_ms - peers.seen_ms <= told.stale_s * 1000
+def _recent(peers: Peers, now_ms: int, thresholds: Thresholds) -> Any:
+    return now_ms - peers.seen_ms <= thresholds.stale_s * 1000
 
 
 def _groups(codes: Ints) -> Ints:
@@ -37,16 +37,18 @@ def _groups(codes: Ints) -> Ints:
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
-def fake_busy(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
+def fake_busy(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     """Busy by its utilisation alone.
 
     Few multiprocessors are active; without that field, it draws little of its power limit; where no limit is
     known, little of what busy GPUs of its model draw.
     """
-    limit = told.fake_busy
+    limit = thresholds.fake_busy
     util, share, source = peers.measures["util"], peers.measures["busy_share"], peers.flags["busy_source"]
     is_busy = util >= limit.gpu_util_min_percent
-    of_peers = peers.measures["power"] / _busy_peers_power(peers, is_busy & _recent(peers, now_ms, told))
+    of_peers = peers.measures["power"] / _busy_peers_power(
+        peers, is_busy & _recent(peers, now_ms, thresholds)
+    )
     share = np.where(np.isnan(share), of_peers, share)
     ways = {
         BY_ACTIVITY: (limit.sm_active_max_share, "SM_ACTIVE is {:.2f}"),
@@ -78,11 +80,11 @@ def _busy_peers_power(peers: Peers, is_busy: Any) -> Floats:
     return median
 
 
-def hot(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
+def hot(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     """Hotter than GPUs at the same power are, and than its host makes the others."""
     temperature, power = peers.measures["temperature"], peers.measures["power"]
     excess = np.full(len(temperature), np.nan)
-    others = np.flatnonzero(~np.isnan(temperature + power) & _recent(peers, now_ms, told))
+    others = np.flatnonzero(~np.isnan(temperature + power) & _recent(peers, now_ms, thresholds))
     if len(others):
         band = (power[others] // _POWER_BAND_W).astype(np.int64)
         above = temperature[others] - group_median(band, temperature[others])
@@ -90,8 +92,8 @@ def hot(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
         has_peers = np.bincount(band)[band] >= _BAND_MEMBERS_MIN
         excess[others] = np.where(has_peers, above, np.nan)
     # Idle GPUs differ by what surrounds them; below the floor no difference harms.
-    stands_out = (excess >= told.hot.excess_min_c) & (temperature >= told.hot.excess_from_c)
-    bad = stands_out | (temperature >= told.hot.temperature_min_c)
+    stands_out = (excess >= thresholds.hot.excess_min_c) & (temperature >= thresholds.hot.excess_from_c)
+    bad = stands_out | (temperature >= thresholds.hot.temperature_min_c)
 
     def evidence(gpu: int) -> str:
         above = f", {excess[gpu]:.0f} °C above GPUs at the same power" if stands_out[gpu] else ""
@@ -103,15 +105,15 @@ def hot(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
     return Finding(bad & ~is_throttled, known, temperature, evidence=evidence)
 
 
-def straggler(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
+def straggler(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     """Behind the other GPUs of its job by more than they differ among themselves."""
-    limit = told.straggler
+    limit = thresholds.straggler
     clock = peers.measures["clock"]
     deficit = np.full(len(clock), np.nan)
     bad = np.zeros(len(clock), dtype=bool)
     # A job may have many pods; without one its pod's GPUs are its siblings.
     job, workload = peers.codes["job"], peers.codes["workload"]
-    others = np.flatnonzero(~np.isnan(clock) & _recent(peers, now_ms, told) & (workload != NO_TEXT))
+    others = np.flatnonzero(~np.isnan(clock) & _recent(peers, now_ms, thresholds) & (workload != NO_TEXT))
     if len(others):
         jobs = _groups(np.where(job == NO_TEXT, workload, job)[others])
         middle = group_median(jobs, clock[others])
@@ -131,16 +133,16 @@ def straggler(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
     return Finding(bad & works & ~is_held_down, peers.heard & ~np.isnan(clock), deficit)
 
 
-def silent(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
+def silent(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     """Judged for all, by the time of those that are not."""
     quiet_s = (now_ms - peers.seen_ms) / 1000.0
     # A GPU whose first step comes later in the batch is not silent before it.
-    return Finding(quiet_s >= told.silent.for_s, peers.seen_ms > 0, quiet_s)
+    return Finding(quiet_s >= thresholds.silent.for_s, peers.seen_ms > 0, quiet_s)
 
 
-def lemon_node(peers: Peers, now_ms: int, told: Thresholds) -> Finding:
+def lemon_node(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     """Judged for hosts; a host's first GPU stands for it."""
-    limit = told.lemon_node
+    limit = thresholds.lemon_node
     is_faulty = (peers.hardware_ms > 0) & (now_ms - peers.hardware_ms <= limit.within_s * 1000)
     _, first, host = np.unique(peers.codes["hostname"], return_index=True, return_inverse=True)
     count = np.bincount(host, weights=is_faulty, minlength=len(first))

@@ -69,10 +69,10 @@ class GpuDetectors:
         about = {name: features[name].to_pylist() for name in _NAMES}
         alerts, measured = [], []
         for rows in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps)) + 1):
-            step_ms, told = int(steps[rows[0]]), self._thresholds
+            step_ms, thresholds = int(steps[rows[0]]), self._thresholds
             named = {name: column[rows[0] : rows[-1] + 1] for name, column in about.items()}
-            corrected_s = told.ecc.corrected_smoothing_s
-            whose = self.memory.hear(step_ms, named, matrix[rows], told.smoothing_s, corrected_s)
+            corrected_s = thresholds.ecc.corrected_smoothing_s
+            whose = self.memory.hear(step_ms, named, matrix[rows], thresholds.smoothing_s, corrected_s)
             alerts += self._judge(step_ms)
             measured.append(self._signals(whose))
         columns = [np.concatenate(parts) for parts in zip(*measured, strict=True)]

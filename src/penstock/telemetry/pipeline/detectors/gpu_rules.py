@@ -47,10 +47,10 @@ def _has_workload(memory: Memory) -> Any:
     return np.array([bool(workload) for workload in memory.workloads], dtype=bool)
 
 
-def idle_occupied(memory: Memory, told: Thresholds) -> Finding:
+def idle_occupied(memory: Memory, thresholds: Thresholds) -> Finding:
     """Nothing runs on it, and a workload holds it or its memory is in use."""
     util, active, used_mib = memory.last[:, _UTIL], memory.last[:, _SM_ACTIVE], memory.last[:, _MEMORY]
-    limit = told.idle_occupied
+    limit = thresholds.idle_occupied
     # Without profiling metrics utilisation alone must do.
     bad = (util <= limit.gpu_util_max_percent) & (np.nan_to_num(active) <= limit.sm_active_max_share)
     fills = np.nan_to_num(used_mib) >= limit.memory_used_min_mib
@@ -82,25 +82,25 @@ def _throttled_share(memory: Memory, column: int) -> Floats:
     return np.where(np.isnan(share), np.where(np.isnan(reasons), np.nan, is_named), share)
 
 
-def thermal_throttle(memory: Memory, told: Thresholds) -> Finding:
+def thermal_throttle(memory: Memory, thresholds: Thresholds) -> Finding:
     share = _throttled_share(memory, _THERMAL_NS)
-    bad = share >= told.thermal_throttle.throttled_min_share
+    bad = share >= thresholds.thermal_throttle.throttled_min_share
     return Finding(bad, memory.heard & ~np.isnan(share), share)
 
 
-def power_throttle(memory: Memory, told: Thresholds) -> Finding:
+def power_throttle(memory: Memory, thresholds: Thresholds) -> Finding:
     share = _throttled_share(memory, _POWER_NS)
-    bad = share >= told.power_throttle.throttled_min_share
+    bad = share >= thresholds.power_throttle.throttled_min_share
     return Finding(bad, memory.heard & ~np.isnan(share), share)
 
 
-def ecc(memory: Memory, told: Thresholds) -> Finding:
+def ecc(memory: Memory, thresholds: Thresholds) -> Finding:
     per_minute = memory.corrected * 60.0
-    bad = (per_minute >= told.ecc.corrected_min_per_minute) | (memory.gained[:, _DBE] > 0)
+    bad = (per_minute >= thresholds.ecc.corrected_min_per_minute) | (memory.gained[:, _DBE] > 0)
     return Finding(bad, memory.heard, per_minute)
 
 
-def xid(memory: Memory, told: Thresholds) -> Finding:
+def xid(memory: Memory, thresholds: Thresholds) -> Finding:
     """The driver keeps the last code, so the code in a GPU's first sample does not indicate a new event."""
     code, has_changed = memory.last[:, _XID], memory.gained[:, _XID] > 0
     is_open = memory.held[:, memory.rules.index("xid"), OPEN] > 0
@@ -108,14 +108,14 @@ def xid(memory: Memory, told: Thresholds) -> Finding:
     return Finding(bad, memory.heard & ~np.isnan(code), code, has_changed)
 
 
-def row_remap(memory: Memory, told: Thresholds) -> Finding:
+def row_remap(memory: Memory, thresholds: Thresholds) -> Finding:
     flags = np.nan_to_num(memory.last[:, [_REMAP_FAILED, _REMAP_PENDING]])
     bad = (memory.gained[:, _REMAPPED] > 0) | (flags > 0).any(axis=1)
     return Finding(bad, memory.heard, memory.last[:, _REMAPPED])
 
 
 def busy_share(memory: Memory) -> tuple[Floats, Any]:
-    """For each GPU the share that tells whether it works, and what it is a share of.
+    """For each GPU the share that shows whether it works, and what it is a share of.
 
     The share of active multiprocessors; without that field, of the power limit; NaN without either.
     """
@@ -131,11 +131,14 @@ def straggler_clock(memory: Memory) -> Floats:
     return clock
 
 
-def throttled_bits(memory: Memory, told: Thresholds) -> Any:
+def throttled_bits(memory: Memory, thresholds: Thresholds) -> Any:
     """HEAT_BIT and HELD_DOWN_BIT of each GPU."""
     heat = np.nan_to_num(_throttled_share(memory, _THERMAL_NS))
     power = np.nan_to_num(_throttled_share(memory, _POWER_NS))
-    by_heat, by_power = told.thermal_throttle.throttled_min_share, told.power_throttle.throttled_min_share
+    by_heat, by_power = (
+        thresholds.thermal_throttle.throttled_min_share,
+        thresholds.power_throttle.throttled_min_share,
+    )
     held_down = (heat >= by_heat / 2) | (power >= by_power / 2)
     return (np.where(heat >= by_heat, HEAT_BIT, 0) | np.where(held_down, HELD_DOWN_BIT, 0)).astype(np.int8)
 

@@ -88,9 +88,11 @@ class Peers:
         self.seen_ms[heard] = step_ms
         for kept in (self.codes, self.measures, self.flags):
             for name, own in kept.items():
-                told = columns[name][is_news]
-                # A model is known once it was said; all else may end.
-                own[heard] = np.where(told == NO_TEXT, own[heard], told) if name == "model" else told
+                reported = columns[name][is_news]
+                # A model stays known once it was reported; all other values may end.
+                own[heard] = (
+                    np.where(reported == NO_TEXT, own[heard], reported) if name == "model" else reported
+                )
         return heard
 
     def _grow(self, size: int) -> None:
