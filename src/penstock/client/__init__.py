@@ -1,8 +1,10 @@
 """Producer, Consumer and Admin: a small async API over librdkafka, for any broker that speaks Kafka.
 
-Nothing in here knows the broker of this package; what is said on the wire is all that the two share. The
-event loop's thread owns every object: librdkafka's threads hand over what they have in batches. Durations
+The event loop's thread owns every object: librdkafka's threads pass their results to it in batches. Durations
 are seconds, timestamps are aware `datetime`s.
+
+Imports: `model`, and librdkafka. An import contract keeps the broker out.
+Used by: applications, through `penstock.Producer`, `penstock.Consumer` and `penstock.Admin`.
 """
 
 from penstock.client.admin import Admin

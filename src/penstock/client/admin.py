@@ -37,7 +37,10 @@ T = TypeVar("T")
 
 
 class Admin:
-    """Manages a cluster; use it in `async with`, or call `start` and `close`."""
+    """Manages a cluster; use it in `async with`, or call `start` and `close`.
+
+    Why it has more than 25 methods: one per operation, as in the admin clients of Kafka.
+    """
 
     def __init__(
         self, bootstrap: str, *, timeout: float = 10.0, config: Mapping[str, Any] | None = None

@@ -45,7 +45,7 @@ __all__ = ["Committed", "Offsets"]
 #: the first version with GROUP_ID_NOT_FOUND
 _GROUP_NOT_FOUND_FROM: Final = 9
 _DEFAULT_RETENTION: Final = -1
-#: the largest timestamp; a client may ask for a longer retention
+#: the largest timestamp; a client may request a longer retention
 _NEVER: Final = 2**63 - 1
 _OWN_RETENTION_VERSION: Final = 1
 _NO_OFFSET: Final = -1

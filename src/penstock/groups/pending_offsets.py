@@ -1,7 +1,7 @@
 """Offsets of open transactions: they are pending until the transaction's marker is replayed.
 
 A producer's pending offsets are materialised by COMMIT and dropped by ABORT. A tombstone removes the pending
-offsets of its partition as well. `require_stable` and the expiry of groups ask for pending offsets.
+offsets of its partition as well. `require_stable` and the expiry of groups look for pending offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Committed(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_ms: int
-    #: the end of the retention that the client asked for (versions 2 to 4)
+    #: the end of the retention that the client requested (versions 2 to 4)
     expire_ms: int | None
     topic_id: bytes
     #: The position of the record in the log, to compare it with that of another commit. A record that was

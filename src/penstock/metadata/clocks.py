@@ -24,7 +24,7 @@ __all__ = ["CLOCKS_DISAGREE", "CLOCK_UNKNOWN", "Clocks", "agreed_clock", "back_l
 CLOCK_UNKNOWN: Final = -1
 #: in place of the reference: no majority of the clocks agrees
 CLOCKS_DISAGREE: Final = -2
-#: heartbeats in a row that show a wrong clock before the broker is asked to hand over its leaderships: one
+#: heartbeats in a row that show a wrong clock before the broker has to hand over its leaderships: one
 #: may have been written long before it was sent, for example by a process that was suspended in between
 _HEARTBEATS_OFF: Final = 2
 #: clocks that are needed where there are several nodes: one alone agrees with itself

@@ -59,7 +59,7 @@ _FIELDS: Final = [
 _SCHEMA: Final = pa.schema(_FIELDS)
 _SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
-#: By the first byte of a length: how far on the next record is, as far as that byte tells. Signs are ignored:
+#: By the first byte of a length: how far on the next record is, as far as that byte shows. Signs are ignored:
 #: a negative length shows later.
 _STEP: Final = tuple(1 + (byte >> 1) if byte < 0x80 else 2 + ((byte & 0x7F) >> 1) for byte in range(256))
 #: And what its second byte adds: where that is not the last one either, more than there is data.

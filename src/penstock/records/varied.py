@@ -156,7 +156,7 @@ def _table(
 
 
 def _matching(table: bytes, rows: int, index: int, kind: _Kind) -> tuple[int, list[bytes]]:
-    """How many of `rows` are of the kind, as far as deltas and keys tell, and the columns of timestamps."""
+    """The number of `rows` whose deltas and keys are of the kind, and the columns of timestamps."""
     at = _BODY + 1
     columns = []
     for byte in range(kind.timestamp):

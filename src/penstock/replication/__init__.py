@@ -2,4 +2,7 @@
 
 Times are milliseconds of one monotonic clock and are passed in. Actions to send, append or truncate are
 returned as values, and the caller reports their results.
+
+Imports: `records`, `model`.
+Used by: `broker.replica` and `broker.fetch`, which act on the decisions.
 """

@@ -36,7 +36,7 @@ class ReplicationThrottle:
         return self._budget <= 0
 
     def open_at_ms(self, now_ms: int) -> int:
-        """When it is worth asking again."""
+        """The time from which on more bytes may be available."""
         if self._rate is None or not self.exhausted(now_ms):
             return now_ms
         return now_ms + int(-self._budget * 1000 // max(self._rate, 1)) + 1

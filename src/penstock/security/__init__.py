@@ -1,4 +1,5 @@
 """Security without I/O: principals, sessions, SASL, and the rules of authorisation.
 
-Modules of this package import only `model`. TLS and sockets are in `net`.
+Imports: `model`. TLS and sockets are in `net`.
+Used by: `net` (sessions, SASL), `metadata` (ACLs and credentials), `broker.authorization`, the command line.
 """

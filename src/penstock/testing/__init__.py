@@ -11,6 +11,9 @@
 They run in threads of the test's own process, on free loopback ports, in memory (one broker also in a
 directory), and are ready in well under a second. Any Kafka client can talk to them. The pytest plugin
 (installed with the package) gives the same as the fixtures `penstock_broker` and `penstock_cluster`.
+
+Imports: `broker.app` and the packages below it.
+Used by: tests of applications, and the tests of this project.
 """
 
 from __future__ import annotations

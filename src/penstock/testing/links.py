@@ -135,9 +135,9 @@ class Gate(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 def stop_listening(server: asyncio.AbstractServer) -> None:
-    """Close a server of asyncio's own loop when those whom it has just accepted have their transports.
+    """Close a server of asyncio's own loop once the connections that it has just accepted have transports.
 
-    One that is closed before never closes their sockets.
+    A server that is closed earlier never closes their sockets.
     """
     assert isinstance(server, asyncio.Server)
     loop = server.get_loop()

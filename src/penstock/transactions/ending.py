@@ -2,7 +2,7 @@
 
 With transaction.version 2 a request one epoch behind the current one is a retry: its response was lost. The
 tables are Kafka's (`TransactionCoordinator.endTransaction`). While markers are being written (Prepare*), the
-answer is CONCURRENT_TRANSACTIONS, whatever is asked.
+answer is CONCURRENT_TRANSACTIONS, whatever the request is.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class BearerTokens:
     def _parse(self, content: bytes) -> dict[str | None, tuple[Any, list[str]]]:
         keys: dict[str | None, tuple[Any, list[str]]] = {}
         for each in json.loads(content)["keys"]:
-            # A symmetric key in a JWKS would be a secret that everybody has.
+            # A symmetric key in a JWKS would be a secret that is published.
             if each.get("kty") != "oct" and each.get("use", "sig") == "sig":
                 key = self._jwt.PyJWK(each)
                 keys[each.get("kid")] = key.key, _algorithms(each, key.algorithm_name)

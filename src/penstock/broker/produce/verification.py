@@ -1,4 +1,4 @@
-"""Asks transaction coordinators whether partitions belong to a transaction, or adds them to it (KIP-890).
+"""Verifies with transaction coordinators that partitions belong to a transaction, or adds them (KIP-890).
 
 The coordinator of a transactional id may be any broker, this one included. One AddPartitionsToTxn request
 per coordinator is in flight. Requests that arrive meanwhile are sent together in the next one.
@@ -41,7 +41,7 @@ class Membership(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    #: true to add the partition (`transaction.version` 2), false to ask whether it was added
+    #: true to add the partition (`transaction.version` 2), false to verify that it was added
     adds: bool
 
 

@@ -32,7 +32,7 @@ class ReplicaFetchRequests:
         self._config = config
         self._broker_epoch = broker_epoch
         #: the last request that was not written from the template
-        self._call: Call
+        self._call: Call | None = None
         self._template: ReplicaFetchTemplate | None = None
         #: the session and the broker epoch of the template
         self._template_of = (0, 0)
@@ -62,6 +62,7 @@ class ReplicaFetchRequests:
         template = self._template
         if (
             template is None
+            or self._call is None
             or forgotten
             or not 0 < len(partitions) <= MOST
             or self._template_of != (session_id, self._broker_epoch())

@@ -91,7 +91,7 @@ class ListenerSecurities:
     def _tls_settings(self, name: str, protocol: str) -> TlsSettings:
         settings = tls_settings(self._config.for_listener(name))
         if protocol.startswith("SASL_") and settings.client_auth != "none":
-            # Like Kafka: on SASL_SSL only a setting for this very listener asks for certificates.
+            # Like Kafka: on SASL_SSL only a config of this very listener requires client certificates.
             own = f"listener.name.{name.lower()}.ssl.client.auth"
             if own not in self._config:
                 from dataclasses import replace

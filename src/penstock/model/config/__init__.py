@@ -1,4 +1,9 @@
-"""Config keys under Kafka's names: what exists, what is valid, and what a broker or topic ends up with."""
+"""Config keys under Kafka's names: what exists, what is valid, and what a broker or topic ends up with.
+
+Owns: the tables of keys (`*_keys`), their checks, config files, and the configs of a broker.
+Imports: the rest of `model`.
+Used by: every package that reads configs; `docs.render` makes `docs/configuration.md` from the tables.
+"""
 
 from penstock.model.config.broker import BrokerConfig, parse_broker_config
 from penstock.model.config.broker_keys import BROKER_KEYS
