@@ -65,7 +65,7 @@ def list_quotas(line: DirectLine, entity: Mapping[str, str | None]) -> list[dict
         ComponentData(entity_type=kind, match_type=_DEFAULT_ONLY if name is None else _EXACT, match=name)
         for kind, name in entity.items()
     ]
-    response = line.ask(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=components))
+    response = line.send(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=components))
     refuse(response.error_code, response.error_message, "quotas cannot be listed")
     rows = []
     for entry in response.entries or []:
@@ -88,5 +88,5 @@ def alter_quotas(
     ops = [OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()]
     named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[AlteredEntry(entity=named, ops=ops)], validate_only=validate)
-    for result in line.ask(ALTER_CLIENT_QUOTAS, request).entries:
+    for result in line.send(ALTER_CLIENT_QUOTAS, request).entries:
         refuse(result.error_code, result.error_message, f"the quota of {shown_entity(entity)} is not changed")
