@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     instead.add_argument("--disaster", choices=DISASTERS, help="damage to copies, instead of drawn faults")
     instead.add_argument("--disasters", action="store_true", help="a disaster of each seed's choice")
     instead.add_argument("--operated", action="store_true", help="an operator changes the cluster")
+    instead.add_argument("--transactions", action="store_true", help="transactional clients take part")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     if options.operated and options.brokers == 1:
@@ -52,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
             drawn = drawn.with_directed_fault(options.directed_fault)
         elif options.disaster is not None or options.disasters:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
+        elif options.transactions:
+            drawn = drawn.with_transactions()
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
         elif not options.operated:
@@ -72,6 +75,8 @@ def _as_drawn(options: Options) -> str:
         return f"--directed-fault {options.directed_fault} "
     if options.disaster is not None:
         return f"--disaster {options.disaster} "
+    if options.transactional:
+        return "--transactions "
     length = f"--seconds {options.duration_s:g} " if options.compaction else ""
     return f"{length}--operated " if options.operated else length
 

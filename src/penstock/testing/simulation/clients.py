@@ -111,9 +111,11 @@ class Client:
         coordinator = await self.find_coordinator(group)
         return await self.ask((coordinator.host, coordinator.port), api, request)
 
-    async def find_coordinator(self, group: str) -> Coordinator:
-        """The id of the group's coordinator, by the response of any broker."""
-        found = await self.ask_any(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=[group]))
+    async def find_coordinator(self, key: str, key_type: int = 0) -> Coordinator:
+        """The coordinator of a group or, for `key_type` 1, a transactional id, as any broker names it."""
+        found = await self.ask_any(
+            FIND_COORDINATOR, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        )
         (coordinator,) = found.coordinators
         if coordinator.error_code:
             raise Unanswered(ErrorCode(coordinator.error_code).name)

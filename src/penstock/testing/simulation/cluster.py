@@ -10,26 +10,31 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from penstock.model.ids import TopicPartition
-from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker
 from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.disasters.damage import Damage
 from penstock.testing.simulation.history import Coordinates, History
 from penstock.testing.simulation.loop import SimLoop
-from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
-from penstock.testing.simulation.workload import Consumer, Producer
+from penstock.testing.simulation.workload import Producer
 
 __all__ = ["GROUP", "TOPIC", "SimCluster", "Worker"]
 
 TOPIC: Final = "events"
 GROUP: Final = "group"
-Worker: TypeAlias = Producer | Consumer | GroupMember | Operator
+
+
+class Worker(Protocol):
+    """The program of a client. It runs until `stopping` is set, and ends its current operation."""
+
+    stopping: bool
+
+    async def run(self) -> None: ...
 
 
 class SimCluster:

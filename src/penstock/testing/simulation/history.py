@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.transaction_events import TransactionEvent
 
 __all__ = [
     "Acked",
@@ -151,6 +152,7 @@ Event: TypeAlias = (
     | Coordinates
     | Deleting
     | DeletionRefused
+    | TransactionEvent
 )
 
 
@@ -194,3 +196,5 @@ def _line(event: Event) -> str:
             return f"deletes {partition} before {before}"
         case DeletionRefused(partition, before):
             return f"may not delete {partition} before {before}"
+        case _:
+            return str(event)

@@ -11,6 +11,7 @@ from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
+from penstock.testing.simulation.transactions import transaction_settings
 
 __all__ = ["INTERNAL_PORT", "Options", "broker_settings", "rack_of"]
 
@@ -62,6 +63,8 @@ class Options:
     disaster: str | None = None
     #: data directories of each broker
     directories: int = 1
+    #: whether transactional clients take part
+    transactional: bool = False
 
     @property
     def has_racks(self) -> bool:
@@ -131,6 +134,21 @@ class Options:
         """These options with an operator that changes the cluster, and without a directed fault."""
         return replace(self, directed_fault=None, operated=True)
 
+    def with_transactions(self) -> Options:
+        """These options with transactional clients beside few others, under drawn faults."""
+        return replace(
+            self,
+            directed_fault=None,
+            operated=False,
+            voters=self.nodes,
+            partitions=min(2, self.partitions),
+            producers=1,
+            consumers=1,
+            members=min(1, self.members),
+            duration_s=self.duration_s + 2,
+            transactional=True,
+        )
+
     def lengthened(self, seconds: float) -> Options:
         """A longer run at the same rate of faults, long enough for sealed segments and compaction."""
         return replace(
@@ -176,6 +194,8 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
             "log.flush.offset.checkpoint.interval.ms": "300",
             "penstock.scrub.interval.ms": "1500",
         }
+    if options.transactional:
+        settings |= transaction_settings(options.nodes)
     if options.disaster is not None:
         settings |= _disaster_settings(options)
     if options.directed_fault is not None and options.directed_fault in HEALING:

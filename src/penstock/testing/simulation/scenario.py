@@ -28,6 +28,7 @@ from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.loop import Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.options import INTERNAL_PORT, Options, broker_settings, rack_of
+from penstock.testing.simulation.transactions import Transactions
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
 __all__ = ["Options", "Outcome", "Simulation", "simulate"]
@@ -73,6 +74,13 @@ class Simulation:
         cluster.history.observers.append(self._observe)
         cluster.workers += self._make_workers()
         self.violation: Violation | None = None
+        #: None in a run without transactions
+        self.transactions: Transactions | None = None
+        if options.transactional:
+            self.transactions = Transactions(
+                cluster, self._stop_with, check_fencing="clock_jump" not in options.allowed
+            )
+            cluster.workers += self.transactions.workers()
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
@@ -115,6 +123,8 @@ class Simulation:
             node.boot()
         creating = admin.create_topic(TOPIC, self.options.partitions, min(3, self.options.nodes))
         await admin.process.spawn(loop, creating)
+        if self.transactions is not None:
+            await self.transactions.create_topics(min(3, self.options.nodes))
         cluster.start_workers()
         await self._inject_faults()
         heal(cluster)
@@ -123,12 +133,16 @@ class Simulation:
             await asyncio.sleep(_WATCH_S)
             return
         await cluster.stop_workers()
+        if self.transactions is not None:
+            await self.transactions.await_end()
         await self._settle()
         if cluster.damage is not None:
             await self._probe()
         cluster.note("scenario", "reads everything")
         logs = {p: await admin.process.spawn(loop, read_all(admin, p)) for p in cluster.partitions}
         cluster.checker.finish(logs)
+        if self.transactions is not None:
+            await self.transactions.verify(logs)
 
     async def _inject_faults(self) -> None:
         """Run the directed fault or the disaster of the options, or else the faults that the seed draws."""
@@ -203,8 +217,12 @@ class Simulation:
                 if self.cluster.observation is not None:
                     self.cluster.observation.saw(event)
             except Violation as e:
-                self._violated(e)
-                self.cluster.loop.stop()
+                self._stop_with(e)
+
+    def _stop_with(self, violation: Violation) -> None:
+        if self.violation is None:
+            self._violated(violation)
+            self.cluster.loop.stop()
 
     def _violated(self, violation: Violation) -> None:
         self.violation = violation

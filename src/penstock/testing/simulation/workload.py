@@ -39,7 +39,7 @@ from penstock.wire.apis.produce import (
     TopicProduceData,
 )
 
-__all__ = ["Consumer", "Producer", "earliest", "produce", "read_all"]
+__all__ = ["Consumer", "Producer", "earliest", "fetch", "produce", "read_all"]
 
 #: Errors that trying again does not mend: the producer starts again with another id. (A clock that jumps back
 #: makes a broker refuse what an earlier try may have written: INVALID_TIMESTAMP does not say that it is not.)
@@ -208,6 +208,7 @@ async def fetch(
     *,
     rack: str = "",
     replica: int | None = None,
+    committed: bool = False,
 ) -> PartitionData:
     """One partition's records from `offset` on, of its leader or of another `replica`."""
     if partition.topic not in client.topic_ids:
@@ -217,7 +218,12 @@ async def fetch(
     )
     topic = FetchTopic(topic_id=client.topic_ids[partition.topic], partitions=[wanted])
     request = FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=_MAX_BYTES, topics=[topic], rack_id=rack
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=_MAX_BYTES,
+        isolation_level=committed,
+        topics=[topic],
+        rack_id=rack,
     )
     if replica is None:
         answer = await client.ask_leader(partition, FETCH, request)
