@@ -17,7 +17,13 @@ from tests.wire.oracles import Kio
 def test_golden_bytes() -> None:
     principal = Principal(type="User", name="ANONYMOUS")
     assert encode_principal(principal) == b"\0\0\x05User\x0aANONYMOUS\0\0"
-    assert decode_principal(b"\0\0\x05User\x0aANONYMOUS\0\0") == principal
+    assert decode_principal(b"\0\0\x05User\x0aANONYMOUS\0\0") == (principal, ())
+
+
+def test_groups_are_a_tag_that_other_implementations_skip() -> None:
+    encoded = encode_principal(Principal("User", "a"), ["ops", "dev"])
+    assert encoded == b"\0\0\x05User\x02a\0\x01\x90\x4e\x09\x03\x04ops\x04dev"
+    assert decode_principal(encoded) == (Principal("User", "a"), ("ops", "dev"))
 
 
 def test_oracle_agrees() -> None:
@@ -28,7 +34,7 @@ def test_oracle_agrees() -> None:
         principal = Principal(data.type, data.name)
         encoded = encode_principal(principal)
         assert encoded == b"\0\0" + Kio().encode(oracle.DefaultPrincipalData, 0, data)
-        assert decode_principal(encoded) == principal
+        assert decode_principal(encoded) == (principal, ())
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\x01\x05User\x02a\0\0", b"\0\0\x05Us", b"\0\0\0\0\0\0"])

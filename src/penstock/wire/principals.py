@@ -1,7 +1,12 @@
-"""The principal of a forwarded request in an Envelope: Kafka's default principal, version 0."""
+"""The principal of a forwarded request in an Envelope: Kafka's default principal, version 0.
+
+A tagged field of Penstock carries the groups of the principal's token, because ACLs of roles apply to them.
+Other implementations skip it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from struct import Struct as Packer
 from typing import Final
@@ -9,7 +14,7 @@ from typing import Final
 from penstock.model.errors import ProtocolError
 from penstock.security.principal import Principal
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
-from penstock.wire.schema import Struct, boolean, string
+from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, string
 
 __all__ = ["decode_principal", "encode_principal"]
 
@@ -21,6 +26,7 @@ class DefaultPrincipalData(Struct):
     type: str = string()
     name: str = string()
     token_authenticated: bool = boolean()
+    groups: list[str] = array(string(), tag=OWN_TAGS)
 
 
 @cache
@@ -32,16 +38,16 @@ def _codec() -> tuple[Encoder[DefaultPrincipalData], Decoder[DefaultPrincipalDat
     )
 
 
-def encode_principal(principal: Principal) -> bytes:
+def encode_principal(principal: Principal, groups: Sequence[str] = ()) -> bytes:
     encode, _ = _codec()
-    data = DefaultPrincipalData(type=principal.type, name=principal.name)
+    data = DefaultPrincipalData(type=principal.type, name=principal.name, groups=list(groups))
     return _PREFIX.pack(_VERSION) + b"".join(encode(data))  # type: ignore[arg-type]  # bytes of ours
 
 
-def decode_principal(data: bytes) -> Principal:
-    """The inverse of `encode_principal`; ProtocolError where the bytes are none."""
+def decode_principal(data: bytes) -> tuple[Principal, tuple[str, ...]]:
+    """The principal and the groups of its token; ProtocolError if the bytes are malformed."""
     _, decode = _codec()
     if len(data) < _PREFIX.size or _PREFIX.unpack_from(data)[0] != _VERSION:
         raise ProtocolError(f"principal of {len(data)} bytes, or of a version other than {_VERSION}")
     found = decode(memoryview(data), _PREFIX.size)
-    return Principal(found.type, found.name)
+    return Principal(found.type, found.name), tuple(found.groups)

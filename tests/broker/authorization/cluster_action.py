@@ -14,18 +14,23 @@ BOB = Principal("User", "bob")
 
 
 async def allow_cluster_action(nodes: Cluster, principal: Principal = BOB) -> None:
-    acl = Acl(
-        ResourceType.CLUSTER,
-        "kafka-cluster",
-        PatternType.LITERAL,
-        str(principal),
-        "*",
-        Operation.CLUSTER_ACTION,
-        Permission.ALLOW,
-    )
+    action = Operation.CLUSTER_ACTION
+    await add_acls(nodes, (str(principal), action, ResourceType.CLUSTER, "kafka-cluster", Permission.ALLOW))
+
+
+async def add_acls(nodes: Cluster, *wanted: tuple[str, Operation, ResourceType, str, Permission]) -> None:
+    """Add bindings for (principal, operation, resource type, name, permission), and wait for all brokers."""
+    acls = [
+        Acl(kind, name, PatternType.LITERAL, principal, "*", operation, permission)
+        for principal, operation, kind, name, permission in wanted
+    ]
     controller = await nodes.settled()
-    await controller.controller.change(lambda: create_acls(controller.image, [acl], lambda: bytes(15) + b"1"))
-    await eventually(lambda: all(len(broker.image.acls) == 1 for broker in nodes.brokers.values()))
+    count = len(controller.image.acls) + len(acls)
+    ids = iter(range(len(controller.image.acls) + 1, count + 1))
+    await controller.controller.change(
+        lambda: create_acls(controller.image, acls, lambda: next(ids).to_bytes(16, "big"))
+    )
+    await eventually(lambda: all(len(broker.image.acls) == count for broker in nodes.brokers.values()))
 
 
 async def revoke(nodes: Cluster) -> None:

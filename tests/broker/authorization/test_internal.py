@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from penstock.broker.app.broker import Broker
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
+from penstock.security.acls import Operation, Permission, ResourceType
 from penstock.security.principal import Principal, Session
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.principals import encode_principal
-from tests.broker.authorization.cluster_action import BOB, CONFIG, allow_cluster_action
+from tests.broker.authorization.cluster_action import BOB, CONFIG, add_acls, allow_cluster_action
 from tests.broker.nodes import cluster, eventually, run
 
 
-async def envelope(broker: Broker, sender: Principal, principal: Principal | None) -> EnvelopeResponse:
+async def envelope(
+    broker: Broker,
+    sender: Principal,
+    principal: Principal | None,
+    groups: Sequence[str] = (),
+    topic: str = "made",
+) -> EnvelopeResponse:
     """The response to the creation of a topic in the name of `principal`."""
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name="made", num_partitions=1, replication_factor=1)]
-    )
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
     inner = b"".join(map(bytes, encode_request(CREATE_TOPICS, 7, 1, None, request)))[4:]  # type: ignore[arg-type]
     outer = EnvelopeRequest(
         request_data=inner,
-        request_principal=None if principal is None else encode_principal(principal),
+        request_principal=None if principal is None else encode_principal(principal, groups),
         client_host_address=b"\x7f\0\0\1",
     )
     frame = b"".join(map(bytes, encode_request(ENVELOPE, 0, 1, None, outer)))[4:]  # type: ignore[arg-type]
@@ -38,8 +45,6 @@ async def envelope(broker: Broker, sender: Principal, principal: Principal | Non
 
 
 def connection(broker: Broker, principal: Principal) -> Any:
-    from types import SimpleNamespace
-
     assert broker.internal is not None
     return SimpleNamespace(
         memo=None,
@@ -68,5 +73,28 @@ def test_the_principal_of_an_envelope_counts_only_if_its_sender_has_cluster_acti
             assert codes(await envelope(broker, BOB, Principal("User", "eve"))) == denied
             assert codes(await envelope(broker, BOB, None)) == denied
             assert codes(await envelope(broker, BOB, admin)) == [ErrorCode.NONE]
+
+    run(main())
+
+
+def test_the_groups_of_a_token_are_roles_of_a_forwarded_request() -> None:
+    """A DENY for a role would fail open if the Envelope lost the groups."""
+    alice, create, topic = Principal("User", "alice"), Operation.CREATE, ResourceType.TOPIC
+
+    async def main() -> None:
+        async with cluster(1, config=CONFIG) as nodes:
+            broker = await nodes.settled()
+            await add_acls(
+                nodes,
+                (str(BOB), Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster", Permission.ALLOW),
+                (str(alice), create, topic, "made", Permission.ALLOW),
+                ("Role:suspended", create, topic, "made", Permission.DENY),
+                ("Role:makers", create, topic, "other", Permission.ALLOW),
+            )
+            denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            assert codes(await envelope(broker, BOB, alice, ["suspended"])) == denied
+            assert codes(await envelope(broker, BOB, alice)) == [ErrorCode.NONE]
+            assert codes(await envelope(broker, BOB, alice, topic="other")) == denied
+            assert codes(await envelope(broker, BOB, alice, ["makers"], topic="other")) == [ErrorCode.NONE]
 
     run(main())

@@ -291,10 +291,10 @@ def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
 
 def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
-    seen: list[tuple[str, str, str | None]] = []
+    seen: list[tuple[str, str, str | None, tuple[str, ...]]] = []
 
     async def serve(_: TopicHandlers, context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        seen.append((str(context.principal), context.host, context.client_id))
+        seen.append((str(context.principal), context.host, context.client_id, context.session.groups))
         return DeleteTopicsResponse()
 
     monkeypatch.setattr(TopicHandlers, "delete_topics", serve)
@@ -307,13 +307,13 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
             node = await follower(nodes)
             request = DeleteTopicsRequest(timeout_ms=5000)
             await nodes.ask(node, DELETE_TOPICS, request)
-            alice = Caller(Principal("User", "alice"), "2001:db8::7", "alices-client")
+            alice = Caller(Principal("User", "alice"), "2001:db8::7", "alices-client", ("ops",))
             await nodes[node].forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
 
     run(main())
     assert seen == [
-        ("User:ANONYMOUS", "127.0.0.1", "test"),
-        ("User:alice", "2001:db8::7", "alices-client"),
+        ("User:ANONYMOUS", "127.0.0.1", "test", ()),
+        ("User:alice", "2001:db8::7", "alices-client", ("ops",)),
     ]
 
 

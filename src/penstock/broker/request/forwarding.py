@@ -56,6 +56,8 @@ class Caller(NamedTuple):
     #: the client's address
     host: str
     client_id: str | None
+    #: the groups of the client's token, which are roles
+    groups: tuple[str, ...] = ()
 
 
 _THE_BROKER: Final = Caller(None, "127.0.0.1", None)
@@ -71,7 +73,7 @@ class _ForwardedContext(Context):
         self._session = outer.session
         self.is_forwarded = caller.principal is not None
         if caller.principal is not None:
-            self._session = Session(caller.principal, outer.listener.name, caller.host)
+            self._session = Session(caller.principal, outer.listener.name, caller.host, groups=caller.groups)
 
     @property
     def session(self) -> Session:
@@ -98,7 +100,8 @@ class Forwarding:
                 return await handler(context, request)
 
             try:
-                caller = Caller(context.principal, context.host, context.client_id)
+                session = context.session
+                caller = Caller(session.principal, session.host, context.client_id, session.groups)
                 return await self.forward(api, context.version, request, here, caller)
             except ControllerUnavailable as e:
                 # Not every response has an error code. Clients retry after a closed connection.
@@ -213,22 +216,24 @@ def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) ->
     frame = b"".join(encode_request(api, version, 0, caller.client_id, request))  # type: ignore[arg-type]
     return EnvelopeRequest(
         request_data=frame[_SIZE:],
-        request_principal=None if caller.principal is None else encode_principal(caller.principal),
+        request_principal=(
+            None if caller.principal is None else encode_principal(caller.principal, caller.groups)
+        ),
         client_host_address=_packed(caller.host),
     )
 
 
 def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
     """The client that sent the request to the broker that forwarded it."""
-    principal = None
+    principal, groups = None, ()
     if envelope.request_principal is not None:
-        principal = decode_principal(envelope.request_principal)
+        principal, groups = decode_principal(envelope.request_principal)
     try:
         address = bytes(envelope.client_host_address)
         host = inet_ntop(AF_INET if len(address) == _IPV4_BYTES else AF_INET6, address)
     except ValueError as e:
         raise ProtocolError("the envelope has no valid client address") from e
-    return Caller(principal, canonical_address(host), client_id)
+    return Caller(principal, canonical_address(host), client_id, groups)
 
 
 def _packed(host: str) -> bytes:
