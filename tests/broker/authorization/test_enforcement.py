@@ -13,6 +13,7 @@ import pytest
 from penstock.broker.fetch.repeated_client import RepeatedClientFetches
 from penstock.metadata.image import ROLE
 from penstock.model.errors import ErrorCode
+from penstock.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.security.acls import Operation, PatternType, ResourceType
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
@@ -23,6 +24,7 @@ from penstock.wire.apis.describe_topic_partitions import (
     TopicRequest,
 )
 from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from penstock.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterableConfig,
@@ -194,6 +196,19 @@ def test_denials_and_changes_are_audited(client: RawClient, admin: Admin, events
     assert (denied["api"], denied["operation"], denied["resource"]) == ("Metadata", "DESCRIBE", topic.name)
     metadata(client)
     assert len(events.of("access_denied")) == 1, "a list that is filtered is not audited"
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_a_denied_find_coordinator_creates_no_topic(
+    client: RawClient, running: BrokerOnDisk, version: int, key_type: int
+) -> None:
+    request = FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"])
+    response = client.ask(FIND_COORDINATOR, version, request)
+    found = response.coordinators[0] if version >= 4 else response
+    codes = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    assert found.error_code == codes[key_type]
+    assert not running.broker.image.topics.keys() & {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
 
 
 # -- produce

@@ -71,29 +71,40 @@ def _topic_name(environment: Environment, name: str, topic_id: bytes, by_id: boo
 # -- coordinators
 
 
-def _find_coordinator(environment: Environment, context: Context, request: Any) -> Merge | None:
+def _find_coordinator_error(environment: Environment, context: Context, key_type: int, key: str) -> ErrorCode:
     access = environment.access
     kinds = {0: (_GROUP, _NO_GROUP), 1: (_TXN, _NO_TXN)}
-    batched = context.version >= _BATCHED
+    if key_type not in kinds:
+        allowed = access.allows_on_cluster(context, Operation.CLUSTER_ACTION)
+        return ErrorCode.NONE if allowed else _NO_CLUSTER
+    kind, code = kinds[key_type]
+    return ErrorCode.NONE if access.allows(context, Operation.DESCRIBE, kind, key) else code
 
-    def may(key: str) -> ErrorCode:
-        if request.key_type not in kinds:
-            allowed = access.allows_on_cluster(context, Operation.CLUSTER_ACTION)
-            return ErrorCode.NONE if allowed else _NO_CLUSTER
-        kind, code = kinds[request.key_type]
-        return ErrorCode.NONE if access.allows(context, Operation.DESCRIBE, kind, key) else code
 
-    keys = request.coordinator_keys if batched else [request.key]
-    denied = {key: code for key in keys if (code := may(key))}
+def _refused_coordinator(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
+    """The versions with one key. The handler must not run: it creates the internal topic if it is missing."""
+    if context.version >= _BATCHED:
+        return None
+    code = _find_coordinator_error(environment, context, request.key_type, request.key)
+    if not code:
+        return None
+    return FindCoordinatorResponse(error_code=code, error_message=REASONS[code], node_id=-1, port=-1)
+
+
+def _find_coordinators(environment: Environment, context: Context, request: Any) -> Merge | None:
+    if context.version < _BATCHED:
+        return None
+    keys = request.coordinator_keys
+    denied = {
+        key: code
+        for key in keys
+        if (code := _find_coordinator_error(environment, context, request.key_type, key))
+    }
     if not denied:
         return None
-    if batched:
-        request.coordinator_keys = [key for key in keys if key not in denied]
+    request.coordinator_keys = [key for key in keys if key not in denied]
 
     def merge(response: Any) -> Any:
-        if not batched:
-            (code,) = denied.values()
-            return FindCoordinatorResponse(error_code=code, error_message=REASONS[code], node_id=-1, port=-1)
         response.coordinators += [
             Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=REASONS[code])
             for key, code in denied.items()
@@ -103,7 +114,9 @@ def _find_coordinator(environment: Environment, context: Context, request: Any) 
     return merge
 
 
-check_find_coordinator = splitting(_find_coordinator)
+def check_find_coordinator(environment: Environment, api: Api[Any, Any], handler: Any) -> Any:
+    inner = splitting(_find_coordinators)(environment, api, handler)
+    return refusing(_refused_coordinator)(environment, api, inner)
 
 
 # -- committed offsets
