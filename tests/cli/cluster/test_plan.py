@@ -45,6 +45,16 @@ def test_what_made_a_cluster_starts_it_again(
     check_same(tmp_path, homes, ClusterPlan(port=port))
 
 
+def test_a_secret_that_differs_is_not_shown(tmp_path: Path) -> None:
+    key = "listener.name.plaintext.plain.sasl.jaas.config"
+    homes = make_homes(tmp_path, ClusterPlan(brokers=1, port=0, configs={key: 'x required user_a="old";'}))
+    plan = ClusterPlan(configs={key: 'x required user_a="new";'}, said=[key])
+    with pytest.raises(Failure, match=rf"{key} is different in .*/broker-1/broker.yaml") as refused:
+        check_same(tmp_path, homes, plan)
+    assert "old" not in str(refused.value) and "new" not in str(refused.value)
+    assert homes[0].config_file.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     ("plan", "setting", "said"),
     [

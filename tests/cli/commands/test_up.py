@@ -170,7 +170,9 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     file.write_text(
         "broker: {id: 3}\nstorage: {segment_size: 2MB, retention_time: 7d}\nnum.partitions: 1\n"
         "performance: {linger_time: 5ms}\ntopics: {declared: {partitions: 4}}\n"
+        "ssl.key.password: unspoken\n"
     )
+    file.chmod(0o644)
     monkeypatch.setenv("PENSTOCK_CONFIG", str(file))
     monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "4MB")
     monkeypatch.setenv("PENSTOCK_NUM_PARTITIONS", "2")
@@ -186,6 +188,8 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     assert values["node.id"] == values["broker.id"] == "0"
     assert json.loads(topics.stdout) == [{"topic": "declared", "partitions": 4, "replicas": 1}]
     assert "setting_refused name=performance.linger_time" in errors
+    assert "config_file_readable" in errors and "secrets=ssl.key.password" in errors
+    assert "unspoken" not in errors
 
 
 def fails(*arguments: str) -> tuple[int, str]:

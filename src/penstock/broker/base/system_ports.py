@@ -32,6 +32,9 @@ _SMALL_FILE_BYTES = 8 << 10
 #: the types of ext4, XFS and btrfs, in the first word of `statfs`; and an upper bound of its size in words
 _SYNCED_AS_ONE = frozenset({0xEF53, 0x58465342, 0x9123683E})
 _STATFS_LONGS = 64
+#: Records and credentials are for the broker's user alone, whatever the umask is.
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
 
 
 @cache
@@ -95,7 +98,7 @@ class OsFile:
         self.path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         # A new file is a segment or other durable state: opening it must not fail for lack of a descriptor.
-        self._fd = DESCRIPTORS.open(os.open, path, flags, 0o644, vital=create)
+        self._fd = DESCRIPTORS.open(os.open, path, flags, _FILE_MODE, vital=create)
         if self._fd >= DESCRIPTORS.high:
             DESCRIPTORS.relieve()
         self._size = os.fstat(self._fd).st_size
@@ -202,7 +205,14 @@ class OsFiles:
         return sorted(DESCRIPTORS.briefly(os.listdir, path))
 
     def makedirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path, _DIRECTORY_MODE)
+        except FileNotFoundError:
+            self.makedirs(os.path.dirname(path))
+            self.makedirs(path)
+        except OSError:
+            if not os.path.isdir(path):
+                raise
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -222,7 +232,7 @@ class OsFiles:
     def _write_atomic(self, path: str, data: Buffer) -> None:
         temporary = f"{path}.tmp"
         try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
             try:
                 rest = memoryview(data)
                 while rest:

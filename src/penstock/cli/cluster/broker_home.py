@@ -33,6 +33,7 @@ from penstock.cli.cluster.processes import (
 )
 from penstock.cli.config_sources import read_config_file
 from penstock.cli.failure import Failure
+from penstock.cli.private_files import write_private
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
@@ -76,7 +77,8 @@ class BrokerHome:
             content["topics"] = declared
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.config_file.write_text(_HEADER + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            # The configs may have secrets.
+            write_private(self.config_file, _HEADER + yaml.safe_dump(content, sort_keys=False))
         except OSError as error:
             raise Failure(f"cannot create {self.path}: {error.strerror}: choose another --data") from error
 

@@ -18,6 +18,7 @@ from penstock.cli.cluster.security import SECURE_LISTENER, ClusterSecurity
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_FIRST_ID, DEFAULT_HOST, DEFAULT_PORT, pairs
+from penstock.cli.private_files import is_secret
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
@@ -150,9 +151,11 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
     for home in homes:
         for name, value in _configs_of(requested, home.id - first_id).items():
             if (there := home.configs.get(name)) != value:
+                difference = f"{there or 'not set'} in {home.config_file}, not {value}"
+                if is_secret(name):
+                    difference = f"different in {home.config_file}"
                 misused(
-                    f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit the "
-                    f"brokers' files while they are stopped, or leave it out"
+                    f"{name} is {difference}: edit the brokers' files while they are stopped, or leave it out"
                 )
         for topic in plan.topics:
             if topic not in home.topics:

@@ -11,7 +11,6 @@ All files but `ca.pem` are readable by their owner alone.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.cli.failure import Failure
+from penstock.cli.private_files import write_private
 
 if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
 
-__all__ = ["SECURE_LISTENER", "ClusterSecurity", "write_private"]
+__all__ = ["SECURE_LISTENER", "ClusterSecurity"]
 
 SECURE_LISTENER: Final = "SASL_SSL"
 ADMIN: Final = "admin"
@@ -104,15 +104,3 @@ class ClusterSecurity:
             home.path.mkdir(parents=True, exist_ok=True)
             issued = issue(authority, f"broker-{home.id}", datetime.now(UTC), hosts=hosts)
             write_private(self.keystore_of(home), issued.keystore)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; a reader sees the old content or the new one."""
-    new = path.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)

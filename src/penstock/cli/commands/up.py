@@ -13,9 +13,10 @@ import typer
 
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import Failure, misused, print_no_more
+from penstock.cli.private_files import is_open_to_others, secret_names
 
 if TYPE_CHECKING:
-    from penstock.model.config import ConfigFile
+    from penstock.model.config import BrokerConfig, ConfigFile
 
 
 class LogFormat(StrEnum):
@@ -98,10 +99,10 @@ def up(
     file, configs = effective(
         config, {name: value for name, value in flags.items() if value is not None}, settings or ()
     )
-    _run(configs, file)
+    _run(configs, file, config)
 
 
-def _run(configs: dict[str, str], file: ConfigFile) -> None:
+def _run(configs: dict[str, str], file: ConfigFile, config_file: Path | None) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
     # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` enables it again.
@@ -125,6 +126,7 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     for address in insecure:
         reason = "anyone who reaches it can read, change and delete all data"
         logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
+    _warn_of_readable_files(broker, file, config_file)
     for name, reason in file.refused.items():
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:
@@ -136,6 +138,23 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error
+
+
+def _warn_of_readable_files(broker: BrokerConfig, file: ConfigFile, config_file: Path | None) -> None:
+    """Warn of files that other users of this machine can read, although they have secrets."""
+    from penstock.broker.base import logs
+
+    log = logs.get_logger("config")
+    names = secret_names(file.configs)
+    if config_file is not None and names and is_open_to_others(config_file):
+        reason = "other users of this machine can read its secrets: chmod 600, or use ${file:...}"
+        log.warning("config_file_readable", path=str(config_file), secrets=",".join(names), reason=reason)
+    if not broker.is_secured:
+        return
+    for directory in broker.data_dirs:
+        if is_open_to_others(Path(directory)):
+            reason = "other users of this machine can read the records: chmod 700"
+            log.warning("data_directory_readable", path=directory, reason=reason)
 
 
 def _log_format(wanted: str) -> str:

@@ -6,6 +6,7 @@ Used by: every package that reads configs; `docs.render` makes `docs/configurati
 """
 
 from penstock.model.config.broker import BrokerConfig, parse_broker_config
+from penstock.model.config.broker_checks import is_sensitive
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.client_metrics import (
     CLIENT_METRICS_KEYS,
@@ -47,6 +48,7 @@ __all__ = [
     "effective_configs",
     "environment_configs",
     "group_values",
+    "is_sensitive",
     "load_config_file",
     "parse_broker_config",
     "parse_topic_config",

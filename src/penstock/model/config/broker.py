@@ -232,6 +232,14 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         return [f"{e.name}://{e.host or '*'}:{e.port}" for e in found if not is_loopback(e.host)]
 
     @property
+    def is_secured(self) -> bool:
+        """Whether a client needs to authenticate, or needs rights."""
+        listeners = (*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else ()))
+        return bool(self._values["authorizer.class.name"]) or any(
+            endpoint.protocol != "PLAINTEXT" for endpoint in listeners
+        )
+
+    @property
     def is_broker(self) -> bool:
         """Whether this node holds partitions and serves clients."""
         return "broker" in as_strings(self._values["process.roles"])

@@ -12,7 +12,7 @@ from penstock.model.config.security_keys import listener_name
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
-__all__ = ["check_dynamic_name", "check_together", "topic_default"]
+__all__ = ["check_dynamic_name", "check_together", "is_sensitive", "topic_default"]
 
 
 def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
@@ -30,6 +30,13 @@ def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
         )
     if cluster_wide and key.update_mode is UpdateMode.PER_BROKER:
         raise InvalidConfig(f"Cannot update {name} for the whole cluster: set it per broker")
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value of a broker config must not be shown; false for an unknown name."""
+    of_listener = listener_name(name)
+    key = BROKER_KEYS.get(name) if of_listener is None else of_listener.key
+    return key is not None and key.sensitive
 
 
 def check_together(values: Mapping[str, ConfigValue]) -> None:
