@@ -197,9 +197,48 @@ def test_settings_without_effect_are_listed() -> None:
     }
 
 
+_EXTERNAL = {"listeners": "EXTERNAL://:9092", "listener.security.protocol.map": "EXTERNAL:SASL_SSL"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "listener.name.EXTERNAL.ssl.client.auth",
+            "listener.name.EXTERNAL.ssl.client.auth is for a listener EXTERNAL, but the listeners are "
+            "external, internal; did you mean listener.name.external.ssl.client.auth?",
+        ),
+        ("listener.name.extrenal.ssl.client.auth", "did you mean listener.name.external.ssl.client.auth?"),
+        ("listener.name.q.ssl.client.auth", "is for a listener q, but the listeners are external, internal"),
+        ("listener.name.external.ssl.clent.auth", "did you mean listener.name.external.ssl.client.auth?"),
+        ("listener.name.EXTERNAL.ssl.clent.auth", "did you mean listener.name.external.ssl.client.auth?"),
+        ("Listener.name.external.ssl.client.auth", "did you mean listener.name.external.ssl.client.auth?"),
+        (
+            "listener.name.external.SCRAM-SHA-512.sasl.jaas.config",
+            "did you mean listener.name.external.scram-sha-512.sasl.jaas.config?",
+        ),
+        # A key that all listeners share would have no effect for one of them.
+        ("listener.name.external.penstock.authentication.timeout.ms", "Unknown broker config name"),
+    ],
+)
+def test_a_key_of_a_listener_that_would_be_ignored_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        BrokerConfig({**_EXTERNAL, name: "required"})
+    assert reason in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_nodes_may_share_the_keys_of_other_nodes_listeners() -> None:
+    protocols = "EXTERNAL:SASL_SSL,OTHER:SSL"
+    name = "listener.name.other.ssl.client.auth"
+    BrokerConfig({**_EXTERNAL, "listener.security.protocol.map": protocols, name: "required"})
+    BrokerConfig({**_EXTERNAL, "controller.listener.names": "OTHER", name: "required"})
+
+
 def test_a_key_for_one_listener_and_one_mechanism() -> None:
     config = BrokerConfig(
         {
+            **_EXTERNAL,
             "ssl.client.auth": "none",
             "listener.name.external.ssl.client.auth": "required",
             "listener.name.external.scram-sha-256.sasl.jaas.config": "secret text",
@@ -213,7 +252,7 @@ def test_a_key_for_one_listener_and_one_mechanism() -> None:
 
 def test_secrets_are_not_described() -> None:
     name = "listener.name.external.scram-sha-256.sasl.jaas.config"
-    config = BrokerConfig({name: "secret text", "ssl.key.password": "secret text"})
+    config = BrokerConfig({**_EXTERNAL, name: "secret text", "ssl.key.password": "secret text"})
     entries = {entry.name: entry for entry in config.describe()}
     assert "secret text" not in repr(entries)
     for each in (name, "ssl.key.password"):

@@ -132,7 +132,7 @@ class ListenerSecurities:
             wall_clock=lambda: self._world.clock.now_ms() / 1000,
             max_receive_bytes=int(lookup("sasl.server.max.receive.size") or 0),
             max_session_s=int(lookup("connections.max.reauth.ms") or 0) / 1000,
-            failure_delay_s=self._config.connection_failed_authentication_delay_ms / 1000,
+            failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
             outcome=_log_outcome,
         )
 

@@ -32,13 +32,20 @@ from penstock.model.config.listeners import (
     Endpoint,
     check_roles,
     is_loopback,
+    listener_names,
     parse_connection_overrides,
     parse_endpoints,
     parse_internal_endpoint,
     parse_voters,
 )
-from penstock.model.config.security_keys import LISTENER_PREFIX, listener_name
+from penstock.model.config.security_keys import (
+    LISTENER_PREFIX,
+    check_listener_names,
+    listener_name,
+    nearest_listener_name,
+)
 from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.errors import InvalidConfig
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
@@ -52,9 +59,12 @@ def parse_broker_config(name: str, text: str) -> ConfigValue:
 def _key(name: str) -> ConfigKey:
     """The key of a name, which may be that of a key for one listener; InvalidConfig if it is unknown."""
     of_listener = listener_name(name)
-    return (
-        find_key(BROKER_KEYS, name, "broker") if of_listener is None else of_listener.key._replace(name=name)
-    )
+    if of_listener is not None:
+        return of_listener.key._replace(name=name)
+    nearest = nearest_listener_name(name)
+    if nearest is not None:
+        raise InvalidConfig(f"Unknown broker config name: {name}; did you mean {nearest}?")
+    return find_key(BROKER_KEYS, name, "broker")
 
 
 class BrokerConfig(Mapping[str, ConfigValue]):
@@ -184,6 +194,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self.internal_endpoint = parse_internal_endpoint(self._values)
         self.quorum_voters = parse_voters(self._values)
         check_roles(self._values, self.internal_endpoint, self.quorum_voters)
+        check_listener_names(self._static, listener_names(self._values, self._static))
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self._values[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from penstock.model.config.keys import ConfigValue, as_strings
@@ -15,6 +15,7 @@ _LISTENER = re.compile(
 _VOTERS = "controller.quorum.voters"
 _BOOTSTRAP = "controller.quorum.bootstrap.servers"
 _VOTER = re.compile(r"(?P<id>[0-9]+)@(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/@\[\]]+)):(?P<port>[0-9]+)")
+_PROTOCOL_MAP = "listener.security.protocol.map"
 _OVERRIDES = "max.connections.per.ip.overrides"
 _OVERRIDE = re.compile(
     r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<address>[0-9.]+|[0-9a-fA-F:.%]*:[0-9a-fA-F:.%]*)):(?P<count>[0-9]+)"
@@ -75,6 +76,18 @@ def parse_internal_endpoint(values: Mapping[str, ConfigValue]) -> Endpoint | Non
             protocol = _protocol(name, {name: "PLAINTEXT"} | protocols)
             return Endpoint(name, *bound[name], *announced, protocol)
     return None
+
+
+def listener_names(values: Mapping[str, ConfigValue], static: Collection[str]) -> list[str]:
+    """The listeners that configs may be for: those of this node, and those of a map that the user has set.
+
+    Why: nodes may share a config file, and other nodes may have other listeners.
+    """
+    bound, _ = _bound_and_advertised(values)
+    mapped: Collection[str] = ()
+    if _PROTOCOL_MAP in static:
+        mapped = _protocol_map(str(values[_PROTOCOL_MAP]))
+    return list(dict.fromkeys((*bound, *_internal_names(values), *mapped)))
 
 
 def parse_voters(values: Mapping[str, ConfigValue]) -> dict[int, tuple[str, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS
-from penstock.model.config.security_keys import listener_name
+from penstock.model.config.security_keys import listener_name, nearest_listener_name
 from penstock.model.config.units import Unit, plain
 from penstock.model.errors import InvalidConfig
 
@@ -120,6 +120,9 @@ def interpret(name: str, text: str) -> tuple[str, str] | None:
 
 def nearest_name(name: str) -> str:
     """A hint at the setting that was meant; empty where none is near."""
+    of_listener = nearest_listener_name(name)
+    if of_listener is not None:
+        return f"; did you mean {of_listener}?"
     from difflib import get_close_matches  # only a mistake pays for the import
 
     nearest = get_close_matches(name, [*SECTION_KEYS, *BROKER_KEYS], n=1, cutoff=0.6)

@@ -6,12 +6,21 @@ one SASL mechanism of it. Both listener and mechanism are in lower case, as in K
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from penstock.model.config.keys import ConfigKey, ConfigType, UpdateMode
 from penstock.model.config.network_keys import NETWORK_KEYS
+from penstock.model.errors import InvalidConfig
 
-__all__ = ["LISTENER_PREFIX", "SECURITY_KEYS", "ListenerName", "listener_name"]
+__all__ = [
+    "LISTENER_PREFIX",
+    "SECURITY_KEYS",
+    "ListenerName",
+    "check_listener_names",
+    "listener_name",
+    "nearest_listener_name",
+]
 
 LISTENER_PREFIX: Final = "listener.name."
 _MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
@@ -233,10 +242,12 @@ _SASL: Final = [
 ]
 
 SECURITY_KEYS: Final[list[ConfigKey]] = [*_TLS, *_SASL]
+#: keys that cannot be set for one listener
+_OF_ALL_LISTENERS: Final = ("penstock.insecure.listeners.allow", "penstock.authentication.timeout.ms")
 _OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
 #: keys that can be set for one listener
 _BY_LISTENER: Final = {
-    **{key.name: key for key in SECURITY_KEYS if not key.name.startswith("penstock.insecure")},
+    **{key.name: key for key in SECURITY_KEYS if key.name not in _OF_ALL_LISTENERS},
     **{key.name: key for key in NETWORK_KEYS if key.name in _OF_CONNECTIONS},
 }
 
@@ -262,3 +273,35 @@ def listener_name(name: str) -> ListenerName | None:
     if mechanism in _MECHANISMS and rest in _BY_LISTENER:
         return ListenerName(listener, mechanism, _BY_LISTENER[rest])
     return None
+
+
+def nearest_listener_name(name: str) -> str | None:
+    """The name of a key for one listener that is nearest to a name that is none; None if none is near."""
+    if not name.lower().startswith(LISTENER_PREFIX):
+        return None
+    from difflib import get_close_matches  # only a mistake pays for the import
+
+    listener, _, rest = name[len(LISTENER_PREFIX) :].lower().partition(".")
+    known = [*_BY_LISTENER, *(f"{mechanism}.{key}" for mechanism in _MECHANISMS for key in _BY_LISTENER)]
+    nearest = get_close_matches(rest, known, n=1, cutoff=0.6)
+    return f"{LISTENER_PREFIX}{listener}.{nearest[0]}" if nearest and listener else None
+
+
+def check_listener_names(names: Iterable[str], listeners: Collection[str]) -> None:
+    """Refuse keys for a listener that is not one of `listeners`: no listener would have them.
+
+    A common cause are capitals: Kafka, too, looks for the listener's name in lower case.
+    """
+    known = [listener.lower() for listener in listeners]
+    for name in names:
+        parts = listener_name(name)
+        if parts is None or parts.listener in known:
+            continue
+        from difflib import get_close_matches  # only a mistake pays for the import
+
+        nearest = get_close_matches(parts.listener.lower(), known, n=1, cutoff=0.6)
+        rest = name.removeprefix(f"{LISTENER_PREFIX}{parts.listener}.")
+        meant = f"; did you mean {LISTENER_PREFIX}{nearest[0]}.{rest}?" if nearest else ""
+        raise InvalidConfig(
+            f"{name} is for a listener {parts.listener}, but the listeners are {', '.join(known)}{meant}"
+        )
