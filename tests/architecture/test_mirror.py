@@ -32,7 +32,6 @@ ELSEWHERE = {
     "base/context": "handlers/test_replica_fetch",
     "base/metrics": "healing/test_scrubber",
     "base/repeated": "fetch/test_repeated_client_histories",
-    "base/system_ports": "replica/test_foreign_files",
     "coordinators/host_settings": "coordinators/test_shard_host",
     "coordinators/transaction_additions": "handlers/test_transactions",
     "fetch/client_fetch": "handlers/test_fetch",
@@ -73,6 +72,7 @@ ELSEWHERE = {
     "replica/stored_partitions": "replica/test_partitions",
     "replica/txn_markers": "handlers/test_txn_markers",
     "request/internal_listener": "fetch/test_repeated_replica",
+    "request/metadata_users": "request/test_listener_security",
     "request/topic_creator": "handlers/test_metadata",
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -10,16 +11,36 @@ import pytest
 from penstock.model.errors import InvalidConfig
 from penstock.security.sasl import Exchange, Identity, SaslFailure, TokenRefused, new_exchange
 from penstock.security.sasl_client import Login, LoginFailed
-from penstock.security.sasl_scram import ScramCredential, new_credential
+from penstock.security.sasl_scram import ScramCredential, ScramShape, new_credential
 from penstock.security.sasl_states import NEXT, Event, State
-from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
+from penstock.security.sasl_users import ConfiguredUsers, StoredUsers, parse_jaas
 
 SECRET = b"s" * 32
 
 
 def exchange(mechanism: str, verify: Callable[[str], Identity] | None = None) -> Exchange:
-    users = ConfiguredUsers(mechanism, {"user_bob": "hunter2", "user_a,b=c": "x"}, lambda: b"salt" * 4)
-    return new_exchange(mechanism, users, nonce=lambda: "SERVER", secret=SECRET, verify=verify)
+    return new_exchange(mechanism, users_of(mechanism), nonce=lambda: "SERVER", secret=SECRET, verify=verify)
+
+
+def users_of(mechanism: str, stored: StoredUsers | None = None, secret: bytes = SECRET) -> ConfiguredUsers:
+    users = ConfiguredUsers(mechanism, {"user_bob": "hunter2", "user_a,b=c": "x"}, lambda: stored)
+    users.install(users.credentials(secret))
+    return users
+
+
+class Stored:
+    """Users of the metadata."""
+
+    def __init__(self, mechanism: str, credentials: dict[str, ScramCredential]) -> None:
+        self._mechanism = mechanism
+        self._credentials = credentials
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self._credentials.get(user) if mechanism == self._mechanism else None
+
+    def shapes(self, mechanism: str) -> Counter[ScramShape]:
+        known = self._credentials.values() if mechanism == self._mechanism else ()
+        return Counter(ScramShape(len(each.salt), each.iterations) for each in known)
 
 
 def login(mechanism: str, user: str, password: str, server: Exchange | None = None) -> str:
@@ -52,20 +73,46 @@ def test_an_unknown_user_and_a_wrong_password_look_the_same(mechanism: str) -> N
     assert wrong == unknown == "failed: unknown user or wrong password"
 
 
+def challenge(users: ConfiguredUsers, user: str, secret: bytes = SECRET) -> tuple[bytes, int]:
+    """The salt and the iterations that a client sees."""
+    server = new_exchange("SCRAM-SHA-256", users, nonce=lambda: "SERVER", secret=secret)
+    _, salt, iterations = server.step(b"n,,n=" + user.encode() + b",r=c").reply.split(b",")
+    return b64decode(salt[2:]), int(iterations[2:])
+
+
 def test_an_unknown_user_has_the_same_salt_every_time() -> None:
-    first = [exchange("SCRAM-SHA-256").step(b"n,,n=eve,r=c").reply for _ in range(2)]
-    assert first[0] == first[1]
-    assert first[0] != exchange("SCRAM-SHA-256").step(b"n,,n=mallory,r=c").reply
+    """All brokers have the same secret, and keep it over restarts, so `users` may be any broker's."""
+    first, second = (challenge(users_of("SCRAM-SHA-256"), "eve") for _ in range(2))
+    assert first == second
+    assert first != challenge(users_of("SCRAM-SHA-256"), "mallory")
+    assert first != challenge(users_of("SCRAM-SHA-256"), "eve", b"another secret")
+    # And so do the users of the config.
+    first, second = (challenge(users_of("SCRAM-SHA-256"), "bob") for _ in range(2))
+    assert first == second
+
+
+def test_an_unknown_user_looks_like_one_that_exists() -> None:
+    """Salt size and iterations tell nothing: other names have those of existing users, as often as they."""
+    assert {len(salt) for salt, _ in (challenge(users_of("SCRAM-SHA-256"), u) for u in ("bob", "eve"))} == {
+        18
+    }
+    credentials = {
+        f"u{i}": ScramCredential(b"s" * (26 if i % 4 else 64), b"k" * 32, b"k" * 32, 8192 if i % 4 else 4096)
+        for i in range(40)
+    }
+    users = ConfiguredUsers("SCRAM-SHA-256", {}, lambda: Stored("SCRAM-SHA-256", credentials))
+    seen = Counter((len(salt), i) for salt, i in (challenge(users, f"eve{n}") for n in range(400)))
+    assert seen.keys() == {(26, 8192), (64, 4096)}
+    assert 240 < seen[26, 8192] < 360, "three quarters of the users have this shape"
+    # A new user of a known shape changes the shape of few other names.
+    before = [challenge(users, f"eve{n}") for n in range(100)]
+    credentials["new"] = credentials["u1"]
+    assert sum(challenge(users, f"eve{n}") != old for n, old in enumerate(before)) < 6
 
 
 def test_credentials_of_the_metadata_come_before_those_of_the_config() -> None:
     other = new_credential("SCRAM-SHA-256", "changed", b"salt", 4096)
-    users = ConfiguredUsers(
-        "SCRAM-SHA-256",
-        {"user_bob": "hunter2"},
-        lambda: b"salt",
-        lambda mechanism, user: other if user == "bob" else None,
-    )
+    users = users_of("SCRAM-SHA-256", Stored("SCRAM-SHA-256", {"bob": other}))
     server = new_exchange("SCRAM-SHA-256", users, nonce=lambda: "SERVER", secret=SECRET)
     assert login("SCRAM-SHA-256", "bob", "changed", server) == "bob"
 
@@ -185,7 +232,7 @@ def test_a_bearer_token_is_verified() -> None:
 
 
 def test_secrets_are_not_in_texts() -> None:
-    users = ConfiguredUsers("PLAIN", {"user_bob": "hunter2"}, lambda: b"")
+    users = users_of("PLAIN")
     assert "hunter2" not in repr(users)
     assert "hunter2" not in repr(Login("PLAIN", "bob", lambda: "hunter2", lambda: ""))
     with pytest.raises(InvalidConfig) as refused:

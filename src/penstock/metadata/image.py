@@ -18,6 +18,7 @@ from penstock.metadata.partition_image import (
     PartitionImage,
     PartitionKey,
 )
+from penstock.metadata.scram_table import ScramCredentials
 from penstock.model.ids import TopicId
 from penstock.security.acls import Acl, AclStore
 from penstock.wire.metadata_records import (
@@ -190,7 +191,7 @@ class ClusterImage:
         self.next_producer_id = 0
         self.acls = AclStore()
         #: by user and mechanism
-        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.scram = ScramCredentials()
         self.quotas: dict[QuotaKey, dict[str, float]] = {}
         #: replaced with every change of a quota; compare with `is`
         self.quota_generation = object()

@@ -12,10 +12,16 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from penstock.security.sasl_scram import ScramCredential, client_key_of, fake_credential, server_signature
+from penstock.security.sasl_scram import (
+    ScramCredential,
+    ScramShape,
+    client_key_of,
+    fake_credential,
+    server_signature,
+)
 from penstock.security.sasl_scram import stored_key_of as _stored_key_of
 
 __all__ = [
@@ -80,6 +86,10 @@ class Users(Protocol):
         ...
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
+
+    def shapes(self, mechanism: str) -> Mapping[ScramShape, int]:
+        """How many SCRAM users have credentials of each shape."""
+        ...
 
 
 class Exchange(Protocol):
@@ -167,7 +177,9 @@ class _Scram:
             raise SaslFailure("delegation tokens are not supported")
         known = self._users.scram(self._mechanism, user)
         self._is_known = known is not None
-        self._credential = known or fake_credential(self._hash, self._secret, user)
+        # Computed for existing users, too: otherwise the time would tell them from others.
+        fake = fake_credential(self._hash, self._secret, user, self._users.shapes(self._mechanism))
+        self._credential = known or fake
         self._user = user
         self._nonce = first["nonce"] + self._nonce
         salt = b64encode(self._credential.salt)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.model.errors import InvalidConfig
-from penstock.security.sasl_scram import ITERATIONS_MIN, SCRAM_HASHES, ScramCredential, new_credential
+from penstock.security.sasl_scram import (
+    DEFAULT_SHAPE,
+    SCRAM_HASHES,
+    ScramCredential,
+    ScramShape,
+    derived_salt,
+    new_credential,
+)
 
-__all__ = ["ConfiguredUsers", "parse_jaas"]
+__all__ = ["ConfiguredUsers", "StoredUsers", "parse_jaas"]
 
 _MODULE: Final = re.compile(
     r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\s*(?P<options>.*?);?\s*", re.DOTALL
@@ -39,32 +46,59 @@ def parse_jaas(text: str) -> dict[str, str]:
     return options
 
 
+class StoredUsers(Protocol):
+    """SCRAM credentials that are not in the config."""
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None: ...
+
+    def shapes(self, mechanism: str) -> Mapping[ScramShape, int]: ...
+
+
 class ConfiguredUsers:
-    """The users of one mechanism of a listener: those of the config, then those of `others`."""
+    """The users of one mechanism of a listener: those of `stored`, then those of the config.
+
+    SCRAM users of the config have no credentials before `install`.
+    """
 
     def __init__(
-        self,
-        mechanism: str,
-        options: Mapping[str, str],
-        salt: Callable[[], bytes],
-        others: Callable[[str, str], ScramCredential | None] = lambda mechanism, user: None,
+        self, mechanism: str, options: Mapping[str, str], stored: Callable[[], StoredUsers | None]
     ) -> None:
-        """`others` returns the SCRAM credential of a user in the metadata."""
         users = {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
-        self._passwords = users if mechanism == "PLAIN" else {}
-        self._others = others
+        self._mechanism = mechanism
+        self._users = users
+        self._stored = stored
         self._scram: dict[str, ScramCredential] = {}
-        if mechanism in SCRAM_HASHES:
-            self._scram = {
-                user: new_credential(mechanism, password, salt(), ITERATIONS_MIN)
-                for user, password in users.items()
-            }
+
+    def credentials(self, secret: bytes) -> dict[str, ScramCredential]:
+        """SCRAM credentials with salts of the secret. It takes milliseconds each: never on the event loop."""
+        if self._mechanism not in SCRAM_HASHES:
+            return {}
+        kind = SCRAM_HASHES[self._mechanism]
+        size, iterations = DEFAULT_SHAPE
+        return {
+            user: new_credential(
+                self._mechanism, password, derived_salt(secret, kind, user, size), iterations
+            )
+            for user, password in self._users.items()
+        }
+
+    def install(self, credentials: dict[str, ScramCredential]) -> None:
+        self._scram = credentials
 
     def password(self, user: str) -> str | None:
-        return self._passwords.get(user)
+        return self._users.get(user) if self._mechanism == "PLAIN" else None
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        return self._others(mechanism, user) or self._scram.get(user)
+        stored = self._stored()
+        found = None if stored is None else stored.scram(mechanism, user)
+        return found or self._scram.get(user)
+
+    def shapes(self, mechanism: str) -> Mapping[ScramShape, int]:
+        stored = self._stored()
+        found = {} if stored is None else stored.shapes(mechanism)
+        if not self._scram:
+            return found
+        return {**found, DEFAULT_SHAPE: found.get(DEFAULT_SHAPE, 0) + len(self._scram)}
 
     def __repr__(self) -> str:
-        return f"ConfiguredUsers({sorted({*self._passwords, *self._scram})})"
+        return f"ConfiguredUsers({sorted(self._users)})"

@@ -34,6 +34,7 @@ from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeReque
 from penstock.wire.conversation import Conversation
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.schema import Struct
+from tests.broker.requests import until
 from tests.secured import HOST, pki, versions, versions_over
 
 PASSWORD = "correct horse"
@@ -380,6 +381,34 @@ def test_failures_look_the_same(sasl: BrokerThread, listener: str) -> None:
             assert speaker.receive_raw() is None
     (only,) = answers
     assert only is not None and only[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_salts_do_not_tell_which_users_exist(tmp_path: Path) -> None:
+    """Unknown users and those of the config keep their salts over restarts, like those of the metadata."""
+    config = {
+        "listeners": f"SASL://{HOST}:0",
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.jaas.config": JAAS,
+    }
+
+    def challenges() -> list[bytes]:
+        found = []
+        with broker(data=tmp_path, config=config) as running:
+            # The first start of a cluster makes the key.
+            until(lambda: running.broker.parts.securities.has_salt_key)
+            for user in (b"bob", b"eve"):
+                with Speaker(ports(running)["SASL"]) as speaker:
+                    speaker.handshake("SCRAM-SHA-256")
+                    request = SaslAuthenticateRequest(auth_bytes=b"n,,n=" + user + b",r=c")
+                    reply: bytes = speaker.ask(SASL_AUTHENTICATE, request).auth_bytes
+                    found.append(reply.partition(b",")[2])
+        return found
+
+    bob, eve = first = challenges()
+    assert challenges() == first
+    assert bob != eve and len(bob) == len(eve)
+    assert bob.endswith(b",i=4096") and eve.endswith(b",i=4096")
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)

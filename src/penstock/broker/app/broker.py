@@ -167,6 +167,7 @@ class Broker:
             self.lifecycle.start()
             await self.lifecycle.wait_until_unfenced()
             self.rejoining.start()
+        await self.parts.securities.use_salt_key()
         await self.server.serve(self.dispatcher)
         self.maintenance.start()
         self.scrubber.start()
@@ -242,7 +243,7 @@ class Broker:
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
         """The registration of a cluster's only broker, which is unfenced from the start."""
-        records = found_cluster(self.image, self.config)
+        records = found_cluster(self.image, self.config, self.rng.token)
         records.append(
             RegisterBrokerRecord(
                 broker_id=self.node_id,
@@ -281,6 +282,7 @@ class Broker:
                 self._apply_broker_configs()
             elif isinstance(record, ClientQuotaRecord):
                 self._apply_quotas()
+        await self.parts.securities.use_salt_key()
         removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
         if removed:

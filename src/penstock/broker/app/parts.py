@@ -36,7 +36,8 @@ from penstock.broker.replica.replicas import Replicas
 from penstock.broker.replica.txn_markers import MarkerWriter
 from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import InternalListener, windows_of
-from penstock.broker.request.listener_security import ListenerSecurities, scram_in
+from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
 from penstock.model.config.keys import as_integer
@@ -119,7 +120,7 @@ class BrokerParts:
         self.partitions = partitions
         self.node = node
         self.securities = securities
-        securities.scram = scram_in(self.image)
+        securities.users = MetadataUsers(self.image)
         self.producer_ids = ProducerIds(node)
         self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
         self.forwarding = Forwarding(node, self.metrics)

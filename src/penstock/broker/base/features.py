@@ -11,10 +11,12 @@ skip it. A change that older brokers could not skip needs a new level.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.metadata.configs import settle_min_isr
 from penstock.metadata.image import ClusterImage
+from penstock.metadata.scram_salts import settle_salt_key
 from penstock.model.config import BrokerConfig
 from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
@@ -39,11 +41,12 @@ INITIAL_FEATURES: Final = {
 }
 
 
-def found_cluster(image: ClusterImage, config: BrokerConfig) -> list[Struct]:
-    """The records that a new controller adds first: the initial feature levels and min.insync.replicas."""
+def found_cluster(image: ClusterImage, config: BrokerConfig, token: Callable[[int], bytes]) -> list[Struct]:
+    """The records that a new controller adds first: initial feature levels, min.insync.replicas, salt key."""
     records = settle_min_isr(image, config.min_insync_replicas)
     if not image.features:
         records += [
             FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
         ]
-    return records
+    has_sasl = any(endpoint.protocol.startswith("SASL_") for endpoint in config.all_endpoints)
+    return records + settle_salt_key(image, token, is_needed=has_sasl)

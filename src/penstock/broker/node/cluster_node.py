@@ -104,7 +104,9 @@ class ClusterNode:
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
         longest_wait_s = config.replica_fetch_wait_max_ms / 1000
         self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s, security)
-        self.controller_loop = ControllerLoop(config, image, self.controller, self.peers, world.clock)
+        self.controller_loop = ControllerLoop(
+            config, image, self.controller, self.peers, world.clock, world.rng
+        )
         self.balancer = Balancer(
             config, image, self.controller, self.peers, world.clock, lambda: self.controller_loop.policy
         )

@@ -27,11 +27,12 @@ from penstock.metadata.clocks import Clocks
 from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.policy import Policy, Strategy
+from penstock.metadata.scram_salts import settle_salt_key
 from penstock.metadata.sessions import Sessions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, StorageError
 from penstock.net.connection import Connection
-from penstock.ports import Clock
+from penstock.ports import Clock, Rng
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
 from penstock.wire.apis.broker_heartbeat import ReportedChecksum
@@ -52,13 +53,20 @@ class ControllerLoop:
     """Runs while this node is the active controller; `sessions` is None otherwise."""
 
     def __init__(
-        self, config: BrokerConfig, image: ClusterImage, controller: Controller, peers: Peers, clock: Clock
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        controller: Controller,
+        peers: Peers,
+        clock: Clock,
+        rng: Rng,
     ) -> None:
         self._config = config
         self._image = image
         self._controller = controller
         self._peers = peers
         self._clock = clock
+        self._rng = rng
         self.sessions: Sessions | None = None
         self.clocks = Clocks(config.node_id)
         self.checksums = Checksums()
@@ -214,6 +222,8 @@ class ControllerLoop:
     async def _run_tasks(self, balances: bool) -> None:
         try:
             await self._fence_expired()
+            if settle_salt_key(self._image, self._rng.token):
+                await self._controller.change(lambda: (settle_salt_key(self._image, self._rng.token), None))
             if balances and self._config.auto_leader_rebalance_enable:
                 await self._controller.change(self._balance)
             await self.healer.work()
@@ -232,7 +242,7 @@ class ControllerLoop:
         for broker in self._image.brokers.values():
             if not broker.fenced and broker.id != self._config.node_id:
                 self._peers.probe(broker.id)
-        return found_cluster(self._image, self._config), None
+        return found_cluster(self._image, self._config, self._rng.token), None
 
     def _first_sessions(self) -> Sessions:
         """Full sessions for all brokers but the previous leader, however long the election has taken."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.metadata.image import ClusterImage
+from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
 from penstock.ports import World
 from penstock.security.sasl import MECHANISMS, OAUTHBEARER, Exchange, Identity, new_exchange
-from penstock.security.sasl_scram import ScramCredential
 from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
 from penstock.security.tls_settings import TlsSettings, tls_settings
 
@@ -26,30 +24,11 @@ if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
     from penstock.net.secure_listener import SecureListener
 
-__all__ = ["ListenerSecurities", "scram_in"]
+__all__ = ["ListenerSecurities"]
 
 log = get_logger("security")
 #: how often files are looked at
 _WATCH_S: Final = 2.0
-
-#: returns the SCRAM credential of a user by mechanism and name
-ScramLookup = Callable[[str, str], ScramCredential | None]
-
-
-#: the numbers of the mechanisms in metadata records
-_SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-
-
-def scram_in(image: ClusterImage) -> ScramLookup:
-    """The SCRAM credentials of the users in the metadata."""
-
-    def lookup(mechanism: str, user: str) -> ScramCredential | None:
-        found = image.scram.get((user, _SCRAM_NUMBERS[mechanism]))
-        if found is None:
-            return None
-        return ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations)
-
-    return lookup
 
 
 class ListenerSecurities:
@@ -65,8 +44,10 @@ class ListenerSecurities:
         self._verifiers: list[Any] = []
         self._dynamic: dict[str, str] = {}
         self._watch: asyncio.Task[None] | None = None
-        #: SCRAM credentials in the metadata; set once there is an image
-        self.scram: ScramLookup = lambda mechanism, user: None
+        #: the users of the config, by listener and mechanism
+        self._configured: list[ConfiguredUsers] = []
+        #: the users of the metadata; set once there is an image
+        self.users: MetadataUsers | None = None
 
     def secure(self, listener: Listener) -> None:
         """Set the security of a listener by its protocol; InvalidConfig if configs are missing."""
@@ -148,11 +129,13 @@ class ListenerSecurities:
         else:
             verify = None
             options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
-        rng = self._world.rng
-        users = ConfiguredUsers(
-            mechanism, options, partial(rng.token, 18), lambda m, user: self.scram(m, user)
-        )
-        return partial(new_exchange, mechanism, users, nonce=self._nonce, secret=self._secret, verify=verify)
+        users = ConfiguredUsers(mechanism, options, lambda: self.users)
+        self._configured.append(users)
+
+        def exchange() -> Exchange:
+            return new_exchange(mechanism, users, nonce=self._nonce, secret=self._secret, verify=verify)
+
+        return exchange
 
     def _nonce(self) -> str:
         return b64encode(self._world.rng.token(24)).decode().rstrip("=")
@@ -163,6 +146,7 @@ class ListenerSecurities:
         """Load the keys of tokens, and watch the files of certificates from now on."""
         for verifier in self._verifiers:
             await verifier.load()
+        await self._use_secret(self._secret)
         if self._secured and self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._keep_current())
 
@@ -177,9 +161,30 @@ class ListenerSecurities:
             try:
                 for verifier in self._verifiers:
                     await verifier.refresh_if_due()
+                await self.use_salt_key()
                 self.reload(changed_only=True)
             except Exception as e:  # noqa: BLE001 - withdrawn keys would stay valid if this task ended
                 log.error("listener_security_not_refreshed", error=repr(e))
+
+    @property
+    def has_salt_key(self) -> bool:
+        """Whether salts are derived from the key in the metadata."""
+        return self.users is not None and self.users.salt_key() == self._secret
+
+    async def use_salt_key(self) -> None:
+        """Derive salts from the key in the metadata: then all brokers have the same ones after each start."""
+        if not self._configured or self.users is None:
+            return
+        key = self.users.salt_key()
+        if key is not None and key != self._secret:
+            await self._use_secret(key)
+
+    async def _use_secret(self, secret: bytes) -> None:
+        in_thread = self._world.workers.in_thread
+        derived = [await in_thread(users.credentials, secret) for users in self._configured]
+        self._secret = secret
+        for users, credentials in zip(self._configured, derived, strict=True):
+            users.install(credentials)
 
     def reload(self, *, changed_only: bool = False) -> None:
         """Build every context again from files and configs; one that fails stays as it is, and is logged."""

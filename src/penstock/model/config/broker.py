@@ -245,10 +245,14 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     @property
     def is_secured(self) -> bool:
         """Whether a client needs to authenticate, or needs rights."""
-        listeners = (*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else ()))
         return bool(self._values["authorizer.class.name"]) or any(
-            endpoint.protocol != "PLAINTEXT" for endpoint in listeners
+            endpoint.protocol != "PLAINTEXT" for endpoint in self.all_endpoints
         )
+
+    @property
+    def all_endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners for clients and the one for other nodes."""
+        return (*self.endpoints, *([self.internal_endpoint] if self.internal_endpoint else ()))
 
     @property
     def is_broker(self) -> bool:
