@@ -49,6 +49,7 @@ class Peer:
         "_backoff",
         "_closed",
         "_connecting",
+        "_deriving",
         "_due_at",
         "_is_attempting",
         "_last_error",
@@ -95,6 +96,8 @@ class Peer:
         self._max_response_bytes = max_response_bytes
         self._link: ClientLink | None = None
         self._connecting: asyncio.Task[None] | None = None
+        #: computes a key of the login; kept, because the loop has weak references only
+        self._deriving: asyncio.Task[None] | None = None
         #: an attempt to connect is under way; while `_connecting` without it we wait for `_not_before`
         self._is_attempting = False
         self._not_before = loop.time()
@@ -182,6 +185,8 @@ class Peer:
             self._on_gone = None
             if self._timer is not None:
                 self._timer.cancel()
+            if self._deriving is not None:
+                self._deriving.cancel()
             self._give_up(PeerLost(f"{self.address}: closed by ourselves"))
 
     # -- connecting -----------------------------------------------------------------------------------
@@ -240,6 +245,17 @@ class Peer:
         if lifetime_s:
             share = _LOGIN_AGAIN + _LOGIN_SPREAD * self._rng.uniform(0.0, 1.0)
             self._loop.call_later(lifetime_s * share, link.authenticate)
+
+    def link_needs_key(self, link: ClientLink, compute: Callable[[], object]) -> None:
+        """Compute a key of the login in a thread, and let the authentication go on."""
+        assert self._security is not None and self._security.in_thread is not None
+        in_thread = self._security.in_thread
+
+        async def derive() -> None:
+            await in_thread(compute)
+            link.resume()
+
+        self._deriving = self._loop.create_task(derive())
 
     def link_heard(self) -> None:
         """Something has come."""

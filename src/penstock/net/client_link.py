@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from penstock.model.errors import ProtocolError, UnsupportedVersion
@@ -25,6 +26,10 @@ class LinkOwner(Protocol):
 
     def link_ready(self, link: ClientLink) -> None:
         """The handshake is done, or the link has authenticated again."""
+        ...
+
+    def link_needs_key(self, link: ClientLink, compute: Callable[[], object]) -> None:
+        """The login needs a key; `resume` after `compute`, which may run in any thread."""
         ...
 
     def link_heard(self) -> None:
@@ -133,11 +138,24 @@ class ClientLink(asyncio.BufferedProtocol):
         for response in responses:
             self.calls.popleft().succeed(response.message)
         if not was_ready or not conversation.has_room:
+            if conversation.key_needed is not None:
+                self._peer.link_needs_key(self, conversation.key_needed)
             self._write(conversation.handshake())
             if conversation.is_ready and not was_ready:
                 self._peer.link_ready(self)
         if self._waiting:
             self.send()
+
+    def resume(self) -> None:
+        """Go on with the authentication: its key is computed."""
+        if self._is_over:
+            return
+        try:
+            self.conversation.resume()
+        except ProtocolError as e:
+            self._peer.link_lost(self, str(e))
+            return
+        self._write(self.conversation.handshake())
 
     def eof_received(self) -> bool:
         return False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import InvalidConfig
 from penstock.net.tls_contexts import TlsContexts
-from penstock.security.sasl_client import Login
+from penstock.security.sasl_client import Login, SaltedPasswords
 from penstock.security.sasl_users import parse_jaas
 from penstock.security.tls_settings import tls_settings
 
 __all__ = ["ClientSecurity", "client_security"]
+
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class ClientSecurity(NamedTuple):
@@ -19,6 +21,8 @@ class ClientSecurity(NamedTuple):
 
     tls: TlsContexts | None = None
     login: Login | None = None
+    #: computes the keys of the login; None where the event loop may be held up for milliseconds
+    in_thread: InThread | None = None
 
 
 def client_security(
@@ -27,6 +31,7 @@ def client_security(
     nonce: Callable[[], str],
     *,
     mechanism: str | None = None,
+    in_thread: InThread | None = None,
 ) -> ClientSecurity | None:
     """The security of a protocol and client configs; None for plaintext, InvalidConfig if incomplete."""
     if protocol == "PLAINTEXT":
@@ -35,10 +40,13 @@ def client_security(
     if not protocol.startswith("SASL_"):
         return ClientSecurity(tls)
     mechanism = mechanism or lookup("sasl.mechanism") or "SCRAM-SHA-512"
-    return ClientSecurity(tls, _login(mechanism, lookup, nonce))
+    keys = SaltedPasswords(deferred=in_thread is not None)
+    return ClientSecurity(tls, _login(mechanism, lookup, nonce, keys), in_thread)
 
 
-def _login(mechanism: str, lookup: Callable[[str], str | None], nonce: Callable[[], str]) -> Login:
+def _login(
+    mechanism: str, lookup: Callable[[str], str | None], nonce: Callable[[], str], keys: SaltedPasswords
+) -> Login:
     options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
     user = options.get("username") or lookup("sasl.username")
     password = options.get("password") or lookup("sasl.password")
@@ -49,4 +57,4 @@ def _login(mechanism: str, lookup: Callable[[str], str | None], nonce: Callable[
             f"SASL mechanism {mechanism} needs a user and a password: set username and password in "
             f"sasl.jaas.config"
         )
-    return Login(mechanism, user, lambda: password, nonce)
+    return Login(mechanism, user, lambda: password, nonce, keys)

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock.security.sasl_scram import ITERATIONS_MIN, SCRAM_HASHES, client_proof
 
-__all__ = ["Login", "LoginFailed", "SaslClient"]
+__all__ = ["KeyNeeded", "Login", "LoginFailed", "SaltedPasswords", "SaslClient"]
 
 #: more would keep the caller busy for seconds
 _ITERATIONS_MAX: Final = 1 << 20
+_KEYS_MAX: Final = 64
 _SCRAM_FIRST: Final = re.compile(
     rb"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]+)(?:,.*)?"
 )
@@ -22,6 +23,45 @@ _SCRAM_FIRST: Final = re.compile(
 
 class LoginFailed(Exception):
     """The server has not proved that it knows the password, or has refused the client."""
+
+
+class KeyNeeded(Exception):
+    """A step needs a key that takes milliseconds to compute. After `compute`, the same step succeeds."""
+
+    def __init__(self, compute: Callable[[], object]) -> None:
+        super().__init__()
+        self.compute = compute
+
+
+class SaltedPasswords:
+    """The keys that SCRAM derives from passwords, for the last few salts.
+
+    Invariant: with `deferred`, PBKDF2 runs only in `KeyNeeded.compute`, which any thread may call.
+    """
+
+    __slots__ = ("_deferred", "_known")
+
+    def __init__(self, *, deferred: bool = False) -> None:
+        self._deferred = deferred
+        self._known: dict[tuple[str, bytes, bytes, int], bytes] = {}
+
+    def get(self, kind: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        """The key; raises KeyNeeded if it is unknown and `deferred`."""
+        wanted = (kind, password, salt, iterations)
+        found = self._known.get(wanted)
+        if found is not None:
+            return found
+        if self._deferred:
+            raise KeyNeeded(lambda: self._compute(wanted))
+        return self._compute(wanted)
+
+    def _compute(self, wanted: tuple[str, bytes, bytes, int]) -> bytes:
+        found = pbkdf2_hmac(*wanted)
+        if len(self._known) >= _KEYS_MAX:
+            # The server chooses the salts.
+            self._known.clear()
+        self._known[wanted] = found
+        return found
 
 
 class SaslClient(Protocol):
@@ -32,7 +72,10 @@ class SaslClient(Protocol):
         ...
 
     def step(self, challenge: bytes) -> bytes | None:
-        """The answer to a challenge; None once the exchange is complete. LoginFailed ends it."""
+        """The answer to a challenge; None once the exchange is complete. LoginFailed ends it.
+
+        KeyNeeded changes nothing: the same challenge is answered once the key is computed.
+        """
         ...
 
 
@@ -43,13 +86,16 @@ class Login(NamedTuple):
     user: str
     secret: Callable[[], str]
     nonce: Callable[[], str]
+    #: keys of earlier authentications
+    keys: SaltedPasswords | None = None
 
     def begin(self) -> SaslClient:
         if self.mechanism == "PLAIN":
             return _Plain(self.user, self.secret())
         if self.mechanism == "OAUTHBEARER":
             return _Bearer(self.secret())
-        return _Scram(SCRAM_HASHES[self.mechanism], self.user, self.secret(), self.nonce())
+        keys = self.keys or SaltedPasswords()
+        return _Scram(SCRAM_HASHES[self.mechanism], self.user, self.secret(), self.nonce(), keys)
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, {self.user!r})"
@@ -79,8 +125,9 @@ class _Bearer:
 
 
 class _Scram:
-    def __init__(self, kind: str, user: str, password: str, nonce: str) -> None:
+    def __init__(self, kind: str, user: str, password: str, nonce: str, keys: SaltedPasswords) -> None:
         self._kind = kind
+        self._keys = keys
         self._password = password.encode()
         self._nonce = nonce.encode()
         name = user.replace("=", "=3D").replace(",", "=2C")
@@ -104,7 +151,7 @@ class _Scram:
         if not ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
             raise LoginFailed(f"the server asks for {iterations} SCRAM iterations")
         final = b"c=biws,r=" + match["nonce"]
-        salted = pbkdf2_hmac(self._kind, self._password, b64decode(match["salt"]), iterations)
+        salted = self._keys.get(self._kind, self._password, b64decode(match["salt"]), iterations)
         message = self._bare + b"," + challenge + b"," + final
         proof, self._signature = client_proof(self._kind, salted, message)
         return final + b",p=" + b64encode(proof)

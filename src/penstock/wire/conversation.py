@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock import __version__
 from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from penstock.ports import Buffer
-from penstock.security.sasl_client import Login, LoginFailed, SaslClient
+from penstock.security.sasl_client import KeyNeeded, Login, LoginFailed, SaslClient
 from penstock.wire.api import Api, RequestT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
@@ -76,6 +76,8 @@ class Conversation:
         "_offered",
         "_sasl",
         "_spoken",
+        "_unanswered",
+        "key_needed",
         "peer",
         "session_lifetime_s",
     )
@@ -107,6 +109,10 @@ class Conversation:
         self._offered: ApiVersionsResponse | None = None
         #: the next request of the authentication, once the response before it has come
         self._authenticating: tuple[Api[Any, Any], Any] | None = None
+        #: computes a key that the authentication needs; None unless it waits for `resume`
+        self.key_needed: Callable[[], object] | None = None
+        #: the response that the authentication continues with after `resume`
+        self._unanswered: Any = None
         #: the session ends after this time unless the client authenticates again; 0 if it does not end
         self.session_lifetime_s = 0.0
 
@@ -141,7 +147,7 @@ class Conversation:
                 api, message, version=common_version(api, self._versions)
             )
             return parts
-        if self.peer is not None or self._handshake_id is not None:
+        if self.peer is not None or self._handshake_id is not None or self._sasl is not None:
             return []
         request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
         self._handshake_id, parts = self.request(API_VERSIONS, request, version=self._handshake_version)
@@ -162,6 +168,12 @@ class Conversation:
         self._sasl = self._login.begin()
         self._authenticating = SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=self._login.mechanism)
 
+    def resume(self) -> None:
+        """Go on with the authentication after `key_needed` was called, by any thread."""
+        assert self.key_needed is not None
+        response, self.key_needed, self._unanswered = self._unanswered, None, None
+        self._authenticated(response)
+
     def _authenticated(self, response: Any) -> None:
         """Go on with the authentication after a response."""
         sasl, login = self._sasl, self._login
@@ -176,6 +188,9 @@ class Conversation:
                 token: bytes | None = sasl.start()
             else:
                 token = sasl.step(bytes(response.auth_bytes))
+        except KeyNeeded as e:
+            self.key_needed, self._unanswered = e.compute, response
+            return
         except LoginFailed as e:
             raise ProtocolError(f"SASL {login.mechanism}: {e}") from e
         if token is not None:

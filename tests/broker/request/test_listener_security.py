@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import shutil
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +24,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from penstock.broker.base.system_ports import SystemRng
 from penstock.model.errors import ErrorCode, InvalidConfig, ProtocolError
+from penstock.net.client import Peer, PeerLost
+from penstock.net.client_security import client_security
+from penstock.security import sasl_client
 from penstock.security.sasl_client import Login
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
@@ -409,6 +416,52 @@ def test_salts_do_not_tell_which_users_exist(tmp_path: Path) -> None:
     assert challenges() == first
     assert bob != eve and len(bob) == len(eve)
     assert bob.endswith(b",i=4096") and eve.endswith(b",i=4096")
+
+
+def test_the_key_of_a_login_is_computed_once_and_in_a_thread(
+    sasl: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PBKDF2 takes milliseconds, in which a broker would serve nobody."""
+    threads: list[int] = []
+
+    def pbkdf2(*arguments: Any) -> bytes:
+        threads.append(threading.get_ident())
+        return hashlib.pbkdf2_hmac(*arguments)
+
+    monkeypatch.setattr(sasl_client, "pbkdf2_hmac", pbkdf2)
+    options = {"sasl.jaas.config": JAAS}
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        security = client_security(
+            "SASL_PLAINTEXT", options.get, lambda: "nonce", in_thread=asyncio.to_thread
+        )
+        for _ in range(3):
+            peer = Peer(
+                loop, HOST, ports(sasl)["INTERNAL"], client_id="t", rng=SystemRng(), security=security
+            )
+            assert (await peer.send(METADATA, MetadataRequest(), 20)).brokers
+            peer.close()
+
+    asyncio.run(main())
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+def test_a_wrong_password_ends_the_login_of_a_peer(sasl: BrokerThread) -> None:
+    options = {"sasl.jaas.config": 'x required username="bob" password="wrong";'}
+
+    async def main() -> None:
+        security = client_security(
+            "SASL_PLAINTEXT", options.get, lambda: "nonce", in_thread=asyncio.to_thread
+        )
+        loop = asyncio.get_running_loop()
+        peer = Peer(loop, HOST, ports(sasl)["INTERNAL"], client_id="t", rng=SystemRng(), security=security)
+        with pytest.raises(PeerLost, match="was refused, error 58"):
+            await peer.send(METADATA, MetadataRequest(), 20)
+        peer.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)

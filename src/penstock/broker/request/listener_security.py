@@ -93,6 +93,7 @@ class ListenerSecurities:
                 self._config.for_listener(listener.name, mechanism),
                 self._nonce,
                 mechanism=mechanism,
+                in_thread=self._world.workers.in_thread,
             )
         self._client_listener = listener.name
         return self._client
