@@ -72,6 +72,7 @@ ELSEWHERE = {
     "replica/stored_partitions": "replica/test_partitions",
     "replica/txn_markers": "handlers/test_txn_markers",
     "request/internal_listener": "fetch/test_repeated_replica",
+    "request/certificate_checks": "request/test_listener_security",
     "request/metadata_users": "request/test_listener_security",
     "request/topic_creator": "handlers/test_metadata",
 }

@@ -35,6 +35,7 @@ from penstock.broker.handlers.txn_markers import TxnMarkerHandlers
 from penstock.broker.handlers.txn_offsets import TxnOffsetHandlers
 from penstock.broker.produce.pending import ProduceEnvironment
 from penstock.broker.produce.transactional import TransactionalAppends
+from penstock.broker.request.certificate_checks import CertificateChecks
 from penstock.net.listener import Listener
 from penstock.wire.api import Api
 from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
@@ -291,12 +292,19 @@ class Routes:
 
     def _forwarding_handlers(self) -> dict[Api[Any, Any], Handler]:
         """The active controller checks these requests, for the principal in the Envelope."""
-        forwarded = self._parts.forwarding.forwarded
+        parts = self._parts
+        forwarded = parts.forwarding.forwarded
         alter = self.forwarded[INCREMENTAL_ALTER_CONFIGS]
-        return {
+        found: dict[Api[Any, Any], AsyncHandler] = {
             **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},
             INCREMENTAL_ALTER_CONFIGS: forwarded(INCREMENTAL_ALTER_CONFIGS, alter, stays=is_of_this_node),
         }
+        checks = CertificateChecks(
+            parts.config, parts.image, parts.securities, parts.access, parts.workers.in_thread
+        )
+        found[ALTER_CONFIGS] = checks.alter_configs(found[ALTER_CONFIGS])
+        found[INCREMENTAL_ALTER_CONFIGS] = checks.incremental_alter_configs(found[INCREMENTAL_ALTER_CONFIGS])
+        return {**found}
 
 
 def _internal_listener(parts: BrokerParts) -> Listener | None:

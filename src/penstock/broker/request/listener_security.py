@@ -69,12 +69,14 @@ class ListenerSecurities:
         self._secured[listener.name] = secured
         listener.security = secured
 
-    def _tls_settings(self, name: str, protocol: str) -> TlsSettings:
-        settings = tls_settings(self._config.for_listener(name))
+    def _tls_settings(self, name: str, protocol: str, config: BrokerConfig | None = None) -> TlsSettings:
+        """The settings in `config`, or in the current one."""
+        config = config or self._config
+        settings = tls_settings(config.for_listener(name))
         if protocol.startswith("SASL_") and settings.client_auth != "none":
             # Like Kafka: on SASL_SSL only a config of this very listener requires client certificates.
             own = f"listener.name.{name.lower()}.ssl.client.auth"
-            if own not in self._config:
+            if own not in config:
                 from dataclasses import replace
 
                 settings = replace(settings, client_auth="none")
@@ -209,9 +211,9 @@ class ListenerSecurities:
 
     def check(self, config: BrokerConfig) -> None:
         """Raise InvalidConfig if the listeners could not be secured with `config`."""
-        for name, contexts, _ in self._contexts():
+        for name, contexts, protocol in self._contexts():
             with _naming(name):
-                contexts.check(tls_settings(config.for_listener(name)))
+                contexts.check(self._tls_settings(name, protocol, config))
 
     def _contexts(self) -> Iterable[tuple[str, Any, str]]:
         for name, secured in self._secured.items():
