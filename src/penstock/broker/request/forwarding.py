@@ -225,7 +225,8 @@ def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) ->
 
 def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
     """The client that sent the request to the broker that forwarded it."""
-    principal, groups = None, ()
+    principal: Principal | None = None
+    groups: tuple[str, ...] = ()
     if envelope.request_principal is not None:
         principal, groups = decode_principal(envelope.request_principal)
     try:
