@@ -16,9 +16,9 @@ def test_a_new_cluster_has_supported_levels_of_all_features() -> None:
 
 def test_levels_are_written_by_the_first_controller_only() -> None:
     image = ClusterImage()
-    records = found_cluster(image, BrokerConfig())
+    records = found_cluster(image, BrokerConfig(), bytes)
     levels = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
     assert levels == INITIAL_FEATURES
     for offset, record in enumerate(records):
         image.apply(record, offset)
-    assert [r for r in found_cluster(image, BrokerConfig()) if isinstance(r, FeatureLevelRecord)] == []
+    assert [r for r in found_cluster(image, BrokerConfig(), bytes) if isinstance(r, FeatureLevelRecord)] == []

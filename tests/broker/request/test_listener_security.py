@@ -26,8 +26,9 @@ from confluent_kafka.admin import (
 
 from penstock.broker.base.system_ports import SystemRng
 from penstock.model.errors import ErrorCode, InvalidConfig, ProtocolError
-from penstock.net.client import Peer, PeerLost
+from penstock.net.client import Peer
 from penstock.net.client_security import client_security
+from penstock.net.peer_errors import PeerLost
 from penstock.security import sasl_client
 from penstock.security.sasl_client import Login
 from penstock.testing import BrokerThread, broker
