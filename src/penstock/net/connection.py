@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from math import inf
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -22,8 +21,9 @@ from penstock.model.errors import ProtocolError
 from penstock.net.buffers import BufferPool
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
+from penstock.net.muting import Muting
 from penstock.net.output import Output
-from penstock.net.partial_frame import PartialFrame, frame_size
+from penstock.net.partial_frame import PartialFrame
 from penstock.ports import Buffer, FileRange
 from penstock.security.principal import Session, canonical_address
 
@@ -78,8 +78,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
-        "_mute_timer",
-        "_muted_until",
+        "_muting",
         "_output",
         "_partial",
         "_paused",
@@ -132,9 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._write_blocked = False
         self._waiting_for_buffer = False
-        #: until when nothing is served because of a quota; 0 if the connection is not muted
-        self._muted_until = 0.0
-        self._mute_timer: asyncio.TimerHandle | None = None
+        self._muting = Muting(server.loop, self._unmuted)
 
     # -- asyncio's side -------------------------------------------------------------------------------
 
@@ -166,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A muted connection is not idle.
         """
-        return max(self.active_at, self._output.active_at, self._muted_until)
+        return max(self.active_at, self._output.active_at, self._muting.until)
 
     def is_trickling(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Whether the peer sends an incomplete frame more slowly than it may, after `timeout_s` of grace."""
@@ -175,8 +172,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        if self._mute_timer is not None:
-            self._mute_timer.cancel()
+        self._muting.close()
         self._output.close()
         self._release_buffer()
         answers, self._answers = self._answers, deque()
@@ -186,18 +182,19 @@ class Connection(asyncio.BufferedProtocol):
         self._server.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        partial = self._partial
-        return self._server.pool.first_read if partial is None else partial.space
+        if self._partial is None:
+            return self._server.pool.first_read
+        return self._partial.view[self._partial.filled : self._partial.stop]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_at = self._server.loop.time()
-        partial = self._partial
-        if partial is None:
+        if self._partial is None:
             self._advance(self._server.pool.scratch[:nbytes])
         else:
+            partial = self._partial
             partial.filled += nbytes
             if partial.filled >= partial.need:
-                self._advance(partial.data)
+                self._advance(partial.view[: partial.filled])
 
     def pause_writing(self) -> None:
         self._write_blocked = True
@@ -269,19 +266,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, data: memoryview, position: int) -> None:
         """Keep `data[position:]`, in a buffer that has room for the frame to go on."""
+        have = len(data) - position
+        size = 4 + _unpack_length(data, position)[0] if have >= 4 else 4
         partial = None if position else self._partial
-        if partial is not None and not partial.is_full:
-            partial.measure()
-            return
-        rest = data[position:]
-        have, size = len(rest), frame_size(rest)
-        growing, began = (None, self.active_at) if partial is None else (partial.buffer, partial.began)
+        growing, began = None, self.active_at
+        if partial is not None:
+            if not have == len(partial.buffer) < size:
+                partial.measure(size)
+                return
+            growing, began = partial.buffer, partial.began
         buffer = self._server.pool.take(max(size, have), have, growing, self.address)
         if buffer is None:
             self._wait_for_buffer()
             return
-        kept = PartialFrame(buffer, rest, began)
-        self._release_buffer()
+        kept = PartialFrame(buffer, data[position:], size, began)
+        if self._partial is not None:
+            self._release_buffer()
         self._partial = kept
 
     def _wait_for_buffer(self) -> None:
@@ -361,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._write_blocked
             or self._waiting_for_buffer
-            or self._muted_until > 0
+            or self._muting.until > 0
             or len(self._answers) >= MAX_IN_FLIGHT
         )
 
@@ -384,49 +384,35 @@ class Connection(asyncio.BufferedProtocol):
         if partial is not None:
             partial.began = self._server.loop.time()
             if partial.filled >= partial.need:
-                self._advance(partial.data)
+                self._advance(partial.view[: partial.filled])
         if not (self._paused or self.closed):
             self._transport.resume_reading()
 
     def hold(self) -> None:
         """Serve nothing until `release`; for a connection that has just been made."""
-        self._muted_until = inf
+        self._muting.hold()
         self._paused = True
         # Reading starts once a connection is made, whatever was said before.
         self._server.loop.call_soon(self._stop_reading)
 
     @property
     def is_held(self) -> bool:
-        return self._muted_until == inf
+        return self._muting.is_held
 
     def release(self) -> None:
         """Serve a connection that was held."""
-        self._muted_until = 0.0
-        self.active_at = self._server.loop.time()
+        self._muting.release()
         if self.pending_since is not None:
-            self.pending_since = self.active_at
-        self._update_reading()
+            self.pending_since = self._server.loop.time()
+        self._unmuted()
 
     def mute(self, seconds: float) -> None:
         """Serve no further request for a while (KIP-219). Responses still go out."""
-        loop = self._server.loop
-        until = loop.time() + seconds
-        if self.closed or until <= self._muted_until:
-            return
-        self._muted_until = until
-        if self._mute_timer is None:
-            self._mute_timer = loop.call_at(until, self._unmute)
-        self._update_reading()
+        if not self.closed and self._muting.mute(seconds):
+            self._update_reading()
 
-    def _unmute(self) -> None:
-        self._mute_timer = None
-        loop = self._server.loop
-        if self._muted_until > loop.time():
-            # It was muted again meanwhile.
-            self._mute_timer = loop.call_at(self._muted_until, self._unmute)
-            return
-        self._muted_until = 0.0
-        self.active_at = loop.time()
+    def _unmuted(self) -> None:
+        self.active_at = self._server.loop.time()
         self._update_reading()
 
     def _stop_reading(self) -> None:

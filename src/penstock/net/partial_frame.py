@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
-
-__all__ = ["PartialFrame", "frame_size"]
-
-_LENGTH: Final = Struct(">i")
-
-
-def frame_size(data: memoryview) -> int:
-    """The size of the frame that `data` starts with; 4 while its length field is incomplete."""
-    return 4 + int(_LENGTH.unpack_from(data)[0]) if len(data) >= 4 else 4
+__all__ = ["PartialFrame"]
 
 
 class PartialFrame:
-    """Bytes that arrived and are not served: `buffer[:filled]`.
+    """Bytes that arrived and are not served: `view[:filled]`.
 
     Invariant: filled <= need unless reading was paused; then whole frames may be in the buffer, too.
+    Why the connection slices `view` itself: a large request needs several reads, and each is on the hot path.
     """
 
-    __slots__ = ("_stop", "_view", "began", "buffer", "filled", "need")
+    __slots__ = ("began", "buffer", "filled", "need", "stop", "view")
 
-    def __init__(self, buffer: bytearray, data: memoryview, began: float) -> None:
-        """`buffer` has room for `data`, which is copied into it."""
+    def __init__(self, buffer: bytearray, data: memoryview, size: int, began: float) -> None:
+        """Copy `data`, the start of a frame of `size` bytes, into `buffer`, which has room for it."""
         self.buffer = buffer
-        self._view = memoryview(buffer)
-        self._view[: len(data)] = data
-        self.filled = len(data)
+        self.view = view = memoryview(buffer)
+        self.filled = have = len(data)
+        view[:have] = data
         #: when the first byte arrived, or when reading went on after a pause
         self.began = began
-        self.measure()
-
-    def measure(self) -> None:
-        """Find out from the length field how many bytes are needed."""
-        capacity, size = len(self.buffer), frame_size(self.data)
+        # As in `measure`, without the call.
+        capacity = len(buffer)
         #: the frame is whole, or the full buffer has to grow, at this number of bytes
-        self.need = min(size, capacity)
-        # Reading stops at the frame's end, so that nothing behind it has to be moved. Bytes of a length field
-        # cost nothing to move.
-        self._stop = self.need if 4 <= self.filled < size else capacity
+        self.need = size if size < capacity else capacity
+        #: Reading stops at the frame's end, so that nothing behind it has to be moved. Bytes behind an
+        #: incomplete length field cost nothing to move.
+        self.stop = self.need if 4 <= have < size else capacity
 
-    @property
-    def is_full(self) -> bool:
-        """Returns true if the rest of the frame does not fit into the buffer."""
-        return self.filled == len(self.buffer) and frame_size(self.data) > self.filled
+    def measure(self, size: int) -> None:
+        """Set how far to read for a frame of `size` bytes; 4 while the length field is incomplete."""
+        capacity = len(self.buffer)
+        self.need = min(size, capacity)
+        self.stop = self.need if 4 <= self.filled < size else capacity
 
     def is_slow(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Returns true if the bytes arrive more slowly than they have to, after `timeout_s` of grace."""
         return now - self.began > timeout_s + self.filled / bytes_per_s
-
-    @property
-    def data(self) -> memoryview:
-        """The bytes that arrived."""
-        return self._view[: self.filled]
-
-    @property
-    def space(self) -> memoryview:
-        """Where the next bytes are read to."""
-        return self._view[self.filled : self._stop]
