@@ -38,11 +38,19 @@ class BufferPool:
         "scratch",
     )
 
-    def __init__(self, limit: int, address_limit: int | None = None, scratch_size: int = 128 << 10) -> None:
+    def __init__(
+        self,
+        limit: int,
+        address_limit: int | None = None,
+        scratch_size: int = 128 << 10,
+        *,
+        scratch: memoryview | None = None,
+    ) -> None:
+        """`scratch` is that of another pool, to share it."""
         self.limit = limit
         self.address_limit = limit if address_limit is None else address_limit
         self.held = 0
-        self.scratch = memoryview(bytearray(scratch_size))
+        self.scratch = memoryview(bytearray(scratch_size)) if scratch is None else scratch
         #: where the start of a frame is read to: all of `scratch`, and little while a limit is reached
         self.first_read = self.scratch
         self._held_by_address: dict[str, int] = {}

@@ -24,6 +24,7 @@ from penstock.net.listener import Listener
 from penstock.net.muting import Muting
 from penstock.net.output import Output
 from penstock.net.partial_frame import PartialFrame
+from penstock.net.unauthenticated import Unauthenticated
 from penstock.ports import Buffer, FileRange
 from penstock.security.principal import Session, canonical_address
 
@@ -56,6 +57,7 @@ class ConnectionHost(Protocol):
     application: Application
     loop: asyncio.AbstractEventLoop
     pool: BufferPool
+    unauthenticated: Unauthenticated
     max_request_bytes: int
     #: the connection that serves the frames of one read, and the work to do before their answers are sent
     serving: Connection | None
@@ -81,7 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         "_muting",
         "_output",
         "_partial",
+        "_partial_pool",
         "_paused",
+        "_pool",
         "_ready",
         "_server",
         "_transport",
@@ -124,8 +128,12 @@ class Connection(asyncio.BufferedProtocol):
         #: when a connection was made that is not authenticated yet; None for any other
         self.pending_since: float | None = None
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()
+        #: the receive buffers: a small pool until the peer is authenticated
+        self._pool = server.pool
         #: the bytes that arrived and are not served; None if there are none
         self._partial: PartialFrame | None = None
+        #: where its buffer is from
+        self._partial_pool = server.pool
         # Answers that are next in order, held back until every frame that arrived with theirs is served.
         self._ready: list[Buffer | FileRange] = []
         self._paused = False
@@ -150,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.listener.security is not None:
             self.pending_since = self.active_at
             self.application = self.listener.security.gate(self, self.application)
+            self._pool = self._server.unauthenticated.pool
+            self._server.unauthenticated.add(self)
         self._server.admit(self)
 
     @property
@@ -183,13 +193,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._partial is None:
-            return self._server.pool.first_read
+            return self._pool.first_read
         return self._partial.view[self._partial.filled : self._partial.stop]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_at = self._server.loop.time()
         if self._partial is None:
-            self._advance(self._server.pool.scratch[:nbytes])
+            self._advance(self._pool.scratch[:nbytes])
         else:
             partial = self._partial
             partial.filled += nbytes
@@ -218,6 +228,8 @@ class Connection(asyncio.BufferedProtocol):
     def authenticated(self, application: Application) -> None:
         """The peer is authenticated: `application` serves its frames from now on."""
         self.pending_since = None
+        self._server.unauthenticated.discard(self)
+        self._pool = self._server.pool
         self.application = application
         self.max_frame_bytes = self._server.max_request_bytes
 
@@ -275,19 +287,19 @@ class Connection(asyncio.BufferedProtocol):
                 partial.measure(size)
                 return
             growing, began = partial.buffer, partial.began
-        buffer = self._server.pool.take(max(size, have), have, growing, self.address)
+        buffer = self._pool.take(max(size, have), have, growing, self.address)
         if buffer is None:
             self._wait_for_buffer()
             return
         kept = PartialFrame(buffer, data[position:], size, began)
         if self._partial is not None:
             self._release_buffer()
-        self._partial = kept
+        self._partial, self._partial_pool = kept, self._pool
 
     def _wait_for_buffer(self) -> None:
         if not self._waiting_for_buffer:
             self._waiting_for_buffer = True
-            self._server.pool.wait(self._buffer_came_back)
+            self._pool.wait(self._buffer_came_back)
             self._update_reading()
 
     def _buffer_came_back(self) -> None:
@@ -296,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release_buffer(self) -> None:
         if self._partial is not None:
-            self._server.pool.give_back(self._partial.buffer, self.address)
+            self._partial_pool.give_back(self._partial.buffer, self.address)
             self._partial = None
 
     # -- answers out ----------------------------------------------------------------------------------

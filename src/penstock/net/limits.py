@@ -28,6 +28,9 @@ class Limits:
     frame_bytes_per_s_min: int = 16 << 10
     #: how long the TLS handshake and the authentication of a connection may take
     authentication_timeout_s: float = 10.0
+    #: connections of one listener that have not authenticated, and those of one address there
+    max_unauthenticated: int = 1 << 31
+    max_unauthenticated_per_ip: int = 1 << 31
     backlog: int = 1024
     #: SO_SNDBUF and SO_RCVBUF of accepted sockets; -1 leaves them to the operating system
     send_buffer_bytes: int = -1

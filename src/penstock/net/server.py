@@ -15,6 +15,7 @@ from penstock.net.buffers import BufferPool
 from penstock.net.connection import Answer, Application, Connection
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
+from penstock.net.unauthenticated import Unauthenticated
 from penstock.quotas.connections import ConnectionRates
 from penstock.quotas.rates import DEFAULT_WINDOWS, Windows
 
@@ -73,6 +74,7 @@ class Server:
         #: the connection that serves what arrived together, and what is to happen before it is answered
         self.serving: Connection | None = None
         self.due: list[Callable[[], None]] = []
+        self.unauthenticated = Unauthenticated(self.loop, lambda: self._limits, self.pool.scratch)
         self.rates = ConnectionRates(windows)
         self._admission = Admission(self, self.rates)
         self._log = log
@@ -137,6 +139,7 @@ class Server:
         self._stopping = True
         if self._sweep is not None:
             self._sweep.cancel()
+        self.unauthenticated.stop()
         self.release()
         self._emptied.clear()
         for connection in list(self.connections):
@@ -207,6 +210,7 @@ class Server:
         self.counts.open_by_ip[address] -= 1
         if not self.counts.open_by_ip[address]:
             del self.counts.open_by_ip[address]
+        self.unauthenticated.discard(connection)
         connection.application.connection_lost(connection)
         self._admission.leave(connection)
         if not self.connections:
@@ -225,16 +229,11 @@ class Server:
         for connection in list(self.connections):
             if connection.is_trickling(now, limits.frame_timeout_s, limits.frame_bytes_per_s_min):
                 connection.fail("a request has been incomplete for too long")
-            elif (
-                connection.pending_since is not None
-                and not connection.is_held
-                and now - connection.pending_since > limits.authentication_timeout_s
-            ):
-                connection.fail("not authenticated in time")
             elif connection.idle_since() < oldest:
                 self.counts.expired += 1
                 # One that is closing already does not get rid of what we wrote.
                 (connection.abort if connection.closed else connection.close)()
+        self.unauthenticated.close_overdue()
         self._close_excess()
         self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
 

@@ -542,6 +542,43 @@ def test_requests_before_authentication_are_small(sasl: BrokerThread, listener: 
         assert speaker.receive_raw() is None
 
 
+def test_requests_before_authentication_have_buffers_of_their_own(sasl: BrokerThread) -> None:
+    server = sasl.broker.server
+    with Speaker(ports(sasl)["SASL"]) as speaker:
+        speaker.socket.sendall(struct.pack(">i", 500_000) + b"x" * 200_000)
+        until(lambda: server.unauthenticated.pool.held >= 200_000)
+        assert server.pool.held == 0
+    until(lambda: server.unauthenticated.pool.held == 0 and len(server.unauthenticated) == 0)
+    with Speaker(ports(sasl)["SASL"]) as speaker:
+        speaker.handshake()
+        assert speaker.token(GOOD) == (0, None)
+        assert len(server.unauthenticated) == 0
+        speaker.socket.sendall(struct.pack(">i", 1_000_000) + b"x" * 600_000)
+        until(lambda: server.pool.held >= 600_000)
+        assert server.unauthenticated.pool.held == 0
+    until(lambda: server.pool.held == 0)
+
+
+def test_the_oldest_connection_without_authentication_makes_way() -> None:
+    config = {
+        "listeners": f"SASL://{HOST}:0",
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.jaas.config": JAAS,
+        "penstock.unauthenticated.connections.max.per.ip": "2",
+    }
+    with broker(config=config) as running:
+        port = ports(running)["SASL"]
+        with Speaker(port) as first, Speaker(port) as second, Speaker(port) as third:
+            assert first.receive_raw() is None
+            for speaker in (third, second):
+                speaker.handshake()
+                assert speaker.token(GOOD) == (0, None)
+            with Speaker(port) as fourth:
+                assert fourth.handshake() == 0
+                assert second.ask(METADATA, MetadataRequest()) is not None
+
+
 def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     """KIP-368: only SaslHandshake is accepted after the end, from the same user by the same mechanism."""
     config = {

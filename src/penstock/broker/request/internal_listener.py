@@ -6,7 +6,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
-from penstock.model.config.keys import INT_MAX
+from penstock.model.config.keys import INT_MAX, as_integer
 from penstock.model.config.listeners import Endpoint
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
@@ -75,6 +75,8 @@ def limits_of(config: BrokerConfig, *, internal: bool = False) -> Limits:
         memory_bytes_per_ip=config.request_memory_bytes_per_ip,
         frame_timeout_s=config.penstock_request_read_timeout_ms / 1000,
         authentication_timeout_s=config.penstock_authentication_timeout_ms / 1000,
+        max_unauthenticated=as_integer(config["penstock.unauthenticated.connections.max"]),
+        max_unauthenticated_per_ip=as_integer(config["penstock.unauthenticated.connections.max.per.ip"]),
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,

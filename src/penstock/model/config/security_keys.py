@@ -198,6 +198,22 @@ _SASL: Final = [
         low=100,
     ),
     ConfigKey(
+        "penstock.unauthenticated.connections.max",
+        _I,
+        2048,
+        "How many connections of one listener may be in their TLS handshake or authentication. A new one "
+        "closes the oldest of them.",
+        low=1,
+    ),
+    ConfigKey(
+        "penstock.unauthenticated.connections.max.per.ip",
+        _I,
+        1024,
+        "How many connections of one address at one listener may be in their TLS handshake or "
+        "authentication. A new one closes the oldest of them.",
+        low=1,
+    ),
+    ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.url",
         _S,
         None,
@@ -243,7 +259,12 @@ _SASL: Final = [
 
 SECURITY_KEYS: Final[list[ConfigKey]] = [*_TLS, *_SASL]
 #: keys that cannot be set for one listener
-_OF_ALL_LISTENERS: Final = ("penstock.insecure.listeners.allow", "penstock.authentication.timeout.ms")
+_OF_ALL_LISTENERS: Final = (
+    "penstock.insecure.listeners.allow",
+    "penstock.authentication.timeout.ms",
+    "penstock.unauthenticated.connections.max",
+    "penstock.unauthenticated.connections.max.per.ip",
+)
 _OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
 #: keys that can be set for one listener
 _BY_LISTENER: Final = {
