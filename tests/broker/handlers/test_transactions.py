@@ -31,7 +31,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.apis.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
@@ -39,7 +39,17 @@ from penstock.wire.apis.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, batch_of, fetch, new_name, produce_request, until, values_in
+from tests.broker.requests import (
+    Topic,
+    batch_of,
+    create_topic,
+    fetch,
+    new_name,
+    produce_request,
+    read_all,
+    until,
+    values_in,
+)
 
 READ_COMMITTED = 1
 V1, V2 = 4, 5
@@ -298,3 +308,28 @@ class TestListing:
         assert found.transaction_timeout_ms == 60_000
         assert [(t.topic, t.partitions) for t in found.topics] == [(topic.name, [0])]
         assert found.transaction_start_time_ms > 0
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_batches_of_two_producers_in_one_request(client: RawClient, acks: int) -> None:
+    """Apache Kafka refuses all of them, also batches that are not transactional."""
+    topic = create_topic(client, partitions=3)
+    _, first = init(client)
+    _, second = init(client)
+    header = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    batches = [
+        batch_of([b"a"], producer_id=first.producer_id, **header),
+        batch_of([b"b"], producer_id=second.producer_id, **header),
+        batch_of([b"c"]),
+    ]
+    data = [PartitionProduceData(index=i, records=memoryview(each)) for i, each in enumerate(batches)]
+    request = ProduceRequest(
+        transactional_id=first.id,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(topic_id=topic.id, name=topic.name, partition_data=data)],
+    )
+    (answer,) = client.ask(PRODUCE, 13, request).responses
+    codes = [ErrorCode(each.error_code).name for each in answer.partition_responses]
+    assert codes == ["INVALID_PRODUCER_ID_MAPPING"] * 3
+    assert read_all(client, topic, partition=2) == []

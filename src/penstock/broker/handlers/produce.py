@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
 from penstock.broker.base.access import Access
@@ -48,6 +49,10 @@ _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
 _LOG_START_FROM: Final = 5
 _VALID_ACKS: Final = (-1, 1, 0)
+#: producer id and epoch of a batch
+_PRODUCER: Final = Struct(">qh")
+_PRODUCER_POSITION: Final = 43
+_SEVERAL_PRODUCERS: Final = "Transactional records contained more than one producer ID"
 
 
 class ProduceHandler:
@@ -78,6 +83,8 @@ class ProduceHandler:
             and version >= _LOG_START_FROM
             and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
         )
+        if transactional_id is not None and not is_one and _has_several_producers(find, version, request):
+            return _refuse_producers(environment, context, request)
         for topic in request.topic_data:
             key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
             answers: list[PartitionProduceResponse] = []
@@ -196,6 +203,40 @@ def _refuse_acks(
                 answers.append(_refused(data.index, code, "acks must be -1, 0 or 1"))
         responses.append(_topic_answer(topic, answers))
     return ProduceResponse(responses=responses)
+
+
+def _has_several_producers(
+    find: Callable[[str | TopicId, int], Slot], version: int, request: ProduceRequest
+) -> bool:
+    """Returns true if transactional batches have different producer ids or epochs.
+
+    Batches for partitions that are not here do not count.
+    """
+    batches: dict[tuple[int, int], list[tuple[str | TopicId, int]]] = {}
+    for topic in request.topic_data:
+        key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
+        for data in topic.partition_data:
+            if data.records is not None and _is_transactional(data.records):
+                producer = _PRODUCER.unpack_from(data.records, _PRODUCER_POSITION)
+                if producer[0] >= 0:
+                    batches.setdefault(producer, []).append((key, data.index))
+    if len(batches) <= 1:
+        return False
+    return sum(any(isinstance(find(*each), Partition) for each in sent) for sent in batches.values()) > 1
+
+
+def _refuse_producers(
+    environment: ProduceEnvironment, context: Context, request: ProduceRequest
+) -> ProduceResponse | None:
+    """Refuse every partition: a transaction has one producer."""
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    topics = [
+        _topic_answer(
+            topic, [_refused(data.index, code, _SEVERAL_PRODUCERS) for data in topic.partition_data]
+        )
+        for topic in request.topic_data
+    ]
+    return respond(environment, context, request.acks, topics, failed=True)
 
 
 def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:

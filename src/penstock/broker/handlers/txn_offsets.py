@@ -34,9 +34,6 @@ __all__ = ["TxnOffsetHandlers"]
 _ADDS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 _LOAD_FROM: Final = 2
-#: how long, and how often, a request waits for the markers of the transaction before
-_RETRY_S: Final = 0.02
-_RETRIES: Final = 5
 _UNAVAILABLE: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -96,14 +93,39 @@ class TxnOffsetHandlers:
         partition = self._groups.partition(index)
         if partition is None:
             return error_response(ApiError(ErrorCode.NOT_COORDINATOR))
+        commit = _Commit(self._groups, request, topic_ids, partition, respond, error_response)
+        if commit.has_to_wait():
+            return context.spawn(self._commit_after_append(context, request, commit, index, partition))
+        return self._commit(context, request, commit, index, partition)
+
+    def _commit(
+        self,
+        context: Context,
+        request: TxnOffsetCommitRequest,
+        commit: _Commit,
+        index: int,
+        partition: Partition,
+    ) -> Any:
         try:
             guard = self._guard(context, request, partition)
         except ApiError as e:
-            return error_response(e)
-        commit = _Commit(self._groups, request, topic_ids, partition, respond, error_response)
+            return commit.error_response(e)
         if guard is None:
             return commit.submit(None)
         return context.spawn(self._verify(context, request, commit, index, guard))
+
+    async def _commit_after_append(
+        self,
+        context: Context,
+        request: TxnOffsetCommitRequest,
+        commit: _Commit,
+        index: int,
+        partition: Partition,
+    ) -> Struct:
+        """Commit in the next turn of the event loop, which begins with the append of this turn's records."""
+        await asyncio.sleep(0)
+        response = self._commit(context, request, commit, index, partition)
+        return await awaited(response) if isinstance(response, Deferred) else response
 
     def _guard(
         self, context: Context, request: TxnOffsetCommitRequest, partition: Partition
@@ -125,20 +147,12 @@ class TxnOffsetHandlers:
         index: int,
         guard: VerificationGuard,
     ) -> Struct:
-        code = ErrorCode.NONE
-        for _ in range(_RETRIES):
-            membership = Membership(
-                request.transactional_id,
-                request.producer_id,
-                request.producer_epoch,
-                context.version >= _ADDS_FROM,
-            )
-            verified: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-            self._verifier.verify(membership, (OFFSETS_TOPIC, index), partial(_settle, verified))
-            code = await verified
-            if code is not ErrorCode.CONCURRENT_TRANSACTIONS or context.version < _ADDS_FROM:
-                break
-            await asyncio.sleep(_RETRY_S)
+        # A coordinator that writes the markers of the transaction before answers when they are written.
+        adds = context.version >= _ADDS_FROM
+        membership = Membership(request.transactional_id, request.producer_id, request.producer_epoch, adds)
+        verified: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._verifier.verify(membership, (OFFSETS_TOPIC, index), partial(_settle, verified))
+        code = await verified
         if code:
             return commit.error_response(ApiError(_verification_error(context.version, code)))
         response = commit.submit(guard)
@@ -181,13 +195,20 @@ class _Commit:
 
         return self._groups.submit(request.group_id, operate, self.error_response)
 
+    def has_to_wait(self) -> bool:
+        """Returns true if the log does not have the end of a transaction of this producer yet."""
+        request = self._request
+        return any(
+            isinstance(item, EndMarker) or item.producer_epoch != request.producer_epoch
+            for item in self._groups.unappended(self._partition.index, request.producer_id)
+        )
+
     def _check(self, guard: VerificationGuard | None) -> None:
         """The append would refuse these, and a refused append makes the shard load its log again."""
         request, producers = self._request, self._partition.log.producers
-        for item in self._groups.unappended(self._partition.index, request.producer_id):
-            if isinstance(item, EndMarker) or item.producer_epoch != request.producer_epoch:
-                # The log does not have the end of the transaction yet. The client retries.
-                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.has_to_wait():
+            # Decided since the request was verified. The client retries.
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         state = producers.states.get(request.producer_id)
         if state is not None and request.producer_epoch < state.epoch:
             raise InvalidProducerEpoch(f"producer {request.producer_id} has epoch {state.epoch} here")
