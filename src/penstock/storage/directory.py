@@ -40,7 +40,13 @@ from penstock.storage.folders import (
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.log_opening import LogOpener
-from penstock.storage.manifest import NO_BROKER_EPOCH, LastShutdown, encode_manifest, log_entry
+from penstock.storage.manifest import (
+    NO_BROKER_EPOCH,
+    LastShutdown,
+    aborted_counts,
+    encode_manifest,
+    log_entry,
+)
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
@@ -146,7 +152,10 @@ class DataDirectory:
         self._lock.close()
 
     def _write_manifest(self, broker_epoch: int) -> None:
-        logs = (log_entry(key, self.folders.topic_id_text(key.topic), log) for key, log in self._logs.items())
+        logs = (
+            log_entry(key, self.folders.topic_id_text(key.topic), log)._replace(aborted=aborted_counts(log))
+            for key, log in self._logs.items()
+        )
         manifest = encode_manifest(self.directory_id, broker_epoch, logs)
         try:
             self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest)

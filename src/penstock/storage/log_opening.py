@@ -16,6 +16,7 @@ from penstock.storage.manifest import NOT_LISTED, LastShutdown, LoggedState, log
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
 from penstock.storage.scrub import restore_damage
 from penstock.storage.segments import SegmentCache
+from penstock.storage.transaction_rebuild import restore_indexes
 
 __all__ = ["LogOpener"]
 
@@ -54,6 +55,8 @@ class LogOpener:
         if reason is None:
             restore_damage(log, expected.damage)
             log.restore_high_watermark(min(expected.high_watermark, held_end(log)))
+            with self._health.disk(f"open {log.path}"):
+                restore_indexes(log, self._files, expected.aborted)
             return log
         self._shutdown.unclean[key] = reason
         if key.topic == METADATA_TOPIC:

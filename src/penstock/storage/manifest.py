@@ -33,6 +33,7 @@ __all__ = [
     "LoggedState",
     "Manifest",
     "ManifestRefused",
+    "aborted_counts",
     "encode_manifest",
     "log_entry",
     "mismatch",
@@ -71,6 +72,8 @@ class LoggedState(NamedTuple):
     tail: int = NO_TAIL
     #: 1 if no producer had written with an id
     no_producers: int = 0
+    #: base offset of each segment with aborted transactions, and their number, in turn; None if not known
+    aborted: Sequence[int] | None = None
 
     @property
     def closed(self) -> ClosedLog:
@@ -103,6 +106,15 @@ def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
         log.segments.active.tail(),
         int(log.producers.is_empty),
     )
+
+
+def aborted_counts(log: Log) -> list[int] | None:
+    """The field `aborted` of a log that is about to be closed; None if an index cannot be read."""
+    try:
+        found = [(s.base_offset, len(s.transactions.entries())) for s in log.segments.aborting_since(0)]
+    except OSError:
+        return None
+    return [number for each in found for number in each]
 
 
 def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
@@ -166,7 +178,8 @@ class Manifest(NamedTuple):
             raise ManifestRefused("it is damaged")
         try:
             content = json.loads(body)
-            logs = map(LoggedState._make, content["logs"])
+            # Earlier releases wrote fewer fields.
+            logs = [LoggedState(*fields) for fields in content["logs"]]
             return cls.of(str(content["directory_id"]), int(content["broker_epoch"]), logs)
         except (KeyError, TypeError, ValueError) as e:
             raise ManifestRefused(f"it is not a manifest: {e!r}") from e

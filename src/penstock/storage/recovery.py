@@ -16,7 +16,7 @@ epochs, which only rise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.ports import Buffer, File
@@ -238,6 +238,27 @@ class SegmentRecovery(BatchSearch):
 
     def walk(self, segment: Segment, following_base: int | None) -> bool:
         """Recover `segment`; False if the log ends in it and the segments behind it must be removed."""
+        known = segment.transactions.entries()
+        continues = self._walk(segment, following_base)
+        if known and self._report.corruption:
+            self._keep_aborted(segment, known)
+        return continues
+
+    def _keep_aborted(self, segment: Segment, known: Iterable[AbortedTransaction]) -> None:
+        """Keep synced entries of aborted transactions that the damage may hide or change."""
+        damaged_from = self._report.corruption[0].first_offset
+        found = {aborted.last_offset: aborted for aborted in segment.transactions.entries()}
+        kept = found | {
+            aborted.last_offset: aborted
+            for aborted in known
+            if max(damaged_from, segment.base_offset) <= aborted.last_offset < self._recovery_point
+            and aborted.last_offset < self._limit
+            and 0 <= aborted.first_offset < aborted.last_offset
+        }
+        if kept != found:
+            segment.transactions.rewrite(kept[offset] for offset in sorted(kept))
+
+    def _walk(self, segment: Segment, following_base: int | None) -> bool:
         self.next_offset = max(self.next_offset, segment.base_offset)
         self._limit = following_base or segment.base_offset + _OFFSETS_MAX
         self._open_end = following_base is None

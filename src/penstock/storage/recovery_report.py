@@ -34,6 +34,8 @@ class RecoveryReport:
     corruption: list[Corruption] = field(default_factory=list)
     #: names in the log's folder that are no file of a segment, though they end as one
     foreign: list[str] = field(default_factory=list)
+    #: the base offset of the first segment whose transaction index was lost and rebuilt; -1 for none
+    transactions_rebuilt_from: int = -1
 
     def sound_end(self, offset: int) -> int:
         """Up to where the log is sound from `offset` on; CorruptLog if it is not sound there."""

@@ -8,6 +8,7 @@ where there are entries; its format is Kafka's, 34 bytes each.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from penstock.ports import File, Files
 from penstock.storage.scan import read_bytes
 
-__all__ = ["ABORTED_ENTRY", "AbortedTransaction", "TransactionIndex"]
+__all__ = ["ABORTED_ENTRY", "AbortedTransaction", "TransactionIndex", "encode_entries"]
 
 _VERSION: Final = 0
 ABORTED_ENTRY: Final = Struct(">hqqqq")
@@ -29,6 +30,11 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     #: no transaction that started below this was open once the marker was in place
     last_stable_offset: int
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of an index file."""
+    return b"".join(ABORTED_ENTRY.pack(_VERSION, *aborted) for aborted in entries)
 
 
 class TransactionIndex:
@@ -71,7 +77,7 @@ class TransactionIndex:
             self._file = self._files.open(self._path, create=True)
             # A crash may have left half an entry behind.
             self._file.truncate(len(entries) * ABORTED_ENTRY.size)
-        self._file.append(ABORTED_ENTRY.pack(_VERSION, *aborted))
+        self._file.append(encode_entries([aborted]))
         entries.append(aborted)
 
     def collect(
@@ -100,3 +106,15 @@ class TransactionIndex:
         self._entries = []
         if self._files.exists(self._path):
             self._files.remove(self._path)
+
+    def rewrite(self, entries: Iterable[AbortedTransaction]) -> File:
+        """Replace all entries; returns the file, which is not synced."""
+        self._entries = list(entries)
+        file = self._file = self._file or self._files.open(self._path, create=True)
+        file.truncate(0)
+        file.append(encode_entries(self._entries))
+        return file
+
+    def reload(self) -> None:
+        """The file was replaced: the next use reads it."""
+        self._file = self._entries = None

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.repair import (
     Outcome,
-    RepairEnvironment,
-    is_hosted,
     log_repaired,
     read_replica,
     try_each,
 )
+from penstock.broker.healing.transaction_repair import RepairedBytes, rebuild_transactions
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -101,6 +101,7 @@ class _SegmentRewrite:
             await in_thread(swap.commit)
             if self._is_there():
                 opened.replace_segments(swap, [base_offset], [(base_offset, size)])
+                await self._rebuild_transactions(size)
                 for damage, replica in self._given_by.items():
                     opened.recovery.replaced(damage)
                     log_repaired(self._env, self._partition, damage, replica)
@@ -109,6 +110,10 @@ class _SegmentRewrite:
             outcome = Outcome.WAITS
         await in_thread(swap.abandon)
         return outcome
+
+    async def _rebuild_transactions(self, size: int) -> None:
+        written = RepairedBytes(self._segment.path(LOG), 0, size)
+        await rebuild_transactions(self._env, self._partition, self._damages[0], [written])
 
     async def _write(self) -> tuple[Outcome, int]:
         """Write the new segment to disk; returns the outcome and the segment's size."""

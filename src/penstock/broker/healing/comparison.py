@@ -17,10 +17,9 @@ import asyncio
 from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
-    RepairEnvironment,
-    is_hosted,
     others_in_sync,
     read_replica,
     repair_range,

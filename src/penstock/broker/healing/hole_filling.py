@@ -13,20 +13,20 @@ leader's log starts after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.compacted_repair import within_gaps
+from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.repair import (
     Outcome,
-    RepairEnvironment,
     fetch_replica,
-    is_hosted,
     leader_of,
     log_repaired,
     read_replica,
     try_each,
 )
+from penstock.broker.healing.transaction_repair import RepairedBytes, rebuild_transactions
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
@@ -34,6 +34,7 @@ from penstock.replication.digest import leading_batches
 from penstock.storage.hole_filling import HoleFilling
 from penstock.storage.holes import is_hole
 from penstock.storage.recovery_report import Corruption
+from penstock.storage.segment_files import LOG, file_name
 from penstock.storage.validation import check_replicated
 
 __all__ = ["fill_hole"]
@@ -107,7 +108,7 @@ class _Filling:
                 if self._is_there() and self._replaced() == replaced:
                     opened.replace_segments(swap, replaced, new)
                     await in_thread(swap.finish)
-                    await self._filled()
+                    await self._filled(new)
                     return Outcome.REPAIRED
                 outcome = Outcome.WAITS
         except OSError as e:
@@ -122,9 +123,14 @@ class _Filling:
         segment = self._partition.log.segments.holding(self._hole.first_offset)
         return [segment.base_offset] if segment.base_offset == self._hole.first_offset else []
 
-    async def _filled(self) -> None:
-        """Remove the hole from the log's known damage, and the partial batch before it from the file."""
+    async def _filled(self, new: Iterable[tuple[int, int]]) -> None:
+        """Remove the hole from the log's known damage, and the partial batch before it from the file.
+
+        `new` has the base offset and size of each new segment.
+        """
         opened, hole = self._partition.log, self._hole
+        written = [RepairedBytes(f"{opened.path}/{file_name(base)}{LOG}", 0, size) for base, size in new]
+        await rebuild_transactions(self._env, self._partition, hole, written)
         opened.recovery.replaced(hole)
         before = opened.segments.holding(hole.first_offset - 1)
         if before.base_offset < hole.first_offset:

@@ -11,18 +11,16 @@ Invariant: a range counts as repaired only when all of it has been written and s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.metrics import Metrics
+from penstock.broker.healing.environment import RepairEnvironment, is_hosted, sync_files
+from penstock.broker.healing.transaction_repair import RepairedBytes, rebuild_transactions
 from penstock.broker.replica.partition import Partition
-from penstock.metadata.image import ClusterImage, PartitionImage
-from penstock.model.config import BrokerConfig
+from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
-from penstock.net.client import Peer
-from penstock.ports import Clock, File, Files, Workers
+from penstock.ports import File
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.recovery_report import Corruption
@@ -33,11 +31,9 @@ from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchT
 __all__ = [
     "PIECE_BYTES",
     "Outcome",
-    "RepairEnvironment",
     "all_in_sync",
     "fetch_replica",
     "has_other_replicas",
-    "is_hosted",
     "leader_of",
     "log_repaired",
     "others_in_sync",
@@ -53,21 +49,6 @@ PIECE_BYTES: Final = 1 << 20
 _HAS_NOT: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 
-@dataclass(frozen=True, slots=True)
-class RepairEnvironment:
-    """The dependencies of every repair: cluster metadata, disk, and connections to other brokers."""
-
-    node_id: int
-    config: BrokerConfig
-    image: ClusterImage
-    files: Files
-    workers: Workers
-    clock: Clock
-    metrics: Metrics
-    #: a connection to a node's internal listener, by node id and purpose; PeerGone if its address is unknown
-    peer: Callable[[int, str], Peer]
-
-
 class Outcome(Enum):
     """The result of repairing a damaged range."""
 
@@ -76,11 +57,6 @@ class Outcome(Enum):
     WAITS = "waits"
     #: no replica has the range
     LOST = "lost"
-
-
-def is_hosted(partition: Partition) -> bool:
-    """Whether this broker still hosts the replica, in a directory that is online."""
-    return partition.hosted and partition.directory.health.offline is None
 
 
 def others_in_sync(env: RepairEnvironment, partition: Partition) -> list[int]:
@@ -212,23 +188,20 @@ async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption
         return False
     if position != end:
         raise CorruptMessage(f"the replica's batches from {damage.first_offset} on are too small")
-    await _sync(env, partition, [file])
+    await sync_files(env, partition, [file])
+    if _target(partition, damage) is None:
+        return False
+    async with partition.rewriting:
+        written = RepairedBytes(damage.path, damage.position, end)
+        await rebuild_transactions(env, partition, damage, [written], in_place=True)
     if _target(partition, damage) is None:
         return False
     try:
         indexes = repaired(opened, damage)
     except OSError as e:
         raise partition.flusher.health.failed(e, f"cannot index {opened.path}") from e
-    await _sync(env, partition, indexes)
+    await sync_files(env, partition, indexes)
     return True
-
-
-async def _sync(env: RepairEnvironment, partition: Partition, files: Iterable[File]) -> None:
-    for file in files:
-        try:
-            await env.workers.in_thread(file.sync)
-        except OSError as e:
-            raise partition.flusher.health.sync_failed(e, f"cannot sync {file.path}") from e
 
 
 def _target(partition: Partition, damage: Corruption) -> File | None:

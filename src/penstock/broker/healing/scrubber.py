@@ -22,14 +22,13 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.compacted_repair import needs_rewrite, rewrite_segment
 from penstock.broker.healing.comparison import compare_replica
+from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.hole_filling import fill_hole
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
     Outcome,
-    RepairEnvironment,
     all_in_sync,
     has_other_replicas,
-    is_hosted,
     others_in_sync,
     repair_range,
 )

@@ -285,6 +285,13 @@ def log_findings(topic: str, partition: int, opened: Log) -> None:
     recovery = opened.recovery
     if recovery.foreign:
         log.warning("foreign_files_ignored", directory=opened.path, names=recovery.foreign)
+    if recovery.transactions_rebuilt_from >= 0:
+        log.warning(
+            "transaction_index_rebuilt",
+            topic=topic,
+            partition=partition,
+            first_offset=recovery.transactions_rebuilt_from,
+        )
     if recovery.corruption:
         ranges = [str(damage) for damage in recovery.corruption]
         log.error("corruption_found", topic=topic, partition=partition, ranges=ranges)
