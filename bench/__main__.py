@@ -31,6 +31,7 @@ from lab.apache_kafka import apache_kafka
 from lab.cluster import kafka_cluster, penstock_cluster
 from lab.penstock import penstock
 from penstock.model.config.topic_keys import TOPIC_KEYS
+from tools.arguments import Arguments
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
@@ -43,6 +44,7 @@ STARTERS: dict[str, tuple[Starter, ClusterMaker]] = {
 
 
 def main() -> int:
+    Arguments(prog="python -m bench", description=__doc__).parse_args()
     quick = os.environ.get("QUICK", "") not in ("", "0")
     names = [name for name in os.environ.get("ROWS", "").replace(",", " ").split() if name]
     unknown = set(names) - {row.name for row in ROWS}

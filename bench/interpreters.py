@@ -23,6 +23,7 @@ from bench.process import thread_seconds
 from bench.requests import SETTLE_S, _drain, _first_answer, _varint, fetch_frame, pipelined, produce_frame
 from lab.penstock import penstock
 from lab.server import HOST, Server
+from tools.arguments import Arguments
 
 ROUNDS = 5
 REQUESTS = 6_000
@@ -101,4 +102,6 @@ def main(pythons: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or [sys.executable]))
+    parser = Arguments(prog="python -m bench.interpreters", description=__doc__)
+    parser.add_argument("pythons", nargs="*", metavar="PYTHON", default=[sys.executable])
+    sys.exit(main(parser.parse_args().pythons))

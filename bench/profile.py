@@ -22,6 +22,7 @@ from lab import LabError
 from lab.cluster import Cluster, Way, direct, penstock_cluster
 from lab.penstock import penstock
 from lab.server import Server
+from tools.arguments import Arguments
 
 FOLDER = Path(__file__).resolve().parent.parent / "build" / "profile"
 SAMPLES_PER_SECOND = "250"
@@ -103,6 +104,7 @@ def profile(row: Row) -> list[Path]:
 
 
 def main() -> int:
+    Arguments(prog="python -m bench.profile", description=__doc__).parse_args()
     wanted = os.environ.get("ROW", "")
     rows = {row.name: row for row in ROWS}
     if wanted not in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from pathlib import Path
@@ -11,10 +10,11 @@ from chaos.links import Links
 from chaos.namespaces import Namespaces, are_allowed
 from chaos.nemesis import KINDS
 from chaos.run import run
+from tools.arguments import Arguments
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser = Arguments(prog="python -m chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long things go wrong")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="which things and when")
     parser.add_argument("--brokers", type=int, default=3, choices=(3, 4, 5))

@@ -20,13 +20,14 @@ from conformance.scoreboard import PAGE, Change, compare, merge, render
 from lab import LabError
 from lab.apache_kafka import ACCESS_CONTROL
 from lab.cluster import Cluster, kafka_cluster, penstock_cluster
+from tools.arguments import Arguments
 
 SUBSET_S = 240.0
 GAINED_SHOWN = 10
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
+    parser = Arguments(prog="python -m conformance", description=__doc__)
     parser.add_argument(
         "--subset", action="store_true", help="about four minutes of what is recorded as passed"
     )

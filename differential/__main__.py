@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import sys
@@ -14,13 +13,14 @@ from differential.generator import KINDS, generate
 from differential.operations import Operation
 from differential.run import Disagreement, Party, run
 from differential.shrink import shrink
+from tools.arguments import Arguments
 
 OPERATIONS = 300
 SHRINKING_TRIES = 60
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m differential", description=__doc__)
+    parser = Arguments(prog="python -m differential", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the first seed")
     parser.add_argument("--seeds", type=int, default=10, help="how many")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="per seed")

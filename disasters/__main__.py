@@ -17,6 +17,7 @@ from disasters.run import Runner
 from disasters.system import SYSTEMS
 from disasters.table import ALL
 from lab import MissingTool
+from tools.arguments import Arguments
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m disasters", description=__doc__)
+    parser = Arguments(prog="python -m disasters", description=__doc__)
     parser.add_argument("--against", choices=tuple(SYSTEMS), default="penstock", help="which brokers")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names, or numbers of rows")
     parser.add_argument("--list", action="store_true", help="name the disasters and stop")

@@ -1,1 +1,1 @@
-"""What the Makefile needs before anything is installed: Python's own library only."""
+"""Programs of the Makefile and the command lines of others. They use only the library of Python."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from penstock.wire.schema import Struct
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, append, batch_of, create_topic, read_all, record
 from tests.wire.instances import instance
+from tools.arguments import Arguments
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -311,10 +311,12 @@ def fuzz(seconds: float, seed: int) -> Report:
 
 
 def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else Random().randrange(2**32)
-    print(f"seed {seed}", flush=True)
-    report = fuzz(seconds, seed)
+    parser = Arguments(prog="python -m tests.broker.fuzz", description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=60.0)
+    parser.add_argument("seed", type=int, nargs="?", default=Random().randrange(2**32))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    report = fuzz(given.seconds, given.seed)
     print(f"{report.attacks.total()} attacks: {report.answered} answered, {report.refused} refused")
     print(f"memory grew by {report.memory_growth >> 20} MB")
 

@@ -21,8 +21,8 @@ from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.coordinators.transaction_additions import PartitionAdditions
 from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from penstock.broker.fetch.sessions import FetchSessions
-from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.environment import RepairEnvironment
+from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.new_topics import TopicCreation
