@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from differential.compare import ABSENT, Difference
-from differential.normalise import CLOSED
+from differential.connection import NOT_UTF8
+from differential.normalise import NO_ERROR_TEXT, TEXT, Closed
 from differential.operations import Operation
 from penstock.model.errors import ErrorCode
 
 __all__ = ["ALLOWED", "Allowed", "is_allowed"]
 
+#: the end of the decoder's message for a length that stands for nothing
+_NEGATIVE_LENGTH: Final = ": length below zero"
 Applies = Callable[[Operation, Difference], bool]
 
 
@@ -58,8 +61,14 @@ def _same_value(_: Operation, difference: Difference) -> bool:
         return False
 
 
-def _malformed(operation: Operation, difference: Difference) -> bool:
-    return operation.mangle is not None and bool(difference.ours == CLOSED)
+def _not_utf8_or_negative(_: Operation, difference: Difference) -> bool:
+    """Returns true if Penstock closed the connection for one of the two documented causes."""
+    ours = difference.ours
+    return isinstance(ours, Closed) and (ours.cause == NOT_UTF8 or ours.cause.endswith(_NEGATIVE_LENGTH))
+
+
+def _reason_or_none(_: Operation, difference: Difference) -> bool:
+    return (difference.ours, difference.theirs) in ((TEXT, None), (None, NO_ERROR_TEXT))
 
 
 ALLOWED: Final[tuple[Allowed, ...]] = (
@@ -91,6 +100,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         "*error_message",
         "Penstock gives a reason where Kafka gives none, and none where Kafka's says `NONE`. Clients decide "
         "by the error code.",
+        _reason_or_none,
     ),
     Allowed(
         "validated-topic-id",
@@ -130,7 +140,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         "A request with a text that is not UTF-8, or with a length below -1, is malformed, so Penstock "
         "closes the connection. Kafka replaces the bytes of such a text, takes such a length for null, and "
         "answers.",
-        _malformed,
+        _not_utf8_or_negative,
     ),
 )
 

@@ -7,19 +7,21 @@ import struct
 from random import Random
 from typing import Final
 
-from differential.normalise import CLOSED, SILENT
+from differential.normalise import CLOSED, SILENT, Closed
 from differential.operations import Operation
 from penstock.model.errors import ProtocolError
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.schema import Struct
 
-__all__ = ["Connection", "mangled"]
+__all__ = ["NOT_UTF8", "Connection", "cause_of", "mangled"]
 
 _ANSWER_S: Final = 20.0
 #: a mangled request may have a timeout of hours
 _MANGLED_ANSWER_S: Final = 1.0
 _SIZE: Final = struct.Struct(">i")
 _CORRELATION_ID: Final = 1
+#: the cause of a malformed request with a text that is not UTF-8
+NOT_UTF8: Final = "a text is not UTF-8"
 
 
 def mangled(frame: bytes, header_size: int, seed: int) -> bytes:
@@ -37,6 +39,15 @@ def mangled(frame: bytes, header_size: int, seed: int) -> bytes:
             body[at:at] = random.randbytes(random.randrange(1, 4))
     changed = frame[4:header_size] + bytes(body)
     return _SIZE.pack(len(changed)) + changed
+
+
+def cause_of(operation: Operation, frame: bytes, header_size: int) -> str:
+    """Why Penstock cannot decode a request; empty if it can."""
+    try:
+        operation.api.request_decoder(operation.version)(memoryview(frame), header_size)
+    except ProtocolError as e:
+        return NOT_UTF8 if isinstance(e.__cause__, UnicodeDecodeError) else str(e)
+    return ""
 
 
 class Connection:
@@ -58,9 +69,9 @@ class Connection:
         parts = encode_request(api, version, _CORRELATION_ID, self._client_id, request)
         frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
         timeout_s = _ANSWER_S
+        header_size = 14 + len(self._client_id) + (1 if version >= api.flexible_from else 0)
         if operation.mangle is not None:
-            tags = 1 if version >= api.flexible_from else 0
-            frame = mangled(frame, 14 + len(self._client_id) + tags, operation.mangle)
+            frame = mangled(frame, header_size, operation.mangle)
             timeout_s = _MANGLED_ANSWER_S
         try:
             answer = self._exchange(frame, timeout_s, operation.answered)
@@ -69,7 +80,7 @@ class Connection:
             return SILENT
         except ConnectionError:
             self.close()
-            return CLOSED
+            return CLOSED if operation.mangle is None else Closed(cause_of(operation, frame, header_size))
         if answer is None:
             return SILENT
         try:

@@ -17,12 +17,15 @@ from penstock.records.record import iter_batches, iter_records
 from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse
 from penstock.wire.schema import Struct
 
-__all__ = ["CLOSED", "SILENT", "Plain", "normalise"]
+__all__ = ["CLOSED", "NO_ERROR_TEXT", "SILENT", "TEXT", "Closed", "Plain", "normalise"]
 
 Plain: TypeAlias = Any
 #: the reactions of a broker without a response
 CLOSED: Final = "closed the connection"
 SILENT: Final = "did not answer"
+#: all texts of errors, and Kafka's text for the error code 0
+TEXT: Final = "text"
+NO_ERROR_TEXT: Final = "NONE"
 
 _IGNORED: Final = frozenset({"throttle_time_ms", "cluster_id", "documentation"})
 #: compared for presence only
@@ -32,6 +35,18 @@ _TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp"})
 _CLOCK_FROM: Final = START_MS + 1_000_000_000
 #: lists of texts whose order means nothing
 _SETS: Final = frozenset({"subscribed_topic_names"})
+
+
+class Closed(str):
+    """`CLOSED` after a malformed request. Equal to any other, so that only reactions are compared."""
+
+    def __new__(cls, cause: str) -> Closed:
+        made = super().__new__(cls, CLOSED)
+        made.cause = cause
+        return made
+
+    #: why the request cannot be decoded
+    cause: str
 
 
 def normalise(message: Struct, translation: Translation) -> Plain:
@@ -76,7 +91,7 @@ def _value(name: str, value: Any, translation: Translation) -> Plain:
     if isinstance(value, Struct):
         return normalise(value, translation)
     if name in _TEXTS:
-        return "text" if value else None
+        return (NO_ERROR_TEXT if value == NO_ERROR_TEXT else TEXT) if value else None
     if name == "port":
         return "own port" if value == translation.port else value
     if name in _TIMES and value > _CLOCK_FROM:

@@ -6,8 +6,8 @@ import pytest
 
 from differential.allowed import ALLOWED, Allowed, is_allowed
 from differential.compare import Difference, differences
-from differential.connection import mangled
-from differential.normalise import Plain, normalise
+from differential.connection import cause_of, mangled
+from differential.normalise import Closed, Plain, normalise
 from differential.operations import Operation, epoch_label, member_label, producer_label, topic_id_label
 from differential.shrink import shrink
 from differential.translation import Translation
@@ -28,6 +28,7 @@ from penstock.wire.apis.init_producer_id import (
     InitProducerIdResponse,
 )
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.wire.messages import encode_request
 
 PRODUCER = producer_label(0)
 MEMBER = member_label(1)
@@ -147,6 +148,51 @@ def test_an_entry_covers_its_field_only() -> None:
 def test_every_entry_has_a_reason() -> None:
     assert all(entry.reason.endswith(".") for entry in ALLOWED)
     assert len({entry.id for entry in ALLOWED}) == len(ALLOWED)
+
+
+def malformed(request: HeartbeatRequest, old: bytes, new: bytes) -> str:
+    """The cause for which Penstock refuses a request in which `old` is replaced by `new`."""
+    operation = Operation("consumer", HEARTBEAT, 3, request, mangle=1)
+    frame = b"".join(bytes(part) for part in encode_request(HEARTBEAT, 3, 1, "c", request))  # type: ignore[arg-type]
+    assert old in frame
+    return cause_of(operation, frame.replace(old, new), 15)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_covered"),
+    [
+        (b"group", b"gr\xffup", True),
+        (b"\x00\x05group", b"\xff\xfb", True),
+        (b"member", b"membe", False),
+        (b"\x00\x05group", b"\x70\x05group", False),
+    ],
+    ids=["not UTF-8", "negative length", "cut off", "length beyond the end"],
+)
+def test_only_two_causes_of_malformed_requests_are_allowed(old: bytes, new: bytes, is_covered: bool) -> None:
+    """Penstock may refuse other requests that Kafka answers only by mistake."""
+    request = HeartbeatRequest(group_id="group", generation_id=1, member_id="member", group_instance_id="x")
+    cause = malformed(request, old, new)
+    assert cause
+    operation = Operation("consumer", HEARTBEAT, 3, HeartbeatRequest(), mangle=1)
+    closed = Difference("", Closed(cause), {"error_code": 0})
+    assert (is_allowed(operation, closed) is not None) == is_covered
+    assert Closed(cause) == "closed the connection"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_covered"),
+    [("why", None, True), (None, "NONE", True), (None, "why", False), ("why", "NONE", False)],
+)
+def test_error_messages_may_differ_in_two_ways(
+    ours: str | None, theirs: str | None, is_covered: bool
+) -> None:
+    def created(message: str | None) -> Plain:
+        topic = CreatableTopicResult(name="a", error_message=message)
+        return normalise(CreateTopicsResponse(topics=[topic]), translation())
+
+    (found,) = differences(created(ours), created(theirs))
+    operation = Operation("topics", HEARTBEAT, 3, HeartbeatRequest())
+    assert (is_allowed(operation, found) is not None) == is_covered
 
 
 # -- frames and prefixes
