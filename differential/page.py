@@ -28,8 +28,8 @@ About one request in fifteen of some kinds is malformed: its frame is valid and 
 `python -m differential --keep-going` reports every kind of difference once instead of ending a seed.
 
 Values that each broker generates are compared by their role, not their value: topic ids, producer ids, member
-ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times are not compared, and of error
-messages only their presence. Lists are compared by the names of their elements, not by their order.
+ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times are not compared, and of
+error messages only their presence. Lists are compared by the names of their elements, not by their order.
 
 ## Documented differences
 
