@@ -13,6 +13,7 @@ from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.healing import (
     Cancel,
     Decision,
+    Replica,
     Settings,
     Situation,
     decide,
@@ -39,10 +40,11 @@ def heal(
     quiet_ms: float = 0.0,
     full: Collection[int] = (),
     last: Decision | None = None,
+    failed: Mapping[Replica, float] | None = None,
 ) -> Decision:
     """Decide once and carry it out; nothing is quiet unless a test says so."""
     last = last or Decision([], [])
-    situation = Situation(gone or {}, quiet_ms, full, last.sharing, last.planned, last.settled)
+    situation = Situation(gone or {}, quiet_ms, full, last.sharing, last.planned, last.settled, failed or {})
     records, done = records_of(stage.image, stage.policy, decide(stage.image, settings, situation))
     stage.commit(records)
     return done
@@ -103,11 +105,67 @@ def test_not_with_fewer_brokers_up_than_replicas() -> None:
     stage.fence(2, 3)
     assert heal(stage, {2: 10, 3: DELAY_MS}).start == []
     assert obstacles(stage.image, ON, Situation({2: 10, 3: DELAY_MS}, 0)) == [
-        "1 partition(s) of gone brokers have more replicas than brokers are up (2)"
+        "1 partition(s) with lost replicas have more replicas than brokers are up (2)"
     ]
     stage.beat(2)
     heal(stage, LONG)
     assert partition.removing == [3]
+
+
+def failed(*replicas: tuple[int, PartitionImage], ms: float = DELAY_MS) -> dict[Replica, float]:
+    return {(node, partition.topic_id, partition.index): ms for node, partition in replicas}
+
+
+def test_the_replicas_in_a_failed_directory_are_rebuilt_on_others() -> None:
+    """Broker 3 is up; its other replica is in a healthy directory."""
+    stage = Stage(4)
+    lost = stage.topic("t", [1, 2, 3], [2, 1, 3])
+    kept = stage.partition("t", 1)
+    stage.alter(lost, [1, 2])
+
+    heal(stage, failed=failed((3, lost), ms=DELAY_MS - 1), full=[3])
+    assert not lost.reassigning
+    heal(stage, failed=failed((3, lost)), full=[3])
+
+    assert (lost.adding, lost.removing, lost.origin) == ([4], [3], Origin.REBUILD)
+    assert not kept.reassigning
+    assert reasons(stage) == ["self-healing: data directory failed: 3"]
+    # The broker is up, and the rebuild goes on.
+    assert heal(stage, failed=failed((3, lost)), full=[3]) == Decision([], [])
+    catch_up(stage)
+    assert (lost.replicas, kept.replicas) == ([1, 2, 4], [2, 1, 3])
+
+
+def test_a_rebuild_is_cancelled_when_the_directory_is_back() -> None:
+    stage = Stage(4)
+    partition = stage.topic("t", [1, 2, 3])
+    stage.alter(partition, [1, 2])
+    heal(stage, failed=failed((3, partition)), full=[3])
+    assert partition.reassigning
+    assert heal(stage).cancel == [Cancel(TopicPartition("t", 0), "broker 3 is back")]
+    assert partition.replicas == [1, 2, 3]
+
+
+def test_a_gone_broker_and_a_failed_directory_are_replaced_at_once() -> None:
+    stage = Stage(5)
+    partition = stage.topic("t", [1, 2, 3], min_isr=1)
+    other = stage.topic("u", [1, 2, 3], min_isr=1)
+    stage.fence(2)
+    stage.alter(partition, [1])
+    heal(stage, {2: DELAY_MS}, failed=failed((3, partition)), full=[3])
+    assert (partition.adding, partition.removing) == ([4, 5], [2, 3])
+    assert reasons(stage)[0] == "self-healing: gone: 2; data directory failed: 3"
+    assert other.removing == [2]
+
+
+def test_nothing_is_copied_from_a_leader_in_a_failed_directory() -> None:
+    stage = Stage(4)
+    partition = stage.topic("t", [3, 1, 2])
+    situation = Situation({}, 0, failed=failed((3, partition)))
+    assert decide(stage.image, ON, situation).start == []
+    assert obstacles(stage.image, ON, situation) == [
+        "1 partition(s) with lost replicas have a leader whose data directory has failed"
+    ]
 
 
 def test_two_gone_brokers_are_replaced_at_once() -> None:
@@ -185,7 +243,7 @@ def test_nothing_is_given_to_brokers_without_room() -> None:
     stage.fence(3)
     assert heal(stage, LONG, full=[4]).start == []
     assert obstacles(stage.image, ON, Situation(LONG, 0, full=[4])) == [
-        "1 partition(s) of gone brokers have no broker left that takes a replica"
+        "1 partition(s) with lost replicas have no broker left that takes a replica"
     ]
 
 
@@ -196,7 +254,7 @@ def test_a_partition_without_a_leader_waits() -> None:
     assert partition.leader == -1
     assert heal(stage, LONG).start == []
     assert obstacles(stage.image, ON, Situation(LONG, 0)) == [
-        "1 partition(s) of gone brokers have no leader to copy from"
+        "1 partition(s) with lost replicas have no leader to copy from"
     ]
 
 

@@ -1,16 +1,17 @@
 """Self-healing: which reassignments the controller starts and cancels by itself.
 
-Two reasons to start one. A broker has been gone for longer than `delay_ms`: its replicas are rebuilt on other
-brokers (`Origin.REBUILD`). A broker that is up has far fewer replicas than the others, as one that was just
-added: it receives its share (`Origin.SHARE`). Planning is `rebalance`, execution is `reassignment`: the old
-replicas stay until the new ones are in sync, so no copy is lost by a rebuild that does not end.
+Three reasons to start one. A broker has been gone for longer than `delay_ms`: its replicas are rebuilt on
+other brokers (`Origin.REBUILD`). A data directory of a broker that is up has failed for as long: the replicas
+in it are rebuilt in the same way. A broker that is up has far fewer replicas than the others, as one that was
+just added: it receives its share (`Origin.SHARE`). Planning is `rebalance`, execution is `reassignment`: the
+old replicas stay until the new ones are in sync, so no copy is lost by a rebuild that does not end.
 
 Invariants:
 - A reassignment that was requested, or that balances load, is never changed.
 - No rebuild starts while fewer brokers are up than the partition has replicas.
 - No rebuild starts for a partition without a leader: there is nothing to copy from.
-- A rebuild is cancelled when the broker that it replaces is back. Where new replicas are in sync already,
-  without which the ISR would be below the minimum, the cancellation waits for the old ones.
+- A rebuild is cancelled when the broker that it replaces is back, with that replica. Where new replicas are
+  in sync already, without which the ISR would be below the minimum, the cancellation waits for the old ones.
 - At most `partitions_max` reassignments of both kinds are under way.
 - Shares converge. Each move brings the brokers' numbers of replicas closer together. A share begins below
   the tolerance and ends within half of it, so small differences move nothing.
@@ -21,7 +22,7 @@ Pure: the active controller decides, once in a while (`broker.healer`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.metadata.balance import begin_step
 from penstock.metadata.image import NO_LEADER, RECOVERED, ClusterImage, Origin, PartitionImage
@@ -30,13 +31,14 @@ from penstock.metadata.policy import Policy, min_isr
 from penstock.metadata.reassignment import cancel_reassignment
 from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
 from penstock.model.errors import ApiError
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.wire.schema import Struct
 
 __all__ = [
     "Cancel",
     "Decision",
     "Planned",
+    "Replica",
     "Settings",
     "Situation",
     "Start",
@@ -50,6 +52,10 @@ _QUIET_MS: Final = 60_000
 #: the difference of two brokers' numbers of replicas that one move can lower
 _DIFFERENCE_MIN: Final = 2
 _OURS: Final = frozenset({Origin.REBUILD, Origin.SHARE})
+
+
+#: broker, topic id and index of a replica
+Replica: TypeAlias = tuple[int, TopicId, int]
 
 
 class Settings(NamedTuple):
@@ -93,6 +99,8 @@ class Situation(NamedTuple):
     planned: Sequence[Planned] = ()
     #: the brokers' numbers of replicas with which the last plan found nothing to move
     settled: Mapping[int, int] | None = None
+    #: for how many milliseconds replicas have been in failed data directories of brokers that are up
+    failed: Mapping[Replica, float] = {}
 
 
 class Start(NamedTuple):
@@ -169,6 +177,11 @@ class _Healing:
         self._situation = situation
         self._up = [broker.id for broker in image.brokers.values() if broker.active]
         self._due = [node for node, ms in situation.gone.items() if ms >= settings.delay_ms]
+        #: by topic id and index: the brokers whose data directory with that replica has failed for too long
+        self._failed_due: dict[tuple[TopicId, int], set[int]] = {}
+        for (node, topic_id, index), ms in situation.failed.items():
+            if ms >= settings.delay_ms:
+                self._failed_due.setdefault((topic_id, index), set()).add(node)
         self._closed = {*settings.excluded, *situation.full}
         self._receivers = {
             broker.id
@@ -196,7 +209,7 @@ class _Healing:
         rebuilds = partition.origin == Origin.REBUILD
         if not (self._settings.rebuild if rebuilds else self._settings.share):
             return "switched off"
-        if rebuilds and (back := [node for node in partition.removing if self._is_back(node)]):
+        if rebuilds and (back := [node for node in partition.removing if self._is_back(node, partition)]):
             return f"broker {back[0]} is back"
         behind = [node for node in partition.adding if node not in partition.isr]
         if lost := [node for node in behind if node in self._due or node not in self._image.brokers]:
@@ -205,29 +218,46 @@ class _Healing:
             return f"broker {closed[0]} takes no replicas"
         return ""
 
-    def _is_back(self, node: int) -> bool:
+    def _is_back(self, node: int, partition: PartitionImage) -> bool:
         broker = self._image.brokers.get(node)
-        return broker is not None and not broker.fenced
+        return broker is not None and not broker.fenced and not self._has_failed(node, partition)
+
+    def _has_failed(self, node: int, partition: PartitionImage) -> bool:
+        return (node, partition.topic_id, partition.index) in self._situation.failed
 
     # -- rebuilds
 
     def rebuilds(self) -> list[Move]:
-        """The replicas of brokers that are gone, on others: first where the fewest replicas are in sync."""
-        if not self._settings.rebuild or not self._due or not self._places:
+        """Lost replicas, on other brokers: first where the fewest replicas are in sync."""
+        if not self._settings.rebuild or not (self._due or self._failed_due) or not self._places:
             return []
         found = [partition for partition in self._unhealed() if not self._obstacle(partition)]
         found.sort(key=lambda partition: (len(partition.isr), partition.key))
         moves: list[Move] = []
         for first in range(0, len(found), self._places):
-            some = found[first : first + self._places]
-            moves += plan_evacuation(self._image, some, self._due, excluded=self._closed)
+            for lost, some in self._by_lost(found[first : first + self._places]).items():
+                moves += plan_evacuation(self._image, some, lost, excluded=self._closed)
             if len(moves) >= self._places:
                 break
         return moves[: self._places]
 
+    def _by_lost(self, partitions: Iterable[PartitionImage]) -> dict[frozenset[int], list[PartitionImage]]:
+        """Partitions by the brokers that have lost their replicas of them."""
+        found: dict[frozenset[int], list[PartitionImage]] = {}
+        for partition in partitions:
+            failed = self._failed_due.get((partition.topic_id, partition.index), ())
+            lost = frozenset({*self._due, *failed}.intersection(partition.replicas))
+            found.setdefault(lost, []).append(partition)
+        return found
+
     def _unhealed(self) -> Iterable[PartitionImage]:
-        """Partitions with a replica on a broker that has been gone for too long."""
+        """Partitions with a replica that has been lost for too long."""
         found = {p.key: p for node in self._due for p in self._image.partitions_on(node)}
+        for (topic_id, index), nodes in self._failed_due.items():
+            topic = self._image.topics_by_id.get(topic_id)
+            partition = None if topic is None else topic.partitions.get(index)
+            if partition is not None and nodes.intersection(partition.replicas):
+                found[partition.key] = partition
         return [partition for partition in found.values() if not partition.reassigning]
 
     def _obstacle(self, partition: PartitionImage) -> str:
@@ -235,6 +265,8 @@ class _Healing:
             return "have no leader to copy from"
         if partition.leader_recovery != RECOVERED:
             return "have a leader that recovers"
+        if self._has_failed(partition.leader, partition):
+            return "have a leader whose data directory has failed"
         if len(partition.replicas) > len(self._up):
             return f"have more replicas than brokers are up ({len(self._up)})"
         if self._receivers.issubset(partition.replicas):
@@ -250,7 +282,7 @@ class _Healing:
             if obstacle:
                 counts[obstacle] = counts.get(obstacle, 0) + 1
         for obstacle, count in counts.items():
-            yield f"{count} partition(s) of gone brokers {obstacle}"
+            yield f"{count} partition(s) with lost replicas {obstacle}"
 
     # -- shares
 

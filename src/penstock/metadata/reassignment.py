@@ -92,7 +92,7 @@ def list_reassignments(
                 replicas=partition.replicas,
                 adding_replicas=partition.adding,
                 removing_replicas=partition.removing,
-                reason=reason_for(partition),
+                reason=reason_for(image, partition),
             )
             for index in indexes
             if (partition := topic.partitions.get(index)) is not None and partition.reassigning
@@ -136,10 +136,17 @@ def start_reassignment(
     return change.build()
 
 
-def reason_for(partition: PartitionImage) -> str:
-    """Why the controller itself has started the reassignment; empty for one that was requested."""
+def reason_for(image: ClusterImage, partition: PartitionImage) -> str:
+    """Why the controller itself has started the reassignment; empty for one that was requested.
+
+    A replica of a broker that is up is rebuilt if its data directory has failed.
+    """
     if partition.origin == Origin.REBUILD:
-        return f"self-healing: gone: {', '.join(map(str, partition.removing))}"
+        up = [node for node in partition.removing if node in image.brokers and image.brokers[node].active]
+        gone = [node for node in partition.removing if node not in up]
+        causes = [("gone", gone), ("data directory failed", up)]
+        texts = [f"{cause}: {', '.join(map(str, nodes))}" for cause, nodes in causes if nodes]
+        return f"self-healing: {'; '.join(texts)}"
     if partition.origin == Origin.SHARE:
         return f"few replicas on: {', '.join(map(str, partition.adding))}"
     return "load" if partition.origin == Origin.LOAD else ""

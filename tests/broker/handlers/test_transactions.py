@@ -316,7 +316,7 @@ def test_batches_of_two_producers_in_one_request(client: RawClient, acks: int) -
     topic = create_topic(client, partitions=3)
     _, first = init(client)
     _, second = init(client)
-    header = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    header: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0, "transactional": True}
     batches = [
         batch_of([b"a"], producer_id=first.producer_id, **header),
         batch_of([b"b"], producer_id=second.producer_id, **header),

@@ -286,3 +286,39 @@ def test_a_last_leader_on_an_empty_disk_does_not_lead_and_the_other_replica_keep
             await nodes.close()
 
     run(main())
+
+
+def test_the_replicas_of_a_failed_directory_are_rebuilt_on_another_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker is up, and keeps the replicas in its other directory."""
+    # A new controller waits for two sessions, which are long here.
+    monkeypatch.setattr("penstock.broker.node.healer._SESSIONS", 0)
+
+    async def main() -> None:
+        config = {"penstock.self.healing.enable": "true", "penstock.self.healing.delay.ms": "0"}
+        nodes = Cluster([1, 2, 3], [4], config)
+        for node in nodes.settings:
+            nodes.settings[node]["log.dirs"] = "/good,/bad"
+            nodes.disks[node] = Volumes(good=FaultyDisk(Random(node)), bad=FaultyDisk(Random(node)))
+        try:
+            await nodes.start()
+            for name in ("one", "two"):
+                await make_topic(nodes, 1, 2, 3, name=name)
+                assert (await produce(nodes, 1, b"kept", name=name)).error_code == ErrorCode.NONE
+            error = OSError(errno.EIO, os.strerror(errno.EIO))
+            bad = next(d for d in nodes[3].partitions.directories if d.path == "/bad")
+            (lost,) = (partition.topic for partition in nodes[3].partitions.in_directory(bad))
+            (kept,) = {"one", "two"} - {lost}
+            bad.health.failed(error, "cannot write")
+            assert nodes[3].lifecycle is not None
+            nodes[3].lifecycle.wake()
+            await eventually(lambda: sorted(described(nodes[1], lost).replicas) == [1, 2, 4])
+            await eventually(lambda: replica(nodes[4], lost).log.high_watermark == 1)
+            await eventually(lambda: sorted(described(nodes[1], kept).isr) == [1, 2, 3])
+            assert described(nodes[1], kept).replicas == [1, 2, 3]
+            assert not nodes[1].image.brokers[3].fenced
+        finally:
+            await nodes.close()
+
+    run(main())

@@ -83,7 +83,8 @@ async def read_committed(nodes: Cluster, node: int) -> list[bytes]:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], isolation_level=1)
         ((answer,),) = [t.partitions for t in (await nodes.ask(node, FETCH, request)).responses]
         assert (answer.error_code, answer.last_stable_offset) == (0, 6)
-        data = bytes(answer.records or b"")
+        assert isinstance(answer.records, memoryview)
+        data = bytes(answer.records)
         aborted = {each.producer_id: each.first_offset for each in answer.aborted_transactions or ()}
         for position, header in iter_batches(data):
             wanted.fetch_offset = header.next_offset

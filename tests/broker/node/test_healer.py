@@ -14,6 +14,7 @@ from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.commands.cluster import _print_overview
 from penstock.cli.direct import DirectLine
 from penstock.testing import Cluster, cluster
+from tests.cli.running import run_here
 from tests.testing.cluster_clients import CLIENT
 
 #: of heartbeats and delays: time only passes where the test lets it
@@ -79,6 +80,8 @@ def test_a_broker_is_replaced_when_it_is_gone_for_long(capsys: pytest.CaptureFix
             assert {each.reason for each in ongoing_moves(line).values()} == {"self-healing: gone: 3"}
             _print_overview(cluster_overview(line))
         assert "2 moving, self-healing: gone: 3" in capsys.readouterr().out
+        assert run_here("topic", "describe", "t", "--bootstrap", running.bootstrap) == 0
+        assert "\npartition 1 moves to 4, from 3: self-healing: gone: 3\n" in capsys.readouterr().out
 
         running.start(3)
         eventually(running, lambda: adding(running) == [[], []])

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.broker.node.healer import Healer
 from penstock.model.config import BrokerConfig
+from penstock.wire.apis.broker_heartbeat import FailedTopic
 from penstock.wire.schema import Struct
 from tests.metadata.stage import Stage
 
@@ -119,6 +120,33 @@ def test_a_failed_decision_does_not_end_the_controllers_loop(monkeypatch: pytest
     assert world.partition.adding == [4]
 
 
+def test_replicas_in_failed_directories_of_a_live_broker() -> None:
+    world = World(**ON)
+    world.stage.beat(3)
+    world.healer.observed()
+    world.healer.begin()
+    listed = [FailedTopic(topic_id=world.partition.topic_id, partitions=[0])]
+    world.stage.alter(world.partition, [1, 2])
+    world.pass_time(5000)
+    for _ in range(2):
+        world.healer.failed_replicas(3, listed)
+    assert world.healer.notes() == [
+        "1 replicas of broker 3 are in a failed data directory; they are rebuilt on other brokers in 20 s"
+    ]
+    world.pass_time(5000 + DELAY_MS - 500)
+    assert not world.partition.reassigning
+    world.pass_time(5000 + DELAY_MS)
+    assert (world.partition.adding, world.partition.removing) == ([4], [3])
+    assert world.healer.notes() == [
+        "1 replicas of broker 3 are in a failed data directory, and are not rebuilt yet"
+    ]
+    # The broker was restarted with a good disk.
+    world.healer.failed_replicas(3, [])
+    world.pass_time(7000 + DELAY_MS)
+    assert not world.partition.reassigning
+    assert world.healer.notes() == []
+
+
 def test_what_is_said_of_it() -> None:
     world = World(**ON)
     world.now_ms = 5000
@@ -129,6 +157,6 @@ def test_what_is_said_of_it() -> None:
     world.now_ms = 25_000
     assert world.healer.notes() == [
         "broker 3 has been gone for 25 s; 1 of its replicas are not rebuilt yet",
-        "1 partition(s) of gone brokers have more replicas than brokers are up (2)",
+        "1 partition(s) with lost replicas have more replicas than brokers are up (2)",
     ]
     assert World().healer.notes() == []

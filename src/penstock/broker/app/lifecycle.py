@@ -23,7 +23,12 @@ from penstock.model.config.listeners import security_protocol_id
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
 from penstock.ports import Rng
-from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
+from penstock.wire.apis.broker_heartbeat import (
+    BROKER_HEARTBEAT,
+    BrokerHeartbeatRequest,
+    FailedTopic,
+    TopicWithoutRoom,
+)
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import (
     CONTROLLER_REGISTRATION,
@@ -63,9 +68,11 @@ class Lifecycle:
         previous_epoch: int,
         offline: Callable[[], list[bytes]],
         without_room: Callable[[], list[TopicWithoutRoom]],
+        failed: Callable[[], list[FailedTopic]],
         unclean: UncleanReplicas,
     ) -> None:
-        """`offline` returns the failed data directories, `without_room` the replicas in full directories.
+        """`offline` returns the failed data directories, `without_room` the replicas in full directories,
+        `failed` those in failed ones.
 
         `previous_epoch` is the broker epoch before the last clean shutdown, -1 if the shutdown was not clean.
         `unclean` contains the replicas to report before this broker is unfenced, and those found later.
@@ -78,6 +85,7 @@ class Lifecycle:
         self._previous_epoch = previous_epoch
         self._offline = offline
         self._without_room = without_room
+        self._failed = failed
         self._unclean = unclean
         unclean.on_marked = self.wake
         #: the broker epoch of the current registration
@@ -233,6 +241,7 @@ class Lifecycle:
             want_shut_down=self._wants_down,
             offline_log_dirs=self._offline(),
             without_room=self._without_room(),
+            failed_replicas=self._failed(),
             unclean_replicas=unclean.topics,
             image_checksum=self._node.image_check.report(),
             clock_ms=sent.wall_ms,

@@ -254,6 +254,7 @@ class BrokerParts:
             previous_epoch=self.partitions.previous_broker_epoch,
             offline=lambda: [parse_topic_id(d.directory_id) for d in self.full_directories.failed()],
             without_room=self.full_directories.without_room,
+            failed=self.full_directories.failed_replicas,
             unclean=self.partitions.unclean,
         )
 

@@ -20,7 +20,7 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.model.ids import TopicId
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
-from penstock.wire.apis.broker_heartbeat import TopicWithoutRoom
+from penstock.wire.apis.broker_heartbeat import FailedTopic, TopicWithoutRoom
 
 __all__ = ["FullDirectories"]
 
@@ -86,9 +86,17 @@ class FullDirectories:
         flight may bring such a replica back. The heartbeat then names the replica, and the controller removes
         it again.
         """
-        topics: dict[TopicId, TopicWithoutRoom] = {}
-        for directory in {**self._full, **self._failed}:
+        indexes = self._replicas_in({**self._full, **self._failed})
+        return [TopicWithoutRoom(topic_id=each, partitions=found) for each, found in indexes.items()]
+
+    def failed_replicas(self) -> list[FailedTopic]:
+        """The replicas in failed directories, for the heartbeat: self-healing rebuilds them elsewhere."""
+        indexes = self._replicas_in(self._failed)
+        return [FailedTopic(topic_id=each, partitions=found) for each, found in indexes.items()]
+
+    def _replicas_in(self, directories: Iterable[DataDirectory]) -> dict[TopicId, list[int]]:
+        indexes: dict[TopicId, list[int]] = {}
+        for directory in directories:
             for partition in self._partitions.in_directory(directory):
-                topic = topics.setdefault(partition.topic_id, TopicWithoutRoom(topic_id=partition.topic_id))
-                topic.partitions.append(partition.index)
-        return list(topics.values())
+                indexes.setdefault(partition.topic_id, []).append(partition.index)
+        return indexes

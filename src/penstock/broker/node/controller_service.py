@@ -142,6 +142,7 @@ class ControllerService:
             request.broker_id, request.broker_epoch, request.current_metadata_offset, controller_loop.now_ms()
         )
         controller_loop.update_full_directories(request.broker_id, is_missing=bool(request.without_room))
+        controller_loop.healer.failed_replicas(request.broker_id, request.failed_replicas)
         reference_ms = controller_loop.compare_clock(request.broker_id, request.clock_ms)
         lowest = controller_loop.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing and need not wait for other changes.

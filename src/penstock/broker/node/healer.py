@@ -7,18 +7,28 @@ brokers may not have arrived yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.controller import Controller
 from penstock.metadata.absences import Absences
-from penstock.metadata.healing import Decision, Settings, Situation, decide, obstacles, records_of
+from penstock.metadata.healing import (
+    Decision,
+    Replica,
+    Settings,
+    Situation,
+    decide,
+    obstacles,
+    records_of,
+)
 from penstock.metadata.image import ClusterImage, Origin
 from penstock.metadata.policy import Policy
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
+from penstock.model.ids import TopicId
+from penstock.wire.apis.broker_heartbeat import FailedTopic
 from penstock.wire.schema import Struct
 
 __all__ = ["Healer"]
@@ -39,6 +49,7 @@ class _Basis(NamedTuple):
     settings: Settings
     due: tuple[int, ...]
     full: frozenset[int]
+    failed: frozenset[Replica]
     is_quiet: bool
 
 
@@ -67,6 +78,8 @@ class Healer:
         #: the basis of the last decision if it started and cancelled nothing
         self._idle: _Basis | None = None
         self._obstacles: list[str] = []
+        #: replicas in failed data directories of brokers that are up, and since when this node knows
+        self._failed_since_ms: dict[Replica, float] = {}
 
     def observed(self) -> None:
         """Records were applied to the image."""
@@ -76,6 +89,19 @@ class Healer:
         """This node is the active controller now."""
         self._listening_since_ms = self._last_round_ms = self._now_ms()
         self._last, self._idle, self._obstacles = Decision([], []), None, []
+        self._failed_since_ms = {}
+
+    def failed_replicas(self, node: int, topics: Iterable[FailedTopic]) -> None:
+        """A heartbeat has listed the replicas in failed data directories of a broker."""
+        listed = {(node, TopicId(topic.topic_id), index) for topic in topics for index in topic.partitions}
+        known = {each for each in self._failed_since_ms if each[0] == node}
+        if listed == known:
+            return
+        now_ms = self._now_ms()
+        for each in known - listed:
+            del self._failed_since_ms[each]
+        for each in sorted(listed - known):
+            self._failed_since_ms[each] = now_ms
 
     @property
     def next_ms(self) -> float:
@@ -137,7 +163,19 @@ class Healer:
                     f"broker {node} has been gone for {gone_ms / 1000:.0f} s; "
                     f"{held} of its replicas are not rebuilt yet"
                 )
-        return [*found, *obstacles(self._image, settings, situation)]
+        return [*found, *self._failed_notes(settings), *obstacles(self._image, settings, situation)]
+
+    def _failed_notes(self, settings: Settings) -> Iterator[str]:
+        """The state of the replicas in failed data directories."""
+        now_ms = self._now_ms()
+        for node in sorted({each[0] for each in self._failed_since_ms}):
+            since = [ms for each, ms in self._failed_since_ms.items() if each[0] == node]
+            left_s = (settings.delay_ms - (now_ms - min(since))) / 1000
+            replicas = f"{len(since)} replicas of broker {node} are in a failed data directory"
+            if left_s > 0:
+                yield f"{replicas}; they are rebuilt on other brokers in {left_s:.0f} s"
+            else:
+                yield f"{replicas}, and are not rebuilt yet"
 
     def _decide(self) -> tuple[list[Struct], Decision]:
         decision = decide(self._image, self._settings(), self._situation())
@@ -163,7 +201,17 @@ class Healer:
             last.sharing,
             last.planned,
             last.settled,
+            self._failed(now_ms),
         )
+
+    def _failed(self, now_ms: float) -> dict[Replica, float]:
+        """For how long replicas have been in failed directories; those of brokers that are up."""
+        brokers = self._image.brokers
+        return {
+            each: now_ms - since_ms
+            for each, since_ms in self._failed_since_ms.items()
+            if each[0] in brokers and not brokers[each[0]].fenced
+        }
 
     def _basis(self) -> _Basis:
         settings, situation = self._settings(), self._situation()
@@ -172,6 +220,7 @@ class Healer:
             settings,
             tuple(node for node, gone_ms in situation.gone.items() if gone_ms >= settings.delay_ms),
             frozenset(situation.full),
+            frozenset(each for each, ms in situation.failed.items() if ms >= settings.delay_ms),
             situation.quiet_ms >= settings.quiet_ms,
         )
 
@@ -182,7 +231,14 @@ class Healer:
             if started and origin == Origin.REBUILD:
                 delay_ms = self._config.penstock_self_healing_delay_ms
                 brokers = {node: round(ms / 1000) for node, ms in gone.items() if ms >= delay_ms}
-                log.info(event, partitions=len(started), first=started[:_SHOWN], gone_s=brokers)
+                failed = [node for node, *_ in self._failed_since_ms]
+                log.info(
+                    event,
+                    partitions=len(started),
+                    first=started[:_SHOWN],
+                    gone_s=brokers,
+                    failed_directories=sorted(set(failed)),
+                )
             elif started:
                 log.info(event, partitions=len(started), first=started[:_SHOWN])
         for reason in dict.fromkeys(each.reason for each in decision.cancel):

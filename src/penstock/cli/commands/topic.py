@@ -102,7 +102,9 @@ def describe(
     """Show ids, times and configs of topics, and the leaders, replicas and offsets of their partitions."""
     from penstock.cli.outcomes import print_described
 
-    print_described(_described(connection.cluster(), names), as_json, _print_topic)
+    topics = _described(connection.cluster(), names)
+    _add_moves(connection, topics)
+    print_described(topics, as_json, _print_topic)
 
 
 @app.command()
@@ -195,6 +197,26 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
     return topics
 
 
+def _add_moves(connection: Connection, topics: list[dict[str, Any]]) -> None:
+    """Add the reassignments of partitions, if the user may list them."""
+    from contextlib import suppress
+
+    from penstock.cli.cluster.moves import ongoing_moves
+    from penstock.cli.failure import Failure
+
+    moves = {}
+    with suppress(Failure), connection.direct() as line:
+        moves = {(name, index): move for (name, index), move in ongoing_moves(line).items()}
+    for topic in topics:
+        for partition in topic["partitions"]:
+            move = moves.get((topic["topic"], partition["partition"]))
+            partition["moving"] = move and {
+                "adding": move.adding_replicas,
+                "removing": move.removing_replicas,
+                "reason": move.reason or "requested",
+            }
+
+
 def _time(configs: list[dict[str, Any]], name: str) -> str | None:
     """A time of a topic as ISO 8601; None if the cluster does not store it."""
     from datetime import UTC, datetime
@@ -215,3 +237,8 @@ def _print_topic(topic: dict[str, Any]) -> None:
         print(f"created {topic['created'] or 'unknown'}  changed {topic['changed'] or 'unknown'}")
     columns = ("partition", "leader", "replicas", "isr", "start", "end")
     print_rows(topic["partitions"], as_json=False, columns=columns, empty="no partitions")
+    for partition in topic["partitions"]:
+        if move := partition["moving"]:
+            adding, removing = (", ".join(map(str, move[key])) for key in ("adding", "removing"))
+            places = f"to {adding or 'no other'}" + (f", from {removing}" if removing else "")
+            print(f"partition {partition['partition']} moves {places}: {move['reason']}")

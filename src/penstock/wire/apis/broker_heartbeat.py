@@ -22,6 +22,11 @@ class TopicWithoutRoom(Struct):
     partitions: list[int] = array(int32())
 
 
+class FailedTopic(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32())
+
+
 class UncleanTopic(Struct):
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32())
@@ -51,6 +56,8 @@ class BrokerHeartbeatRequest(Struct):
     image_checksum: ReportedChecksum | None = tagged_struct(ReportedChecksum, tag=OWN_TAGS + 2)
     #: the broker's wall clock when it sent this; -1 if unknown
     clock_ms: int = int64(default=-1, tag=OWN_TAGS + 3)
+    #: replicas in data directories that have failed; these are in `without_room`, too
+    failed_replicas: list[FailedTopic] = array(FailedTopic, tag=OWN_TAGS + 4)
 
 
 class BrokerHeartbeatResponse(Struct):
