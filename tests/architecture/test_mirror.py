@@ -48,6 +48,7 @@ ELSEWHERE = {
     "handlers/transaction_listing": "handlers/test_transactions",
     "handlers/topics": "handlers/test_create_topics",
     "healing/compacted_repair": "coordinators/test_damaged_coordinators",
+    "healing/environment": "healing/test_scrubber",
     "healing/repair": "healing/test_scrubber",
     "node/cluster_node": "node/test_quorum",
     "node/controller": "request/test_forwarding",
