@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.metadata.broker_image import FeatureRanges
 from penstock.metadata.brokers import register_controller
 from penstock.metadata.features import UpgradeType, check_supported, update_features
-from penstock.metadata.image import FeatureRanges
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
-from penstock.metadata.image import ClusterImage, FeatureRanges
+from penstock.metadata.broker_image import FeatureRanges
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode, UnsupportedVersion
 from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.metadata_records import FeatureLevelRecord

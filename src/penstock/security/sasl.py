@@ -177,7 +177,7 @@ class _Scram:
             raise SaslFailure("delegation tokens are not supported")
         known = self._users.scram(self._mechanism, user)
         self._is_known = known is not None
-        # Computed for existing users, too: otherwise the time would tell them from others.
+        # Computed for existing users, too: otherwise the time would show which users exist.
         fake = fake_credential(self._hash, self._secret, user, self._users.shapes(self._mechanism))
         self._credential = known or fake
         self._user = user

@@ -13,9 +13,9 @@ from penstock.model.config.broker_checks import check_dynamic_name, check_togeth
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.descriptions import (
     ConfigEntry,
-    ConfigSynonym,
     ConfigTexts,
     config_entry,
+    overridden_entry,
     selected,
     unknown_entries,
 )
@@ -330,10 +330,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
                 continue
             synonyms = self._texts.synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
             value = key.format(self.topic_defaults[key.name])
-            if key.name in overrides:
-                value = key.format(key.parse(overrides[key.name]))
-                synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
-            entries.append(config_entry(key, value, synonyms, read_only=False))
+            entries.append(overridden_entry(key, value, synonyms, overrides, ConfigSource.DYNAMIC_TOPIC))
         return entries
 
     def describe_group(
@@ -344,10 +341,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         for key in (GROUP_KEYS[name] for name in selected(GROUP_KEYS, names)):
             broker_key = BROKER_KEYS[key.synonyms[0].name]
             synonyms, value = self._texts.synonyms(broker_key), key.format(self._values[broker_key.name])
-            if key.name in overrides:
-                value = key.format(key.parse(overrides[key.name]))
-                synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_GROUP), *synonyms)
-            entries.append(config_entry(key, value, synonyms, read_only=False))
+            entries.append(overridden_entry(key, value, synonyms, overrides, ConfigSource.DYNAMIC_GROUP))
         return entries
 
     def _replacements(

@@ -9,7 +9,15 @@ from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, Synonym
 from penstock.model.config.security_keys import listener_name
 
-__all__ = ["ConfigEntry", "ConfigSynonym", "ConfigTexts", "config_entry", "selected", "unknown_entries"]
+__all__ = [
+    "ConfigEntry",
+    "ConfigSynonym",
+    "ConfigTexts",
+    "config_entry",
+    "overridden_entry",
+    "selected",
+    "unknown_entries",
+]
 
 
 class ConfigSynonym(NamedTuple):
@@ -82,6 +90,20 @@ def config_entry(
         documentation=key.documentation,
         synonyms=synonyms,
     )
+
+
+def overridden_entry(
+    key: ConfigKey,
+    value: str | None,
+    synonyms: tuple[ConfigSynonym, ...],
+    overrides: Mapping[str, str],
+    source: ConfigSource,
+) -> ConfigEntry:
+    """The entry of a topic's or a group's key; `value` and `synonyms` hold if `overrides` do not set it."""
+    if key.name in overrides:
+        value = key.format(key.parse(overrides[key.name]))
+        synonyms = (ConfigSynonym(key.name, value, source), *synonyms)
+    return config_entry(key, value, synonyms, read_only=False)
 
 
 def selected(known: Collection[str], names: Collection[str] | None) -> list[str]:
