@@ -1,4 +1,4 @@
-"""Render the pages that come from code: `docs/configuration.md` from the tables of config keys."""
+"""Render the pages that come from code: `configuration.md` from config keys, `metrics.md` from metrics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from pathlib import Path
 from penstock.model.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
 from penstock.model.config.declared import TOPIC_SHORT_NAMES
 from penstock.model.config.sections import SECTION_KEYS, SectionKey
+from penstock.observability.families import Family
+from penstock.observability.kafka_names import KAFKA_GROUPS
+from penstock.observability.names import ANALOG, GROUPS
 
 PAGE = Path(__file__).parent / "configuration.md"
+METRICS_PAGE = Path(__file__).parent / "metrics.md"
 
 #: A whole config file; the tests read it.
 EXAMPLE = """\
@@ -194,5 +198,31 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+_METRICS = """\
+<!-- Rendered by `make docs` from the metric tables; edit those, not this page. -->
+# Metrics
+
+[Observability](observability.md) describes the port that serves these metrics. A family without samples is
+left out of the page. Counters start at 0 when the broker starts, and do not depend on which broker leads a
+partition.
+"""
+
+
+def _families(title: str, families: Iterable[Family]) -> str:
+    rows = "".join(
+        f"| `{family.name}` | {family.kind} | {', '.join(family.labels)} | {family.help} |\n"
+        for family in families
+    )
+    return f"\n### {title}\n\n| name | type | labels | |\n| --- | --- | --- | --- |\n{rows}"
+
+
+def render_metrics() -> str:
+    own = "".join(_families(title, families) for title, families in GROUPS.items())
+    kafka = "".join(_families(title, families) for title, families in KAFKA_GROUPS.items())
+    analog = _families("Names of the original design", ANALOG)
+    return f"{_METRICS}\n## `/metrics`\n{own}{analog}\n## `/metrics/kafka`\n{kafka}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
+    METRICS_PAGE.write_text(render_metrics(), encoding="utf-8")

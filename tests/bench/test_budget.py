@@ -142,12 +142,12 @@ def measured(folder: Path, frames: Callable[[bytes], Frames], warm_up: int) -> C
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1610, 32, 60, 3, 5000, 1.3)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1780, 35, 65, 3, 5000, 1.3)),
-    "1-MB batch": (one_megabyte, 4, Cost(2170, 50, 82, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(3950, 95, 142, 4, 7500, 3)),
+    "one record": (one_record, WARM_UP, Cost(1640, 32, 60, 3, 5000, 1.3)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1815, 35, 65, 3, 5000, 1.3)),
+    "1-MB batch": (one_megabyte, 4, Cost(2210, 50, 83, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(3990, 95, 143, 4, 7500, 3)),
     "repeated fetch": (repeated, WARM_UP, Cost(3340, 68, 95, 4, 7500, 3)),
-    "fetch of a file range": (file_range, FILLED, Cost(2300, 66, 87, 6.1, 13_000, 2)),
+    "fetch of a file range": (file_range, FILLED, Cost(2360, 66, 87, 6.1, 13_000, 2)),
 }
 
 

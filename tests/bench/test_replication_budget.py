@@ -95,10 +95,10 @@ def test_followers_fetch_what_came_together_together() -> None:
         async with cluster(3, config=CALM) as nodes:
             leader, producer = await replicated_topic(nodes)
             size = await producer.send([frame()], 1)
-            before = leader.metrics.api("Fetch").latency.count
+            before = leader.metrics.internal_api("Fetch").latency.count
             await producer.send([frame()] * BURST, BURST * size)
             producer.close()
-            return leader.metrics.api("Fetch").latency.count - before
+            return leader.metrics.internal_api("Fetch").latency.count - before
 
     fetches = uvloop.run(main())
     assert fetches <= 2 * BURST_FETCHES, f"{fetches} fetches of two followers for {BURST} batches"

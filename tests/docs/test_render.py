@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from docs.render import EXAMPLE, PAGE, render
+from docs.render import EXAMPLE, METRICS_PAGE, PAGE, render, render_metrics
 from penstock.model.config import BrokerConfig, effective_configs, load_config_file
 
 
 def test_the_configuration_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run `make docs`"
+
+
+def test_the_page_of_metrics_is_up_to_date() -> None:
+    assert METRICS_PAGE.read_text(encoding="utf-8") == render_metrics(), "run `make docs`"
 
 
 def test_the_example_of_a_config_file_is_one() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode, NotLeaderOrFollower, UnknownLeaderEpoch
 from penstock.replication.leader import IsrMember, IsrProposal, LeaderState, Reaction
+from penstock.replication.progress import FollowerProgress
 from tests.replication.leaders import MAX_LAG_MS, Cluster, Registered, fetch
 
 
@@ -400,3 +401,21 @@ def test_low_watermark_is_the_least_start_of_the_replicas_that_live() -> None:
     cluster.brokers[3].fenced = True
     assert leader.low_watermark(7) == 5
     assert leader.low_watermark(3) == 3
+
+
+def test_the_lag_of_a_follower_in_records_and_time() -> None:
+    progress = FollowerProgress(in_sync=True, now_ms=1000)
+    assert progress.lag(100, 0, 5000) == (0, 0)  # it may have everything
+    progress.fetched(1, 100, 0, 100, 2000)
+    assert progress.lag(100, 0, 9000) == (0, 0)
+    assert progress.lag(130, 0, 9000) == (30, 7000)
+    progress.left_isr(12_000)
+    assert progress.lag(130, 0, 13_000) == (30, 11_000)
+    # Deleted records need not be fetched.
+    assert progress.lag(130, 120, 13_000) == (10, 11_000)
+
+
+def test_a_follower_that_has_never_fetched_lags_since_the_election() -> None:
+    progress = FollowerProgress(in_sync=False, now_ms=1000)
+    assert progress.lag(100, 20, 4000) == (80, 3000)
+    assert progress.lag(20, 20, 4000) == (0, 0)

@@ -6,7 +6,7 @@ last commit in the log wins. The group refuses commits of members with a stale e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.groups.classic import ClassicGroup
@@ -66,6 +66,11 @@ class Offsets:
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
+
+    @property
+    def by_group(self) -> Mapping[str, Mapping[str, Mapping[int, Committed]]]:
+        """Committed offsets by group, topic and partition. A caller must not change them."""
+        return self._by_group
 
     # -- the log
 

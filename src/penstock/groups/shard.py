@@ -7,7 +7,7 @@ None and replies to `reply_to` in this or a later turn. Records to append and re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from penstock.coordination.outbox import Outbox, ReplyTo
@@ -34,6 +34,7 @@ from penstock.groups.records import (
     OffsetCommitValue,
     decode_record,
 )
+from penstock.groups.survey import GroupSurvey, survey_groups
 from penstock.groups.targets import TARGET
 from penstock.groups.transactional_commits import commit_transactional
 from penstock.model.errors import ApiError, ErrorCode
@@ -107,6 +108,10 @@ class GroupShard:
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
+
+    def survey(self) -> Iterator[GroupSurvey]:
+        """The groups for the metrics. They may change between two of them."""
+        return survey_groups(self._ledger.groups, self.offsets.by_group)
 
     def on_loaded(self) -> None:
         """Start the sessions of all members, and shrink groups that are too large for the configs."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -71,6 +71,8 @@ class ConnectionHost(Protocol):
 
     def rejected(self, connection: Connection, reason: str) -> None: ...
 
+    def handshake_failed(self, reason: str) -> None: ...
+
 
 class Connection(asyncio.BufferedProtocol):
     """The receiving half, and the queue of answers. `Output` is the sending half.
@@ -101,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         "memo",
         "peer",
         "pending_since",
+        "received",
         "session",
         "software",
     )
@@ -120,6 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = False
         #: whether the connection is within the limits of connections, and is served
         self.is_admitted = False
+        #: bytes that the peer has sent
+        self.received = 0
         self.active_at = 0.0
         #: serves the frames: a gate until the peer is authenticated, then the server's application
         self.application: Application = server.application
@@ -168,6 +173,22 @@ class Connection(asyncio.BufferedProtocol):
         found = self._transport.get_extra_info("socket")
         return -1 if found is None else found.fileno()
 
+    @property
+    def sent(self) -> int:
+        """Bytes that were handed over to be sent."""
+        return self._output.sent
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of the buffer that holds an incomplete request."""
+        return 0 if self._partial is None else len(self._partial.buffer)
+
+    def pending_requests(self) -> Iterator[object]:
+        """What the requests are that wait for their answers (`Deferred.request`)."""
+        for answer in self._answers:
+            if isinstance(answer, Deferred) and not answer.done:
+                yield getattr(answer, "request", None)
+
     def idle_since(self) -> float:
         """When the peer last sent something, or took something of what it was owed.
 
@@ -198,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_at = self._server.loop.time()
+        self.received += nbytes
         if self._partial is None:
             self._advance(self._pool.scratch[:nbytes])
         else:
@@ -223,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener.security.secured(self, channel)
 
     def handshake_failed(self, reason: str) -> None:
+        self._server.handshake_failed(reason)
         self.fail(reason)
 
     def authenticated(self, application: Application) -> None:

@@ -17,7 +17,10 @@ __all__ = ["Deferred"]
 class Deferred(Generic[T]):
     """A value to come. Resolved or cancelled once; whatever comes after that is ignored."""
 
-    __slots__ = ("_then", "_value", "convert", "done", "on_cancel")
+    __slots__ = ("_then", "_value", "convert", "done", "on_cancel", "request")
+
+    #: what it answers, for the metrics; set only on the deferred answer to a request
+    request: object
 
     def __init__(self) -> None:
         self.done = False

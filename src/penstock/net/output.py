@@ -34,7 +34,17 @@ _PIECE: Final = 256 << 10
 class Output:
     """Writes answers in order; `blocked(True)`, then `blocked(False)`: a transfer waits for the peer."""
 
-    __slots__ = ("_blocked", "_closed", "_loop", "_queue", "_socket", "_transport", "_waiting", "active_at")
+    __slots__ = (
+        "_blocked",
+        "_closed",
+        "_loop",
+        "_queue",
+        "_socket",
+        "_transport",
+        "_waiting",
+        "active_at",
+        "sent",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, blocked: Callable[[bool], None]
@@ -44,6 +54,8 @@ class Output:
         self._blocked = blocked
         self._closed = False
         self._waiting = False
+        #: bytes that were handed to the transport or to the socket
+        self.sent = 0
         #: when the peer last took something of what is queued
         self.active_at = 0.0
         self._socket: socket.socket | None = None
@@ -60,6 +72,7 @@ class Output:
             self._transport.abort()
             return
         if joined is not None:
+            self.sent += len(joined)
             self._transport.write(joined)
             return
         self._queue.extend(parts)
@@ -115,6 +128,7 @@ class Output:
             except (BlockingIOError, InterruptedError):
                 return False
             self.active_at = self._loop.time()
+            self.sent += sent
             if rest is None:
                 queue.popleft()
             else:
@@ -130,6 +144,7 @@ class Output:
                     queue.appendleft(part.behind(_PIECE))
                 part = part.file.pread(min(_PIECE, part.size), part.position)
             transport.write(part)
+            self.sent += len(part)
             self.active_at = self._loop.time()
         return not queue
 

@@ -7,7 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.model.errors import ProtocolError
 from penstock.net.admission import Admission
@@ -21,6 +21,9 @@ from penstock.quotas.rates import DEFAULT_WINDOWS, Windows
 
 __all__ = ["Server"]
 
+#: reasons of failed handshakes that are counted one by one
+_REASONS_MAX: Final = 50
+
 
 @dataclass(slots=True)
 class ConnectionCounts:
@@ -31,6 +34,18 @@ class ConnectionCounts:
     rejected: int = 0
     expired: int = 0
     open_by_ip: Counter[str] = field(default_factory=Counter)
+    #: by listener: connections that were accepted, and the bytes of those that have ended
+    opened: Counter[str] = field(default_factory=Counter)
+    bytes_in: Counter[str] = field(default_factory=Counter)
+    bytes_out: Counter[str] = field(default_factory=Counter)
+    #: failed TLS handshakes by reason
+    handshake_failures: Counter[str] = field(default_factory=Counter)
+    #: by listener and reason
+    refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def refuse(self, listener: str, reason: str) -> None:
+        self.refused += 1
+        self.refusals[listener, reason] += 1
 
 
 class _NotServing:
@@ -187,25 +202,29 @@ class Server:
         if self.counts.open_by_ip[address] > most:
             self._refuse(connection, "max.connections.per.ip")
         elif not self._has_room(connection.descriptor):
-            self.counts.refused += 1
+            self.counts.refuse(connection.listener.name, "descriptors")
             connection.abort()
         elif delay_s := self._admission.refusal_s(connection):
             # Like Kafka: the delay slows down a client that connects again and again.
             connection.hold()
             self.loop.call_later(delay_s, connection.abort)
-            self.counts.refused += 1
+            self.counts.refuse(connection.listener.name, "connection_creation_rate")
         elif self._admission.arrive(connection):
             self.counts.accepted += 1
+            self.counts.opened[connection.listener.name] += 1
         else:
             self._refuse(connection, "max.connections")
 
     def _refuse(self, connection: Connection, limit: str) -> None:
-        self.counts.refused += 1
+        self.counts.refuse(connection.listener.name, limit)
         self._log("connection_refused", peer=connection.peer, limit=limit)
         connection.abort()
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        listener = connection.listener.name
+        self.counts.bytes_in[listener] += connection.received
+        self.counts.bytes_out[listener] += connection.sent
         address = connection.address
         self.counts.open_by_ip[address] -= 1
         if not self.counts.open_by_ip[address]:
@@ -215,6 +234,11 @@ class Server:
         self._admission.leave(connection)
         if not self.connections:
             self._emptied.set()
+
+    def handshake_failed(self, reason: str) -> None:
+        failures = self.counts.handshake_failures
+        # OpenSSL has a few hundred reasons; a peer chooses among them.
+        failures[reason if reason in failures or len(failures) < _REASONS_MAX else "other"] += 1
 
     def rejected(self, connection: Connection, reason: str) -> None:
         """A peer's bytes made no sense; its connection is being closed."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.model.errors import InvalidConfig
-from penstock.security.tls_names import alternative_names, subject_name
+from penstock.security.tls_names import alternative_names, expiry_of, subject_name
 from penstock.security.tls_settings import TlsSettings
 
 __all__ = ["TlsContexts", "client_context", "server_context"]
@@ -171,6 +171,14 @@ class TlsContexts:
         _check_names(settings, self._certificate, certificate)
         self.current, self.settings, self._stamp = built, settings, stamp
         self._certificate = certificate
+
+    @property
+    def expiry(self) -> float | None:
+        """When its certificate expires, in seconds since 1970; None if there is none that can be read."""
+        try:
+            return None if self._certificate is None else expiry_of(self._certificate)
+        except ValueError:
+            return None
 
     def has_changed(self) -> bool:
         """Whether a file was modified since it was loaded."""

@@ -21,6 +21,7 @@ class FollowerProgress:
 
     __slots__ = (
         "_fetched_at",
+        "_known_from",
         "_leader_end_then",
         "_left_isr_at",
         "broker_epoch",
@@ -36,6 +37,8 @@ class FollowerProgress:
         self.broker_epoch: int | None = None
         #: an in-sync follower has the whole lag time to turn up; another holds nothing back until it fetches
         self.caught_up_at = now_ms if in_sync else NEVER
+        #: when it was last known to be caught up, or when the leader began to observe it
+        self._known_from = now_ms
         self._fetched_at = NEVER
         self._leader_end_then = UNKNOWN_OFFSET
         self._left_isr_at = NEVER
@@ -58,8 +61,20 @@ class FollowerProgress:
 
         Acks=all does not wait for it until it fetches again.
         """
+        self._known_from = max(self._known_from, self.caught_up_at)
         self.caught_up_at = NEVER
         self._left_isr_at = now_ms
+
+    def lag(self, leader_end: int, log_start: int, now_ms: int) -> tuple[int, int]:
+        """The records that it lacks, and for how many milliseconds it has not had all of them.
+
+        A follower that has not fetched in this leader epoch may lack all records from `log_start` on, or
+        none. An in-sync one then counts as caught up. The time starts anew with each leader epoch.
+        """
+        behind = leader_end - max(self.end_offset, log_start)
+        if behind <= 0 or (self.end_offset == UNKNOWN_OFFSET and self.caught_up_at != NEVER):
+            return 0, 0
+        return behind, max(0, now_ms - max(self._known_from, self.caught_up_at))
 
     @property
     def has_fetched_since(self) -> bool:

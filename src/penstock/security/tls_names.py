@@ -17,6 +17,7 @@ __all__ = [
     "MappingRule",
     "NoMappingRule",
     "alternative_names",
+    "expiry_of",
     "map_principal",
     "parse_mapping_rules",
     "subject_name",
@@ -25,6 +26,7 @@ __all__ = [
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
+_UTC_TIME: Final = 0x17
 _SUBJECT_ALT_NAME: Final = bytes((0x55, 0x1D, 0x11))
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
@@ -82,6 +84,27 @@ def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
             if parts[0][1] == _SUBJECT_ALT_NAME:
                 return frozenset(_elements(_element(parts[-1][1], 0)[1]))
     return frozenset()
+
+
+def expiry_of(certificate: bytes) -> float:
+    """When a certificate in DER expires, in seconds since 1970; ValueError if the bytes are malformed."""
+    fields = _fields(certificate)
+    # Serial number, signature algorithm and issuer come before the validity.
+    if len(fields) < 4 or fields[3][0] != _SEQUENCE:
+        raise ValueError("the certificate has no validity")
+    times = _elements(fields[3][1])
+    if len(times) != 2:
+        raise ValueError("the certificate has no validity")
+    tag, text = times[1][0], times[1][1].decode("ascii", "replace")
+    if tag == _UTC_TIME:
+        # RFC 5280: two digits of a year from 1950 to 2049
+        text = ("19" if text >= "50" else "20") + text
+    if re.fullmatch(r"[0-9]{14}Z", text, re.ASCII) is None:
+        raise ValueError("the certificate has a malformed validity")
+    from datetime import UTC, datetime  # only the metrics of a broker with TLS need it
+
+    parts = [int(text[:4]), *(int(text[at : at + 2]) for at in range(4, 14, 2))]
+    return datetime(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], tzinfo=UTC).timestamp()
 
 
 def _fields(certificate: bytes) -> list[tuple[int, bytes]]:

@@ -95,6 +95,11 @@ class TransactionShard:
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """`__transaction_state` has no transactional records."""
 
+    def open_since(self) -> list[int]:
+        """When each open transaction has begun, in milliseconds since 1970."""
+        ledger = self._ledger
+        return [ledger.by_id[each].start_ms for each in ledger.deadlines_ms if each in ledger.by_id]
+
     def on_loaded(self) -> None:
         self._ledger.loaded()
         self.timers.schedule((_ABORT_TIMED_OUT,), self._env.settings.abort_check_ms)

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from penstock.groups.settings import GroupSettings
 from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey
+from penstock.model.config.monitoring_keys import MONITORING_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.storage.config import LogConfig
 from penstock.testing import broker
@@ -57,6 +58,8 @@ _NOT_REACHED = {
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),
+    # Only a broker with a monitoring port reads them.
+    *(key.name for key in MONITORING_KEYS),
     # The server process reads them before it starts the broker.
     "penstock.insecure.listeners.allow",
     *("penstock.log.level", "penstock.log.format"),

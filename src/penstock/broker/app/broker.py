@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
@@ -12,6 +12,7 @@ from penstock.broker.base.context import Handler
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.metrics import ApiStats
 from penstock.broker.base.repeated import Learn
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
@@ -49,6 +50,9 @@ from penstock.wire.metadata_records import (
 )
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import ClientQuotaRecord
+
+if TYPE_CHECKING:
+    from penstock.broker.monitoring.monitor import Monitor
 
 __all__ = ["Broker", "World"]
 
@@ -127,7 +131,8 @@ class Broker:
         self.maintenance = parts.maintenance
         self.create_topic = parts.topics.create
         routes = Routes(parts)
-        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated)
+        self.monitor = _monitor(parts)
+        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated, parts.metrics.api)
         self.metered = MeteredDispatcher(
             self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
         )
@@ -147,6 +152,8 @@ class Broker:
 
     async def _start(self) -> None:
         self.partitions.trust_clock(False)
+        if self.monitor is not None:
+            await self.monitor.start()
         await self.parts.securities.start()
         self.node.start()
         if self.internal is None or self.internal_dispatcher is None or self.lifecycle is None:
@@ -169,6 +176,8 @@ class Broker:
             self.rejoining.start()
         await self.parts.securities.use_salt_key()
         await self.server.serve(self.dispatcher)
+        if self.monitor is not None:
+            self.monitor.facts.serving = True
         self.maintenance.start()
         self.scrubber.start()
 
@@ -184,6 +193,8 @@ class Broker:
     async def stop(self) -> None:
         """Hand over leadership, stop serving, sync all logs, and write the clean-shutdown marker."""
         began = self.clock.monotonic()
+        if self.monitor is not None:
+            self.monitor.facts.stopping = True
         if self.lifecycle is not None and self.config.controlled_shutdown_enable:
             await self.lifecycle.shut_down(_HANDOVER_S)
         await self.server.stop()
@@ -215,7 +226,14 @@ class Broker:
     async def _leave(self) -> None:
         """Leave the cluster: stop heartbeats, the internal listener and the node."""
         await self.parts.securities.stop()
-        for background in (self.rejoining, self.lifecycle, self.internal, self.internal_dispatcher):
+        background_work = (
+            self.monitor,
+            self.rejoining,
+            self.lifecycle,
+            self.internal,
+            self.internal_dispatcher,
+        )
+        for background in background_work:
             if background is not None:
                 await background.stop()
         await self.node.stop()
@@ -372,14 +390,34 @@ async def _open_node(
     )
 
 
+def _monitor(parts: BrokerParts) -> Monitor | None:
+    """The monitoring port, if the configs have one."""
+    address = parts.config.metrics_address
+    if address is None:
+        return None
+    # Imported here: a broker without the port starts faster and is smaller.
+    from penstock.broker.app.monitoring import new_monitor
+
+    return new_monitor(parts, address)
+
+
 def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
     # Imported here, because a broker without an internal listener does not need these handlers.
     from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
 
-    return _dispatcher(parts, internal_handlers(parts, routes), repeated_on_internal_listener(parts))
+    return _dispatcher(
+        parts,
+        internal_handlers(parts, routes),
+        repeated_on_internal_listener(parts),
+        parts.metrics.internal_api,
+    )
 
 
 def _dispatcher(
-    parts: BrokerParts, handlers: Mapping[Api[Any, Any], Handler], learn: Mapping[tuple[int, int], Learn]
+    parts: BrokerParts,
+    handlers: Mapping[Api[Any, Any], Handler],
+    learn: Mapping[tuple[int, int], Learn],
+    stats: Callable[[str], ApiStats],
 ) -> Dispatcher:
-    return Dispatcher(handlers, learn, parts.metrics, parts.node.controller_loop.connection_lost)
+    lost = parts.node.controller_loop.connection_lost
+    return Dispatcher(handlers, learn, parts.metrics, lost, stats)

@@ -97,7 +97,7 @@ class BrokerParts:
         self.clock = world.clock
         self.rng = world.rng
         self.workers = world.workers
-        self.metrics = Metrics()
+        self.metrics = Metrics(partitions.traffic)
         self.image = node.image
         audit_per_s = as_integer(config["penstock.audit.events.per.second.max"])
         self.audit = Audit(audit_per_s, world.clock.monotonic)

@@ -10,6 +10,7 @@ dropped events. So a client that is denied many times cannot fill the disk or sl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -39,9 +40,12 @@ class Audit:
         self._allowance = float(events_per_s)
         self._counted_at = now()
         self.dropped = 0
+        #: denied operations by operation and type of the resource
+        self.denials: Counter[tuple[str, str]] = Counter()
 
     def denied(self, context: Context, operation: str, resource_type: str, resource: str) -> None:
         """A request was denied an operation on a resource."""
+        self.denials[operation, resource_type] += 1
         self._write(
             "access_denied",
             _API_ACTIVITY,

@@ -57,6 +57,9 @@ class TransactionCoordinator:
         )
         topic = InternalTopic(TRANSACTIONS_TOPIC, image, self._new_topic, create_topic)
         self.runtime = CoordinatorRuntime(topic, partitions, config.node_id, settings)
+        #: transactions that shards here have decided; one that a new shard takes over counts again
+        self.committed = 0
+        self.aborted = 0
         self._markers = MarkerSender(image, send_markers, self._term, self._markers_written)
 
     def start(self) -> None:
@@ -80,6 +83,8 @@ class TransactionCoordinator:
 
     def _run_effect(self, index: int, effect: Effect) -> None:
         assert isinstance(effect, SendMarkers)
+        self.committed += effect.committed
+        self.aborted += not effect.committed
         self._markers.start(index, effect)
 
     def _term(self, index: int) -> Term | None:

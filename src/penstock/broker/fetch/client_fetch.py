@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.base.leader_hints import LeaderHints
+from penstock.broker.base.metrics import TopicStats
 from penstock.broker.fetch.pipeline import SMALL_RANGE, Fetch, FetchEnvironment, FetchRead
 from penstock.broker.fetch.sessions import FetchSession, WantedPartition
 from penstock.broker.replica.partition import Partition
@@ -56,11 +57,13 @@ class FetchLimits(NamedTuple):
 class ClientRead(FetchRead):
     """One pass over the partitions of a client's fetch."""
 
-    __slots__ = ("answers", "errors", "quiet")
+    __slots__ = ("answers", "errors", "quiet", "served")
 
     def __init__(self) -> None:
         super().__init__()
         self.answers: list[PartitionData] = []
+        #: the topics that bytes were read of, and how many
+        self.served: list[tuple[TopicStats, int]] = []
         #: partitions that are read to their end, with their places in `answers`, see `describe_quiet`
         self.quiet: list[tuple[int, Partition]] = []
         self.errors = 0
@@ -134,6 +137,8 @@ class ClientFetch(Fetch[ClientRead]):
             if answer.records:
                 size = len(answer.records)
                 read.size += size
+                # An error code has no records.
+                read.served.append((partition.stats, size))  # type: ignore[union-attr]
                 left = max(0, left - size)
             if answer.error_code:
                 read.errors += 1
@@ -197,7 +202,8 @@ class ClientFetch(Fetch[ClientRead]):
         if read.errors and self.context.version < _STORAGE_ERROR_FROM:
             _rename_storage_errors(read.answers)
         session = self._session
-        self.environment.metrics.bytes_out += read.size
+        for stats, size in read.served:
+            stats.bytes_out += size
         answers: Iterable[tuple[WantedPartition, PartitionData]] = zip(
             self._wanted, read.answers, strict=True
         )
@@ -220,6 +226,7 @@ class ClientFetch(Fetch[ClientRead]):
             topics[-1].partitions.append(answer)
         if read.errors:
             self.environment.metrics.fetch_errors += read.errors
+            self.context.stats.count_errors(answer.error_code for answer in read.answers)
             self._add_leader_hints(response)
         return response
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.broker.base import repeated
 from penstock.broker.base.context import Context
+from penstock.broker.base.metrics import TopicStats
 from penstock.broker.fetch.client_fetch import ClientEnvironment, FetchLimits, read_partition
 from penstock.broker.fetch.pipeline import WaitingFetch
 from penstock.broker.fetch.sessions import FINAL_EPOCH, WantedPartition, wanted_partitions
@@ -57,13 +58,13 @@ class RepeatedClientFetch(WaitingFetch):
         "_epoch",
         "_limits",
         "_max_wait_s",
-        "_metrics",
         "_min_bytes",
         "_offsets",
         "_partitions",
         "_places",
         "_session",
         "_size",
+        "_stats",
         "_template",
         "following",
         "route",
@@ -89,7 +90,10 @@ class RepeatedClientFetch(WaitingFetch):
         self._places = places
         self._partitions = [partition for partition, *_ in places]
         self._limits = limits
-        self._metrics = environment.metrics
+        #: the counters of the topic; None if there are several
+        stats = self._partitions[0].stats
+        is_one = all(partition.stats is stats for partition in self._partitions)
+        self._stats: TopicStats | None = stats if is_one else None
         #: the rights that `places` were found with hold for this epoch and this session
         self._access = environment.access
         self._epoch = None if self._access is None else self._access.epoch
@@ -134,7 +138,7 @@ class RepeatedClientFetch(WaitingFetch):
             return None
         missing = self._min_bytes - self._size
         if missing <= 0 or self._max_wait_s <= 0:
-            self._metrics.bytes_out += self._size
+            self._count(response)
             return self._template.write, response
         if self._size:
             # There are bytes, but too few. The general pipeline decides whether waiting brings more.
@@ -145,7 +149,7 @@ class RepeatedClientFetch(WaitingFetch):
         response = self._read()
         if response is None:
             return self._answer_general(self.context, self._template.request(self._offsets))
-        self._metrics.bytes_out += self._size
+        self._count(response)
         return self._template.write, response
 
     def subscribe(self) -> None:
@@ -213,6 +217,15 @@ class RepeatedClientFetch(WaitingFetch):
                 with_records.append((position, records))
         self._size = size
         return fields, with_records
+
+    def _count(self, response: RepeatedFetchResponse) -> None:
+        """Count the bytes of a response by topic."""
+        if self._stats is not None:
+            self._stats.bytes_out += self._size
+            return
+        stats = {position: partition.stats for partition, _, _, _, position in self._places}
+        for position, records in response[1]:
+            stats[position].bytes_out += len(records)
 
     def _read_log(self, partition: Partition, offset: int, most: int, size: int) -> Records | None:
         """Read more than the newest batch, or none of it, behind `size` bytes of other partitions."""

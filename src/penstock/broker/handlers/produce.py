@@ -69,7 +69,6 @@ class ProduceHandler:
         """Append all batches. The usual request takes few calls, because this is the hot path."""
         environment = self._environment
         version, acks, transactional_id = context.version, request.acks, request.transactional_id
-        metrics = environment.metrics
         find: Callable[[str | TopicId, int], Slot] = environment.partitions.find
         if self._access is not None:
             find = self._access.finder(context, Operation.WRITE, find)
@@ -109,8 +108,9 @@ class ProduceHandler:
                         result = pending.expect_append(answer, len(batch))
                         self._append_later(partition, batch, version, request, result)
                     else:
-                        metrics.bytes_in += len(batch)
-                        metrics.messages_in += appended[1] - appended[0] + 1
+                        stats = partition.stats
+                        stats.bytes_in += len(batch)
+                        stats.records_in += appended[1] - appended[0] + 1
                         # `partition.acks_wait`, without the call.
                         waits = acks and (partition.sync_due or partition.flusher.acks_wait)
                         acknowledgement = None

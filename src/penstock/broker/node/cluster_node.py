@@ -121,6 +121,8 @@ class ClusterNode:
         self._learned: dict[int, tuple[str, int]] = {}
         #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
+        #: leaders of the quorum that this process has seen elected
+        self.elections = 0
         #: called when the leader has changed
         self.on_leader_change: Callable[[], None] = _nothing
 
@@ -185,6 +187,7 @@ class ClusterNode:
         self._snapshots.applied(end_offset, size)
 
     def leader_changed(self, epoch: int, leader_id: int) -> None:
+        self.elections += leader_id >= 0
         self.controller.leader_changed()
         if self.internal is not None:
             self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)

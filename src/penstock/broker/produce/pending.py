@@ -118,7 +118,7 @@ class PendingProduce:
     def expect_append(self, answer: PartitionProduceResponse, size: int) -> _PendingAppend:
         """Returns the function that takes the result of an append of `size` bytes by a worker."""
         self._count += 1
-        return _PendingAppend(self, self._environment.metrics, answer, size)
+        return _PendingAppend(self, answer, size)
 
     def expect_flush(self, flusher: Flusher, answer: PartitionProduceResponse) -> None:
         self._count += 1
@@ -187,13 +187,10 @@ class _PendingCommit:
 class _PendingAppend:
     """Takes the result of an append by a worker."""
 
-    __slots__ = ("_answer", "_metrics", "_request", "_size")
+    __slots__ = ("_answer", "_request", "_size")
 
-    def __init__(
-        self, request: PendingProduce, metrics: Metrics, answer: PartitionProduceResponse, size: int
-    ) -> None:
+    def __init__(self, request: PendingProduce, answer: PartitionProduceResponse, size: int) -> None:
         self._request = request
-        self._metrics = metrics
         self._answer = answer
         self._size = size
 
@@ -203,8 +200,8 @@ class _PendingAppend:
             request.failed = True
             fill_refusal(answer, result, partition)
         else:
-            self._metrics.bytes_in += self._size
-            self._metrics.messages_in += result.last_offset - result.base_offset + 1
+            partition.stats.bytes_in += self._size
+            partition.stats.records_in += result.last_offset - result.base_offset + 1
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.append_time_ms
             answer.log_start_offset = result.log_start_offset
@@ -225,6 +222,9 @@ def respond(
     """The response. With acks=0 there is none, and an error closes the connection."""
     if failed:
         environment.metrics.produce_errors += 1
+        context.stats.count_errors(
+            answer.error_code for topic in topics for answer in topic.partition_responses
+        )
     if acks == 0:
         if failed:
             context.connection.close()

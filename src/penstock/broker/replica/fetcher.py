@@ -352,6 +352,7 @@ class ReplicaFetcher:
 
     def _not_followed(self, followed: _Followed, error: ApiError) -> None:
         log.error("replica_not_followed", partition=followed.partition.name, error=str(error))
+        self._metrics.replication_errors += 1
         followed.state.failed(self._now_ms())
 
     async def _list_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.metrics import Histogram
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
@@ -58,6 +60,8 @@ class Flusher:
         self.acks_wait = policy == "group"
         self._interval_s = interval_s
         self._workers = workers
+        #: of successful syncs, each of all logs of the directory that had new bytes
+        self.durations = Histogram()
         self._dirty: dict[FlushedPartition, None] = {}
         self._callbacks: list[Callable[[StorageError | None], None]] = []
         self._cycle: asyncio.Task[None] | None = None
@@ -159,9 +163,11 @@ class Flusher:
             partition.unsynced = False
         self._dirty = {}
         plans = [plan for _, plan, _ in rounds]
+        began = perf_counter_ns()
         self._syncing = asyncio.ensure_future(self._workers.in_thread(self._sync_plans, plans))
         try:
             await self._syncing
+            self.durations.observe(perf_counter_ns() - began)
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
             for partition, plan, _ in rounds:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
+from penstock.broker.base.metrics import TopicStats
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Follower, Leadership
 from penstock.model.errors import (
@@ -74,11 +75,13 @@ class Partition:
         "index",
         "internal",
         "leader_epoch",
+        "leader_high_watermark",
         "leadership",
         "leading",
         "log",
         "pending",
         "rewriting",
+        "stats",
         "sync_due",
         "topic",
         "topic_id",
@@ -95,16 +98,23 @@ class Partition:
         directory: DataDirectory,
         flusher: Flusher,
         acknowledgements: dict[int, Skeleton],
+        stats: TopicStats,
     ) -> None:
-        """`acknowledgements` are prepared Produce responses by version, shared by a topic's partitions."""
+        """`acknowledgements` are prepared Produce responses by version.
+
+        A topic's partitions share them, and `stats`.
+        """
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         #: only the broker itself may append: a coordinator relies on what it reads back
         self.internal = topic in INTERNAL_TOPICS
         self.log = log
+        self.stats = stats
         #: the latest leader epoch that this broker has applied
         self.leader_epoch = -1
+        #: of the leader's last response, on a follower
+        self.leader_high_watermark = 0
         self.leading = False
         #: false once the replica was removed from this broker
         self.hosted = True
@@ -224,6 +234,7 @@ class Partition:
         """Apply the leader's high watermark and log start; `size` bytes were appended since the last call."""
         log = self.log
         before = log.high_watermark
+        self.leader_high_watermark = high_watermark
         log.advance_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.delete_records(min(log_start_offset, log.high_watermark))
@@ -280,6 +291,11 @@ class Partition:
         """The end of reads: the last stable offset if only `committed` transactions are read."""
         log = self.log
         return log.last_stable_offset if committed else log.high_watermark
+
+    @property
+    def lag(self) -> int:
+        """The committed records that a follower lacks; 0 on a leader."""
+        return 0 if self.leading else max(0, self.leader_high_watermark - self.log.end_offset)
 
     # -- roles
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from penstock.broker.base.metrics import Traffic
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.metadata.image import TopicImage
@@ -29,6 +30,8 @@ class PartitionTable:
         self._by_id: dict[TopicId, dict[int, Slot]] = {}
         self._names: dict[TopicId, str] = {}
         self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
+        #: what clients have written and read, by topic
+        self.traffic = Traffic()
         #: replicas that may lack committed records, which the controller has yet to exclude
         self.unclean = UncleanReplicas()
         #: true if the wall clock may refuse timestamps
@@ -87,6 +90,7 @@ class PartitionTable:
         slots = self._by_id.pop(topic_id, {})
         name = self._names.pop(topic_id, "")
         self._acknowledgements.pop(topic_id, None)
+        self.traffic.drop(topic_id)
         if self._by_name.get(name) is slots:
             del self._by_name[name]
         return name, slots

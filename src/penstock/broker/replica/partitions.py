@@ -82,6 +82,10 @@ class Partitions(PartitionTable):
     def directories(self) -> Sequence[DataDirectory]:
         return self.data.opened
 
+    def flushers(self) -> Iterator[Flusher]:
+        """The flusher of each data directory."""
+        return iter(self._flushers.values())
+
     def close_files(self) -> None:
         """Close the segment files that can be opened again: the process is short of descriptors."""
         for directory in self._flushers:
@@ -366,6 +370,7 @@ class Partitions(PartitionTable):
                 directory,
                 self._flushers[directory],
                 self.acknowledgements(topic),
+                self.traffic.of_topic(topic.id, topic.name),
             )
             self.slots(topic)[index] = partition
             reason = directory.shutdown.unclean.pop(TopicPartition(topic.name, index), None)

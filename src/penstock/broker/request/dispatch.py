@@ -12,29 +12,44 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import ApiStats, Metrics
 from penstock.broker.base.repeated import Learn, RepeatedRequests
+from penstock.broker.request.error_codes import error_codes
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
 
 __all__ = ["Dispatcher", "Route", "unsupported_api_versions"]
 
 T = TypeVar("T")
 log = get_logger("requests")
+#: the hot path: their handlers know whether a response has errors
+_COUNT_THEMSELVES: Final = frozenset({PRODUCE.key, FETCH.key})
 
 
 class Route:
     """All that is known about one version of one API before a request comes."""
 
-    __slots__ = ("decode", "handler", "is_async", "is_flexible", "learn", "observe", "stats", "write")
+    __slots__ = (
+        "codes",
+        "decode",
+        "handler",
+        "is_async",
+        "is_flexible",
+        "learn",
+        "observe",
+        "stats",
+        "write",
+    )
 
     def __init__(
         self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats, learn: Learn | None
@@ -47,6 +62,8 @@ class Route:
         self.write = response_writer(api, version)
         self.stats = stats
         self.observe = stats.latency.observe
+        #: returns the error codes of a response; None if the handler counts them
+        self.codes = None if api.key in _COUNT_THEMSELVES else error_codes(api.response)
 
 
 class Dispatcher:
@@ -58,12 +75,15 @@ class Dispatcher:
         learn: Mapping[tuple[int, int], Learn],
         metrics: Metrics,
         on_lost: Callable[[Connection], None],
+        stats: Callable[[str], ApiStats] | None = None,
     ) -> None:
         """`learn` has, by API key and version, functions that recognise repeated requests.
 
-        `on_lost` is called with each connection that has ended.
+        `on_lost` is called with each connection that has ended. `stats` returns the counters of an API by its
+        name: those of clients if it is None.
         """
         self._metrics = metrics
+        self._stats = stats or metrics.api
         self._on_lost = on_lost
         self._learn = learn
         self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
@@ -112,6 +132,8 @@ class Dispatcher:
             return self._later(route, context, correlation_id, response, started)
         else:
             parts = route.write(correlation_id, response)
+            if route.codes is not None:
+                route.stats.count_errors(route.codes(response))
         route.observe(perf_counter_ns() - started)
         return parts
 
@@ -154,7 +176,7 @@ class Dispatcher:
         api_key, version = header.api_key, header.api_version
         api, handler = self._handlers.get(api_key, (None, None))
         if api is not None and handler is not None and api.supports(version):
-            stats = self._metrics.api(api.name)
+            stats = self._stats(api.name)
             route = self._routes[api_key, version] = Route(
                 api, version, handler, stats, self._learn.get((api_key, version))
             )
@@ -181,11 +203,14 @@ class Dispatcher:
                 except Exception as e:  # noqa: BLE001 - as in `serve`
                     self.failed(context, e)
                     return None
+                if route.codes is not None:
+                    route.stats.count_errors(route.codes(message))
             route.observe(perf_counter_ns() - started)
             return parts
 
         if response.done:
             return written(response.value)
+        response.request = route.stats
         response.convert = written
         return response
 

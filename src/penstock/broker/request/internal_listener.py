@@ -23,23 +23,23 @@ class InternalListener:
 
     def __init__(self, endpoint: Endpoint, config: BrokerConfig) -> None:
         self.listener = listener_at(endpoint)
-        self._server = Server(limits_of(config, internal=True), log.warning, windows=windows_of(config))
+        self.server = Server(limits_of(config, internal=True), log.warning, windows=windows_of(config))
 
     def secure(self, securities: ListenerSecurities) -> None:
         securities.secure(self.listener)
 
     async def bind(self) -> None:
-        await self._server.bind([self.listener])
+        await self.server.bind([self.listener])
 
     async def serve(self, dispatcher: Dispatcher) -> None:
-        await self._server.serve(dispatcher)
+        await self.server.serve(dispatcher)
 
     async def stop(self) -> None:
-        await self._server.stop()
+        await self.server.stop()
 
     def release(self) -> None:
         """Give up the address."""
-        self._server.release()
+        self.server.release()
 
 
 def listener_at(endpoint: Endpoint) -> Listener:

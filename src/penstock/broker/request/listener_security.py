@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +44,8 @@ class ListenerSecurities:
         self._client_listener = ""
         self._verifiers: list[Any] = []
         self._dynamic: dict[str, str] = {}
+        #: by mechanism and result
+        self.authentications: Counter[tuple[str, str]] = Counter()
         self._watch: asyncio.Task[None] | None = None
         #: the users of the config, by listener and mechanism
         self._configured: list[ConfiguredUsers] = []
@@ -65,7 +68,7 @@ class ListenerSecurities:
                 tls = TlsContexts(self._tls_settings(listener.name, protocol), server=True)
         with _naming(listener.name):
             sasl = self._sasl(listener.name) if protocol.startswith("SASL_") else None
-        secured = SecureListener(asyncio.get_running_loop(), tls, sasl, refused=_certificate_refused)
+        secured = SecureListener(asyncio.get_running_loop(), tls, sasl, refused=self._refused)
         self._secured[listener.name] = secured
         listener.security = secured
 
@@ -117,8 +120,21 @@ class ListenerSecurities:
             max_receive_bytes=int(lookup("sasl.server.max.receive.size") or 0),
             max_session_s=int(lookup("connections.max.reauth.ms") or 0) / 1000,
             failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
-            outcome=_log_outcome,
+            outcome=self._outcome,
         )
+
+    def _outcome(self, connection: Any, mechanism: str, reason: str | None) -> None:
+        self.authentications[mechanism, "success" if reason is None else "failure"] += 1
+        _log_outcome(connection, mechanism, reason)
+
+    def _refused(self, connection: Any, reason: str) -> None:
+        self.authentications["TLS", "failure"] += 1
+        _certificate_refused(connection, reason)
+
+    def certificate_expiries(self) -> dict[str, float]:
+        """When the certificate of each TLS listener expires, in seconds since 1970."""
+        found = {name: contexts.expiry for name, contexts, _ in self._contexts()}
+        return {name: expiry for name, expiry in found.items() if expiry is not None}
 
     def _exchanges(self, name: str, mechanism: str) -> Callable[[], Exchange]:
         lookup = self._config.for_listener(name, mechanism)

@@ -97,6 +97,7 @@ class MeteredDispatcher(Dispatcher):
             return written(response)
         if response.done:
             return written(response.value)
+        response.request = route.stats
         response.convert = written
         return response
 
@@ -119,6 +120,8 @@ class MeteredDispatcher(Dispatcher):
                 if hasattr(message, "throttle_time_ms"):
                     message.throttle_time_ms = throttle_ms
                 parts = route.write(header.correlation_id, message)
+                if route.codes is not None:
+                    route.stats.count_errors(route.codes(message))
         except Exception as e:  # noqa: BLE001 - as in `Dispatcher.serve`
             self.failed(context, e)
             return None
@@ -129,8 +132,7 @@ class MeteredDispatcher(Dispatcher):
         return parts
 
     def _throttled(self, context: Context, throttle_ms: int) -> None:
-        self._metrics.throttled_requests += 1
-        self._metrics.throttle_ms += throttle_ms
+        self._metrics.throttled(context.principal.name, throttle_ms)
         context.connection.mute(throttle_ms / _MS)
 
 

@@ -38,6 +38,7 @@ from penstock.model.config.listeners import (
     parse_internal_endpoint,
     parse_voters,
 )
+from penstock.model.config.monitoring_keys import MetricsAddress, metrics_address
 from penstock.model.config.security_keys import (
     LISTENER_PREFIX,
     check_listener_names,
@@ -194,7 +195,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self.internal_endpoint = parse_internal_endpoint(self._values)
         self.quorum_voters = parse_voters(self._values)
         check_roles(self._values, self.internal_endpoint, self.quorum_voters)
-        check_listener_names(self._static, listener_names(self._values, self._static))
+        names = listener_names(self._values, self._static)
+        check_listener_names(self._static, names if self.metrics_address is None else [*names, "metrics"])
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self._values[name]
@@ -240,7 +242,17 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             )
         ):
             found.append(internal)
-        return [f"{e.name}://{e.host or '*'}:{e.port}" for e in found if not is_loopback(e.host)]
+        insecure = [f"{e.name}://{e.host or '*'}:{e.port}" for e in found if not is_loopback(e.host)]
+        metrics = self.metrics_address
+        is_guarded = metrics is None or (metrics.tls and self._values["penstock.metrics.token"] is not None)
+        if metrics is not None and not is_guarded and not is_loopback(metrics.host):
+            insecure.append(f"METRICS://{metrics.host or '*'}:{metrics.port}")
+        return insecure
+
+    @property
+    def metrics_address(self) -> MetricsAddress | None:
+        """The address of the monitoring port; None if there is none."""
+        return metrics_address(str(self._values["penstock.metrics.listener"]))
 
     @property
     def is_secured(self) -> bool:

@@ -17,6 +17,7 @@ from penstock.model.config.keys import (
     UpdateMode,
     table,
 )
+from penstock.model.config.monitoring_keys import MONITORING_KEYS
 from penstock.model.config.network_keys import NETWORK_KEYS
 from penstock.model.config.quota_keys import QUOTA_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
@@ -224,6 +225,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *SECURITY_KEYS,
         *ACCESS_KEYS,
         *QUOTA_KEYS,
+        *MONITORING_KEYS,
         *_FETCHING,
         *_TOPICS,
         *STORAGE_KEYS,

@@ -1,0 +1,147 @@
+"""Samples the high watermarks of the partitions that groups have committed offsets of.
+
+Only the coordinator of a group reports its lag, and the leaders of the partitions may be other brokers. So
+each coordinator asks them, one request per leader and round. A partition without a committed offset is not
+asked for, and is forgotten with its last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.monitoring.slices import in_slices
+from penstock.broker.monitoring.sources import Sources
+from penstock.broker.replica.partition import Partition
+from penstock.groups.survey import GroupSurvey
+from penstock.model.errors import PenstockError
+from penstock.observability.lag import OffsetHistory
+from penstock.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = ["GroupLag", "TopicLag"]
+
+#: the time between two rounds
+INTERVAL_S: Final = 5.0
+_LATEST: Final = -1
+#: a client, so that the answer is the high watermark
+_CONSUMER: Final = -1
+
+#: sends ListOffsets to a broker; raises PenstockError if there is no response
+AskOffsets = Callable[[int, ListOffsetsRequest], Awaitable[ListOffsetsResponse]]
+Key = tuple[str, int]
+
+
+class TopicLag:
+    """The lag of a group in one topic, and in its partitions."""
+
+    __slots__ = ("partitions", "records", "seconds")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.seconds = 0.0
+        #: (partition, committed offset, lag; None while the high watermark is not known)
+        self.partitions: list[tuple[int, int, int | None]] = []
+
+
+class GroupLag:
+    """High watermarks by partition, sampled from `start` to `stop`."""
+
+    def __init__(self, sources: Sources, ask: AskOffsets) -> None:
+        self._sources = sources
+        self._ask = ask
+        self._histories: dict[Key, OffsetHistory] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def groups(self) -> Iterator[GroupSurvey]:
+        """The groups that this broker coordinates."""
+        runtime = self._sources.groups
+        for index in list(runtime.indexes()):
+            shard = runtime.shard(index)
+            if shard is not None:
+                yield from shard.survey()
+
+    def of_topic(self, survey: GroupSurvey, topic: str) -> TopicLag:
+        lag, now_s = TopicLag(), self._sources.clock.monotonic()
+        for index, committed in list(survey.offsets.get(topic, {}).items()):
+            history = self._histories.get((topic, index))
+            end = None if history is None else history.end
+            behind = None if end is None else max(0, end - committed.offset)
+            lag.partitions.append((index, committed.offset, behind))
+            if behind and history is not None:
+                lag.records += behind
+                lag.seconds = max(lag.seconds, history.lag_seconds(committed.offset, now_s))
+        return lag
+
+    async def _run(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def sample(self) -> None:
+        """One round: the high watermarks of all partitions that groups have committed offsets of."""
+        wanted: dict[Key, None] = {}
+        await in_slices(self._collect(wanted))
+        self._histories = {key: self._histories.get(key) or OffsetHistory() for key in wanted}
+        elsewhere: dict[int, dict[str, list[int]]] = {}
+        await in_slices(self._read_own(wanted, elsewhere))
+        await asyncio.gather(*(self._read_other(leader, topics) for leader, topics in elsewhere.items()))
+
+    def _collect(self, wanted: dict[Key, None]) -> Iterator[None]:
+        for survey in self.groups():
+            for topic, partitions in list(survey.offsets.items()):
+                wanted.update(dict.fromkeys((topic, index) for index in partitions))
+            yield
+
+    def _read_own(
+        self, wanted: dict[Key, None], elsewhere: dict[int, dict[str, list[int]]]
+    ) -> Iterator[None]:
+        sources = self._sources
+        now_s = sources.clock.monotonic()
+        for topic, index in wanted:
+            slot = sources.partitions.find(topic, index)
+            if isinstance(slot, Partition) and slot.leading:
+                self._histories[topic, index].add(now_s, slot.log.high_watermark)
+            else:
+                known = sources.image.topics.get(topic)
+                image = None if known is None else known.partitions.get(index)
+                if image is not None and image.leader >= 0 and image.leader != sources.node_id:
+                    elsewhere.setdefault(image.leader, {}).setdefault(topic, []).append(index)
+            yield
+
+    async def _read_other(self, leader: int, topics: dict[str, list[int]]) -> None:
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+                    ],
+                )
+                for topic, indexes in topics.items()
+            ],
+        )
+        # A leader that does not answer is asked again in the next round.
+        with suppress(PenstockError):
+            response = await self._ask(leader, request)
+            now_s = self._sources.clock.monotonic()
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    history = self._histories.get((topic.name, partition.partition_index))
+                    if history is not None and not partition.error_code:
+                        history.add(now_s, partition.offset)

@@ -1,0 +1,22 @@
+"""Runs long computations on the event loop in slices, so that requests never wait long for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Final
+
+__all__ = ["SLICE_S", "in_slices"]
+
+#: how long a computation may hold the event loop at a time
+SLICE_S: Final = 0.001
+
+
+async def in_slices(steps: Iterable[object], slice_s: float = SLICE_S) -> None:
+    """Run all `steps`, each of which has to be short, and let the event loop go on after each slice."""
+    until = perf_counter() + slice_s
+    for _ in steps:
+        if perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = perf_counter() + slice_s

@@ -1,0 +1,78 @@
+"""The broker configs of the monitoring port, and the address in one of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from penstock.model.config.keys import ConfigKey, ConfigType
+
+__all__ = ["MONITORING_KEYS", "MetricsAddress", "metrics_address"]
+
+_ADDRESS: Final = re.compile(
+    r"(?:(?P<scheme>https?)://)?(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\s:/\[\]]*)):(?P<plus>\+?)(?P<port>[0-9]{1,5})",
+    re.ASCII,
+)
+_PORT_MAX: Final = 65535
+
+
+class MetricsAddress(NamedTuple):
+    """The address of the monitoring port. With `relative`, the port is to be added to that of clients."""
+
+    host: str
+    port: int
+    tls: bool
+    relative: bool
+
+    def port_beside(self, client_port: int) -> int:
+        """The port to bind, given that of the first listener for clients; 0 for any free one."""
+        if not self.relative:
+            return self.port
+        return client_port + self.port if client_port else 0
+
+
+def metrics_address(text: str) -> MetricsAddress | None:
+    """The address in `penstock.metrics.listener`; None if it is off. ValueError if it is malformed."""
+    if not text:
+        return None
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > _PORT_MAX:
+        raise ValueError(text)
+    host = found["v6"] or found["host"] or ""
+    return MetricsAddress(host, int(found["port"]), found["scheme"] == "https", bool(found["plus"]))
+
+
+def _check(text: str) -> str | None:
+    try:
+        metrics_address(text)
+    except ValueError:
+        return "must be HOST:PORT, HOST:+OFFSET or https://HOST:PORT, or empty for no port"
+    return None
+
+
+MONITORING_KEYS: list[ConfigKey] = [
+    ConfigKey(
+        "penstock.metrics.listener",
+        ConfigType.STRING,
+        "",
+        "The address of the HTTP port for metrics and health, such as `127.0.0.1:9404`. Empty: no port. "
+        "`127.0.0.1:+1000` is the first client port plus 1000, which suits several brokers on one machine. "
+        "`https://` uses TLS with the configs `ssl.*`, or `listener.name.metrics.ssl.*`.",
+        check=_check,
+    ),
+    ConfigKey(
+        "penstock.metrics.token",
+        ConfigType.PASSWORD,
+        None,
+        "The bearer token that requests to the HTTP port need, except those to `/healthz` and `/readyz`. Not "
+        "set: everyone who reaches the port may read.",
+    ),
+    ConfigKey(
+        "penstock.metrics.connections.max",
+        ConfigType.INT,
+        16,
+        "The most connections of the HTTP port. A new one closes the one that has been idle for longest.",
+        low=1,
+        high=1000,
+    ),
+]

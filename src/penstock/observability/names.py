@@ -1,0 +1,233 @@
+"""The metrics of `/metrics`: Penstock's own, and those of the original design (`kafka_analog_*`).
+
+`docs/metrics.md` is rendered from these tables. A test compares them with the page of a running broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.observability.families import Family, Kind, by_name
+
+__all__ = ["ANALOG", "GROUPS", "METRICS"]
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_API: Final = ("api", "listener")
+_TOPIC: Final = ("topic",)
+_PARTITION: Final = ("topic", "partition")
+_REPLICA: Final = ("topic", "partition", "replica")
+_GROUP: Final = ("group", "topic")
+
+
+def _own(name: str, help: str, labels: tuple[str, ...] = (), kind: Kind | None = None) -> Family:
+    return Family(f"penstock_{name}", kind or (_C if name.endswith("_total") else _G), help, labels)
+
+
+_PROCESS: Final = (
+    _own(
+        "build_info", "Always 1. The labels are the versions of Penstock and Python.", ("version", "python")
+    ),
+    _own("start_time_seconds", "When the broker started, in seconds since 1970."),
+    _own(
+        "loop_lag_seconds",
+        "How late the event loop runs a timer that is due, sampled twice a second.",
+        kind=_H,
+    ),
+    _own("gc_pause_seconds", "Pauses of Python's garbage collector.", kind=_H),
+    _own("cpu_seconds_total", "CPU time of the process, in user and system mode."),
+    _own("resident_memory_bytes", "Resident memory of the process."),
+    _own("open_files", "File descriptors that the process has open."),
+    _own("open_files_limit", "The limit of open file descriptors."),
+)
+_REQUESTS: Final = (
+    _own("requests_total", "Requests that were answered.", _API),
+    _own("request_errors_total", "Error codes in responses, by name.", ("api", "listener", "error")),
+    _own("request_failures_total", "Requests that ended in an unexpected error of the broker.", _API),
+    _own(
+        "request_duration_seconds",
+        "Time from a complete request to its response, with the time that it waits for records or replicas.",
+        _API,
+        _H,
+    ),
+    _own("requests_in_flight", "Requests that wait for their responses.", _API),
+    _own("unsupported_requests_total", "Requests for an API or a version that the broker does not have."),
+)
+_NET: Final = (
+    _own("connections", "Open connections.", ("listener",)),
+    _own(
+        "client_connections", "Open connections by the client software that ApiVersions named.", ("software",)
+    ),
+    _own("connections_opened_total", "Connections that were accepted.", ("listener",)),
+    _own(
+        "connections_refused_total",
+        "Connections that a limit has refused. The reason is the config of the limit.",
+        ("listener", "reason"),
+    ),
+    _own("connections_rejected_total", "Connections that were closed because of invalid bytes."),
+    _own("connections_expired_total", "Connections that were closed because they were idle."),
+    _own("receive_buffer_bytes", "Memory of requests that have not arrived whole.", ("listener",)),
+    _own("network_bytes_in_total", "Bytes that were received.", ("listener",)),
+    _own("network_bytes_out_total", "Bytes that were sent.", ("listener",)),
+)
+_SECURITY: Final = (
+    _own("authentications_total", "Authentications by mechanism and result.", ("mechanism", "result")),
+    _own("tls_handshake_failures_total", "Failed TLS handshakes by OpenSSL's reason.", ("reason",)),
+    _own(
+        "tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of a listener expires, in seconds since 1970.",
+        ("listener",),
+    ),
+    _own("throttle_seconds", "Throttle times that client quotas have caused, by user.", ("user",), _H),
+    _own("authorization_denied_total", "Operations that ACLs have denied.", ("operation", "resource")),
+)
+_TOPICS: Final = (
+    _own("topic_records_in_total", "Records that clients have written on this broker.", _TOPIC),
+    _own("topic_bytes_in_total", "Bytes of the batches that clients have written on this broker.", _TOPIC),
+    _own("topic_bytes_out_total", "Bytes of the batches that clients have read from this broker.", _TOPIC),
+    _own("topic_size_bytes", "Bytes of the logs of the replicas on this broker.", _TOPIC),
+)
+_PARTITIONS: Final = (
+    _own("partition_log_start_offset", "The first offset. Leaders report it.", _PARTITION),
+    _own("partition_high_watermark", "The end of the committed records. Leaders report it.", _PARTITION),
+    _own(
+        "partition_last_stable_offset",
+        "The end of what consumers with read_committed see. Leaders report it.",
+        _PARTITION,
+    ),
+    _own(
+        "partition_retention_used_ratio",
+        "The size of the log by `retention.bytes`. Leaders of topics with that limit report it.",
+        _PARTITION,
+    ),
+)
+_REPLICATION: Final = (
+    _own("partitions", "Replicas on this broker."),
+    _own("leaders", "Partitions that this broker leads."),
+    _own(
+        "under_replicated_partitions", "Partitions led here that have fewer in-sync replicas than replicas."
+    ),
+    _own(
+        "under_min_isr_partitions",
+        "Partitions led here with fewer in-sync replicas than `min.insync.replicas`.",
+    ),
+    _own("offline_partitions", "Partitions of the cluster without a leader, as this broker knows."),
+    _own("isr_shrinks_total", "In-sync replicas of partitions led here became fewer."),
+    _own("isr_expands_total", "In-sync replicas of partitions led here became more."),
+    _own("replication_bytes_in_total", "Bytes that follower fetchers have received."),
+    _own("replication_bytes_out_total", "Bytes that followers have fetched."),
+    _own("replication_errors_total", "Fetched records or high watermarks that a follower could not apply."),
+    _own(
+        "replica_lag_records",
+        "Records that a follower lacks. The leader reports it, with the broker id of the follower.",
+        _REPLICA,
+    ),
+    _own(
+        "replica_lag_seconds",
+        "For how long a follower has not had all records of its leader. The leader reports it; a new leader "
+        "counts from its election on.",
+        _REPLICA,
+    ),
+)
+_QUORUM: Final = (
+    _own("active_controller", "1 on the active controller."),
+    _own("quorum_epoch", "The epoch of the metadata quorum."),
+    _own("metadata_lag_records", "Committed metadata records that this node has not applied."),
+    _own("elections_total", "Leaders of the metadata quorum that this node has seen elected."),
+    _own("brokers", "Registered brokers by state: active, fenced, shutting_down.", ("state",)),
+)
+_GROUPS: Final = (
+    _own(
+        "group_lag_records",
+        "Offsets between the committed offsets of a group and the high watermarks. The coordinator reports "
+        "it. A partition without a committed offset does not count.",
+        _GROUP,
+    ),
+    _own(
+        "group_lag_seconds",
+        "For how long the oldest record that a group has not committed has been readable, for the partition"
+        " with the most. The coordinator measures it; it begins at most when the coordinator has started to"
+        " observe the partition.",
+        _GROUP,
+    ),
+    _own("group_members", "Members of a group.", ("group",)),
+    _own(
+        "group_rebalances_total",
+        "The generation or epoch of a group, which each rebalance raises.",
+        ("group",),
+    ),
+)
+_TRANSACTIONS: Final = (
+    _own("transactions_open", "Open transactions that this broker coordinates."),
+    _own("transactions_oldest_open_seconds", "The age of the oldest of them."),
+    _own("transaction_commits_total", "Transactions that this broker has decided to commit."),
+    _own("transaction_aborts_total", "Transactions that this broker has decided to abort."),
+)
+_STORAGE: Final = (
+    _own("disk_free_bytes", "Free bytes of the volume of a data directory.", ("dir",)),
+    _own("disk_total_bytes", "Bytes of the volume of a data directory.", ("dir",)),
+    _own("fsync_seconds", "Durations of successful syncs.", ("dir",), _H),
+    _own("directories_offline", "Data directories that are offline after an error."),
+    _own("directories_full", "Data directories that take no records for lack of space."),
+    _own("scrubbed_bytes_total", "Bytes of sealed segments whose checksums were verified."),
+    _own("corruption_found_total", "Damaged ranges that were found."),
+    _own("corruption_repaired_total", "Damaged ranges that were repaired from replicas."),
+    _own("replica_differences_total", "Ranges in which replicas differ although their checksums are valid."),
+)
+
+#: the tables by the title of their section on the page
+GROUPS: Final[Mapping[str, tuple[Family, ...]]] = {
+    "Process": _PROCESS,
+    "Requests": _REQUESTS,
+    "Connections": _NET,
+    "Security": _SECURITY,
+    "Topics": _TOPICS,
+    "Partitions": _PARTITIONS,
+    "Replication": _REPLICATION,
+    "Metadata quorum": _QUORUM,
+    "Consumer groups": _GROUPS,
+    "Transactions": _TRANSACTIONS,
+    "Storage": _STORAGE,
+}
+
+
+def _analog(name: str, help: str, labels: tuple[str, ...] = (), kind: Kind | None = None) -> Family:
+    return Family(f"kafka_analog_{name}", kind or (_C if name.endswith("_total") else _G), help, labels)
+
+
+ANALOG: Final = (
+    _analog("messages_produced_total", "Total number of messages produced."),
+    _analog(
+        "messages_consumed_total",
+        "Total number of messages consumed: an estimate by the mean size of the messages produced.",
+    ),
+    _analog("bytes_produced_total", "Bytes of the batches that clients have written."),
+    _analog("bytes_consumed_total", "Bytes of the batches that clients have read."),
+    _analog("produce_latency_seconds", "Latency of produce operations.", kind=_H),
+    _analog(
+        "consume_latency_seconds", "Latency of fetches by clients, with the time that they wait.", kind=_H
+    ),
+    _analog(
+        "replication_latency_seconds",
+        "Latency of fetches by followers, with the time that they wait.",
+        kind=_H,
+    ),
+    _analog("produce_latency_p99_seconds", "The 99th percentile of produce latencies since the start."),
+    _analog("fetch_latency_p99_seconds", "The 99th percentile of fetch latencies since the start."),
+    _analog("active_connections", "Open connections."),
+    _analog("partition_count", "Replicas on this broker."),
+    _analog("leader_count", "Partitions that this broker leads."),
+    _analog("replica_count", "Replicas on this broker that follow a leader."),
+    _analog("under_replicated_partitions", "Partitions led here with fewer in-sync replicas than replicas."),
+    _analog("broker_health", "Health status of brokers (1=healthy, 0=unhealthy).", ("broker_id",)),
+    _analog("produce_errors_total", "Error codes in Produce responses.", ("type",)),
+    _analog("consume_errors_total", "Error codes in Fetch responses of clients.", ("type",)),
+    _analog("replication_errors_total", "Errors of replication.", ("type",)),
+    _analog("cpu_seconds_total", "CPU time of the process."),
+    _analog("memory_usage_bytes", "Resident memory of the process."),
+    _analog("disk_usage_bytes", "Bytes of the logs on this broker."),
+    _analog("network_io_bytes_total", "Bytes that were received and sent."),
+)
+
+#: all families of `/metrics` by name
+METRICS: Final = by_name([*(family for table in GROUPS.values() for family in table), *ANALOG])
