@@ -9,15 +9,17 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from bench.load import PARTITIONS, produce, topic
-from bench.process import resident_bytes
+from bench.process import resident_bytes, thread_seconds
 from bench.table import Contender, Metric, Row, Values, fresh
 from lab.server import API_VERSIONS_V0, HOST, Server, ask
 
 SETTLE_S = 0.5
 RECOVERY_TIMEOUT_S = 120
+PARTITION_COUNTS = (1, 1000, 5000)
+STARTS = 3
 
 
 def _starting(contender: Contender, scale: float) -> Values:
@@ -31,6 +33,42 @@ def _starting(contender: Contender, scale: float) -> Values:
         finally:
             server.stop()
     return {"first Metadata answer": seconds, "resident, idle": idle / 1e6}
+
+
+def _starting_with_partitions(contender: Contender, scale: float) -> Values:
+    """A start after a clean stop, with one record in each partition, until the last partition is readable."""
+    allow_open_files(100_000)
+    values: Values = {}
+    for count in PARTITION_COUNTS:
+        with fresh(contender, {}) as server, topic(server.bootstrap, count) as name:
+            _fill(server, name, count)
+            starts = [_restart(server, name, count) for _ in range(STARTS)]
+        values[f"start at {count:,}"] = min(seconds for seconds, _ in starts)
+        values[f"CPU at {count:,}"] = min(cpu for _, cpu in starts)
+    return values
+
+
+def _fill(server: Server, name: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 50, "log_level": 2})
+    for partition in range(count):
+        producer.produce(name, b"x" * 100, partition=partition)
+    if producer.flush(RECOVERY_TIMEOUT_S):
+        raise RuntimeError(f"{server.name} did not acknowledge a record of each partition")
+
+
+def _restart(server: Server, name: str, count: int) -> tuple[float, float]:
+    """Seconds until the last partition's end is known, and the broker's CPU seconds until then."""
+    server.stop()
+    began = time.perf_counter()
+    server.start()
+    reader = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", "log_level": 0})
+    try:
+        last = TopicPartition(name, count - 1)
+        if _end_offset(reader, last, time.monotonic() + RECOVERY_TIMEOUT_S) != 1:
+            raise RuntimeError(f"{server.name} lost the record of partition {count - 1}")
+        return time.perf_counter() - began, thread_seconds(server.pid)
+    finally:
+        reader.close()
 
 
 def _connections(contender: Contender, scale: float) -> Values:
@@ -105,6 +143,16 @@ ROWS = (
             "four fifths import modules (`python -X importtime -m penstock up`): a quarter of all is the "
             "command line's parser, a sixth asyncio and uvloop; the rest creates and syncs the empty log."
         ),
+    ),
+    Row(
+        "start-partitions",
+        "start after a clean stop, with 1, 1,000 and 5,000 partitions",
+        (
+            *(Metric(f"start at {count:,}", "s", False) for count in PARTITION_COUNTS),
+            *(Metric(f"CPU at {count:,}", "s", False) for count in PARTITION_COUNTS),
+        ),
+        _starting_with_partitions,
+        heavy=True,
     ),
     Row(
         "connections",
