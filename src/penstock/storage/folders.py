@@ -7,7 +7,8 @@
     <path>/quarantine/                                      what was set aside (`quarantine`)
 
 A folder's identity stays the same when the folder is renamed by hand. Release 0.1.0 did not write it, and a
-power loss may take it before the log's first flush. Then the path of the folder counts.
+power loss may take it before the log's first flush. Then the path of the folder counts, if the manifest of
+the last clean shutdown does not contradict it.
 
 Names in a directory are synced before anything relies on them. Everything here raises `OSError` as the disk
 does, and touches files only, so it may run in a worker thread.
@@ -27,6 +28,7 @@ from penstock.ports import Clock, Files
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.health import Health
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
+from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
     "DELETED",
@@ -50,6 +52,7 @@ _NAME_LENGTH_MAX: Final = 200
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION: Final = re.compile(r"partition-(0|[1-9][0-9]{0,9})")
 _PARTITION_MAX: Final = 2**31 - 1
+_SEGMENT: Final = re.compile(r"0[0-9]{19}\.log")
 
 
 class StoredPartition(NamedTuple):
@@ -202,6 +205,12 @@ class PartitionFolders:
         except OSError:
             return None
         return _parsed_identity(data)
+
+    def segments(self, topic: str, partition: int) -> list[int]:
+        """Base offset and size of each segment of a folder in turn, rising."""
+        path = self.partition_path(topic, partition)
+        bases = sorted(base_offset_of(name) for name in self._files.listdir(path) if _SEGMENT.fullmatch(name))
+        return [n for base in bases for n in (base, self._files.size(f"{path}/{file_name(base)}{LOG}"))]
 
     def identify(self, topic: str, partition: int, topic_id: TopicId) -> None:
         """Write a folder's identity; the log's next flush syncs it."""

@@ -224,6 +224,11 @@ class LastShutdown:
         """The entry of a log, once: the manifest does not have its later changes."""
         return self._expected.pop(key, None)
 
+    def has_other_segments(self, key: TopicPartition, segments: list[int]) -> bool:
+        """Returns true if the manifest lists a log, with other segments or sizes than `segments`."""
+        expected = self._expected.get(key)
+        return expected is not None and expected.segments != segments
+
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Logs of these names are new ones from now on."""
         for key in keys:

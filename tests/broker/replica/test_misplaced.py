@@ -107,6 +107,25 @@ def test_a_folder_with_an_identity_is_put_back_where_one_without_lies(
     assert "it has no identity" in fields["reason"]
 
 
+def test_swapped_folders_that_lost_their_identities_are_quarantined(tmp_path: Path, events: Events) -> None:
+    """The manifest of the last clean shutdown has their segments; offsets and epochs alone look alike."""
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topics = create_topic(client, "a", partitions=2), create_topic(client, "b", partitions=2)
+        append(client, topics[0], b"short")
+        append(client, topics[1], b"a longer record")
+        append(client, topics[1], b"other", partition=1)
+    folders = [tmp_path / "topics" / name / "partition-0" for name in "ab"]
+    swap(*folders)
+    for folder in folders:
+        (folder / "partition.metadata").unlink()
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        for topic in topics:
+            assert read_all(client, topic) == [], "another partition's records are worse than none"
+        assert [r.value for r in read_all(client, topics[1], partition=1)] == [b"other"]
+    reasons = [fields["reason"] for _, fields in events.of("partitions_quarantined")]
+    assert len(reasons) == 2 and all("not the segments" in reason for reason in reasons)
+
+
 def test_folders_of_release_0_1_0_are_taken_for_what_their_path_says(tmp_path: Path) -> None:
     topics = two_topics(tmp_path)
     identities = sorted((tmp_path / "topics").rglob("partition-*/partition.metadata"))

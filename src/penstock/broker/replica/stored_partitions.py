@@ -3,9 +3,10 @@
 A folder belongs to the partition that its `partition.metadata` names, whatever its path says. It is opened if
 the metadata assigns that partition to this broker and the folder is in its own place. A folder in another's
 place, as after two were swapped by hand, is put back first. Any other is a stray and goes to the quarantine.
-A folder without an identity belongs to the partition that its path names, unless another folder of the same
-data directory has the identity of that partition: then it goes to the quarantine, too. Two folders of one
-partition in two data directories are not judged: the broker does not start.
+A folder without an identity belongs to the partition that its path names, with two exceptions, in which it
+goes to the quarantine, too: another folder of the same data directory has the identity of that partition, or
+the manifest of the last clean shutdown lists other segments for that partition. Two folders of one partition
+in two data directories are not judged: the broker does not start.
 
 Invariant: no folder is served under another partition's name, and nothing is deleted at start. Why: the
 metadata may be older than a folder, or damaged, and the folder may be the last copy.
@@ -14,14 +15,14 @@ metadata may be older than a folder, or damaged, and the folder may be the last 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.errors import StorageError
-from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
+from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
 from penstock.ports import Clock, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval
@@ -49,6 +50,7 @@ _NAMED_MAX: Final = 10
 #: worker threads that create partition folders at the same time
 _THREADS: Final = 4
 _NAMELESS: Final = "it has no identity, and another folder has the identity of this partition"
+_OTHER_SEGMENTS: Final = "it has no identity, and not the segments of its partition at the last shutdown"
 _STRAY: Final = "the metadata does not assign it to this broker"
 
 
@@ -96,8 +98,8 @@ class StoredPartitions:
                 strays.setdefault((folder.topic, topic_id), []).append(folder.partition)
             elif own[:2] != folder[:2]:
                 misplaced.append((folder, own))
-            elif folder.identity is None and (own.topic_id, own.partition) in identities:
-                _quarantine(directory, own.topic, [own.partition], _NAMELESS)
+            elif folder.identity is None and (doubt := _doubt(directory, own, identities)):
+                _quarantine(directory, own.topic, [own.partition], doubt)
             else:
                 self._take(own.topic, own.partition)
                 found.append((own.topic, own.partition))
@@ -181,6 +183,19 @@ class StoredPartitions:
         """The reason not to start: one of two copies is older, and nothing says which."""
         places = [d.partition_path(name, index) for d in self._directories if d.holds(name, index)]
         return f"{' and '.join(places)} are the same replica: move the older one away"
+
+
+def _doubt(directory: DataDirectory, own: StoredPartition, identities: Set[Identity]) -> str | None:
+    """Why a folder without an identity may be the log of another partition; None if nothing speaks for that.
+
+    Epochs and offsets of another partition's log may be the same, so that its records would go unnoticed.
+    """
+    if (own.topic_id, own.partition) in identities:
+        return _NAMELESS
+    key = TopicPartition(own.topic, own.partition)
+    if directory.shutdown.has_other_segments(key, directory.folders.segments(*key)):
+        return _OTHER_SEGMENTS
+    return None
 
 
 def _identify(directory: DataDirectory, folder: PartitionFolder, own: StoredPartition) -> None:
