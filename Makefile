@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Stands for an environment that has what pyproject.toml and constraints.txt ask for.
+# Stands for an environment with the packages of pyproject.toml and constraints.txt.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m tools.environment $(VENV)
 	@touch $@

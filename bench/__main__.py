@@ -112,7 +112,7 @@ def measure(rows: list[Row], names: list[str], quick: bool) -> Run:
 
 
 def _rounds(run: Run, rows: Sequence[Row], contenders: Sequence[Contender]) -> None:
-    """In turn. Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers."""
+    """In turn. Round 0 warms up a just-in-time compiler, the page cache and all buffers."""
     for round_number in range(run.rounds + 1):
         for row in rows:
             if is_due(row, round_number):
@@ -131,7 +131,7 @@ def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> 
     began = time.perf_counter()
     try:
         found = row.measure(contender, run.scale)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is told at the end
+    except Exception as error:  # noqa: BLE001 - the error is reported at the end
         run.fail(row.name, contender.name, error)
         shown = f"FAILED, {error!r}"
     else:

@@ -188,7 +188,7 @@ async def main(port: int, topic: str, partitions: int, count: int, seconds: floa
     late, cpu = sum(p.late for p in producers), time.process_time()
     print("sending", flush=True)
     lasted = await _send(producers, seconds)
-    told = {
+    measured = {
         "seconds": lasted,
         "produced": len(took),
         "fetches": len(ages),
@@ -198,7 +198,7 @@ async def main(port: int, topic: str, partitions: int, count: int, seconds: floa
         "produce_ms": _percentiles(took),
         "deliver_ms": _percentiles(ages),
     }
-    print(json.dumps(told), flush=True)
+    print(json.dumps(measured), flush=True)
 
 
 def _percentiles(seconds: list[float]) -> dict[str, float]:

@@ -34,7 +34,7 @@ WARM_WITHIN = 0.1
 PASSES = 3
 PATIENCE_S = 90.0
 POLL_S = 0.1
-#: the same for both sides: nothing is lost, and a client that is refused soon asks again
+#: the same for both sides: nothing is lost, and a client that is refused retries soon
 PLAIN = {
     "acks": "all",
     "retry.backoff.ms": "20",
@@ -155,8 +155,8 @@ def _row(
     rounds: int = ROUNDS,
     where: str = "",
 ) -> Row:
-    told = f"three brokers: {what}"
-    return Row(name, told, metrics, measure, heavy=True, rounds=rounds, brokers=BROKERS, where=where)
+    described = f"three brokers: {what}"
+    return Row(name, described, metrics, measure, heavy=True, rounds=rounds, brokers=BROKERS, where=where)
 
 
 ROWS = (
@@ -214,7 +214,7 @@ ROWS = (
     ),
     _row(
         "cluster-idle",
-        "1,000 partitions with 3 replicas each, and nobody who uses them",
+        "1,000 partitions with 3 replicas each, without clients",
         (Metric("cores", "", False, times_kafka=0.3),),
         _idle,
         rounds=1,

@@ -140,7 +140,8 @@ ROWS = (
         brokers=BROKERS,
         where=(
             "a session of 3 s, counted from the leader's last heartbeat, or its last answer as the "
-            "controller; the client has given up on it by then, and asks the others until one of them leads."
+            "controller; the client has given up on it by then, and sends its requests to the others until "
+            "one of them leads."
         ),
     ),
 )

@@ -83,9 +83,9 @@ def _floor(seconds: float, rate: int, settings: Mapping[str, str]) -> Values:
 WHERE = (
     "with a linger of 1 ms a message waits in the client's queue before any broker can know of it, on both "
     "sides as long. `bench/echo.c`, a broker in C that keeps everything in memory and checks nothing, is "
-    "what is left when a broker takes no time: the section on the client library says which asks are below "
-    "that. What is ours is the append, the answer to the waiting Fetch, and a share of the five hand-overs "
-    "between threads on two cores."
+    "what is left when a broker takes no time: the section on the client library says which targets are "
+    "below that. What is ours is the append, the answer to the waiting Fetch, and a share of the five "
+    "hand-overs between threads on two cores."
 )
 ASKS = ("p50", "p99", "p99.9", BEHIND_QUEUE)
 ROWS = (

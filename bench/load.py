@@ -121,15 +121,15 @@ def consume(bootstrap: str, topic: str, messages: int, settings: Mapping[str, st
 
 def latency(bootstrap: str, topic: str, messages: int, rate: int, settings: Mapping[str, str]) -> Latency:
     """Send `rate` messages a second to a new topic and watch them arrive."""
-    told = _run("latency", bootstrap, topic, messages, rate, settings)
+    measured = _run("latency", bootstrap, topic, messages, rate, settings)
     return Latency(
-        told["seconds"],
-        told["client_cpu"],
-        Percentiles(**told["end_to_end"]),
-        _statistic(told["statistics"], "int_latency"),
-        _statistic(told["statistics"], "rtt"),
-        told["statistics"]["txmsgs"]
-        / sum(broker["req"].get("Produce", 0) for broker in told["statistics"]["brokers"].values()),
+        measured["seconds"],
+        measured["client_cpu"],
+        Percentiles(**measured["end_to_end"]),
+        _statistic(measured["statistics"], "int_latency"),
+        _statistic(measured["statistics"], "rtt"),
+        measured["statistics"]["txmsgs"]
+        / sum(broker["req"].get("Produce", 0) for broker in measured["statistics"]["brokers"].values()),
     )
 
 
@@ -155,8 +155,8 @@ def _run(
     )
     if done.returncode != 0:
         raise RuntimeError(f"load {mode} against {bootstrap}: {done.stderr.strip()[-500:]}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
 
 
 @contextmanager

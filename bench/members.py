@@ -75,7 +75,7 @@ class Member(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for response in self._conversation.receive(data):
             answer = self._awaited.popleft()
-            if not answer.cancelled():  # at the end nobody waits any more
+            if not answer.cancelled():  # at the end the waiting tasks are gone
                 answer.set_result(response.message)
 
     async def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:

@@ -40,12 +40,12 @@ def _pipeline(contender: Contender, scale: float) -> Values:
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as tables,
     ):
         try:
-            told = _session(bootstrap, name, tables)
+            measured = _session(bootstrap, name, tables)
         finally:
             admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
             for deleted in admin.delete_topics([ALERTS, DEAD_LETTERS]).values():
                 deleted.result(30)
-    return told
+    return measured
 
 
 @contextmanager
@@ -74,8 +74,8 @@ def _session(bootstrap: str, name: str, tables: str) -> Values:
         check=True,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
-    told: Values = json.loads(done.stdout.splitlines()[-1])
-    return told
+    measured: Values = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 ROWS = (

@@ -53,8 +53,8 @@ def _session(bootstrap: str, name: str, master: str, samples: int) -> Values:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
         for deleted in admin.delete_topics([ALERTS, DEAD_LETTERS]).values():
             deleted.result(30)
-    told: Values = json.loads(done.stdout.splitlines()[-1])
-    return told
+    measured: Values = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
@@ -62,12 +62,12 @@ def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
     samples = int(SAMPLES * scale)
     with topic(contender.server.bootstrap) as name:
         _preload(contender.server.bootstrap, name, gpus, samples)
-        told = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", samples)
-    total_s = told["executor CPU"] + told["driver CPU"]
+        measured = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", samples)
+    total_s = measured["executor CPU"] + measured["driver CPU"]
     return {
-        "CPU per sample": total_s / told["samples"] * 1e6,
-        "driver's share": told["driver CPU"] / total_s * 100,
-        "memory of the executor": told["executor memory"] / 1e6,
+        "CPU per sample": total_s / measured["samples"] * 1e6,
+        "driver's share": measured["driver CPU"] / total_s * 100,
+        "memory of the executor": measured["executor memory"] / 1e6,
     }
 
 

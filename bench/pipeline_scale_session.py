@@ -45,14 +45,14 @@ def main(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) 
     if len(done) < 3:
         raise RuntimeError(f"{len(done)} batches are too few to measure")
     (first_s, _, first), (last_s, _, last) = done[0], done[-1]
-    told = {
+    measured = {
         "samples": sum(count for _, count, _ in done[1:]),
         "seconds": last_s - first_s,
         "executor CPU": last[0] - first[0],
         "driver CPU": last[1] - first[1],
         "executor memory": max(each[2] for _, _, each in done),
     }
-    print(json.dumps(told))
+    print(json.dumps(measured))
     spark.stop()
 
 

@@ -32,7 +32,7 @@ def main(bootstrap: str, topic: str, tables: str, warm_up_s: int, measured_s: in
     query.stop()
     measured = done[max(warm, 1) - 1 :]
     if len(measured) < 2:
-        raise RuntimeError(f"{len(done)} batches are too few to tell a pace by")
+        raise RuntimeError(f"{len(done)} batches are too few to measure a pace")
     for at_s, report in measured:
         took_s = at_s - report.read_at_ms / 1000
         print(f"batch {report.batch_id}: {report.counts.consumed} in {took_s:.1f} s", file=sys.stderr)

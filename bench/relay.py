@@ -32,7 +32,7 @@ PROCESSES = 3
 PATIENCE_S = 10.0
 SIZE = 200
 """Of every message: about a record of 100 bytes in a Produce, and not less than a Fetch."""
-#: the kinds of messages; the first byte tells which
+#: the kinds of messages; the first byte has the kind
 CLIENT, REPLICA, PRODUCE, COPY, COPIED, PRODUCED, RECORD, MORE = (bytes([kind]) * SIZE for kind in range(8))
 
 

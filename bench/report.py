@@ -1,4 +1,4 @@
-"""The table, on the terminal and as `docs/benchmarks.md`: best and median per contender, and the ask."""
+"""The table, on the terminal and as `docs/benchmarks.md`: best and median per contender, and the target."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ INTRODUCTION = """\
 `make bench` prints and writes this page. With `AGAINST=kafka`, Apache Kafka 4.3.1 (KRaft combined mode,
 1-GB heap, one discarded warm-up round) runs in alternating rounds. Load comes from `bench/load.c` over
 librdkafka and shares the machine's cores with the broker. CPU is the broker's, user and system; for
-three brokers it is the sum. Each cell has the best round, then the median. The column *ask* is a target;
-it compares best with best. Rows on three brokers start a cluster each, warm it up with load that does
-not count, and run alone.
+three brokers it is the sum. Each cell has the best round, then the median. The column *target* compares
+best with best. Rows on three brokers start a cluster each, warm it up with load that does not count, and
+run alone.
 """
 
 
@@ -41,7 +41,7 @@ class Line:
     row: Row
     metric: Metric
     cells: dict[str, str]
-    ask: str
+    target: str
 
 
 def lines(run: Run) -> Iterator[Line]:
@@ -51,15 +51,15 @@ def lines(run: Run) -> Iterator[Line]:
             if metric.name in measured:
                 values = measured[metric.name]
                 cells = {name: _cell(metric, values[name]) for name in values}
-                yield Line(row, metric, cells, _ask(metric, values))
+                yield Line(row, metric, cells, _target(metric, values))
 
 
 def _cell(metric: Metric, values: list[float]) -> str:
     return f"{number(metric.best(values))} ({number(statistics.median(values))})"
 
 
-def _ask(metric: Metric, values: dict[str, list[float]]) -> str:
-    """The ask in words, with the verdict where it can be judged."""
+def _target(metric: Metric, values: dict[str, list[float]]) -> str:
+    """The target in words, with the verdict where it can be judged."""
     sign = "≥" if metric.higher_is_better else "≤"
     if metric.limit is not None:
         words = f"{sign} {number(metric.limit)}"
@@ -86,10 +86,10 @@ def write(runs: Sequence[Run]) -> None:
 
 
 def terminal(run: Run) -> str:
-    table = [("row", "metric", *run.contenders, "ask")]
+    table = [("row", "metric", *run.contenders, "target")]
     for line in lines(run):
         cells = (line.cells.get(name, "–") for name in run.contenders)
-        table.append((line.row.name, line.metric.label, *cells, line.ask))
+        table.append((line.row.name, line.metric.label, *cells, line.target))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table)
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
@@ -104,12 +104,12 @@ def page(runs: Sequence[Run]) -> str:
         *_circumstances(runs),
         f"- Settings: brokers as shipped, but for what a row names; client {settings}",
         "",
-        "| row | metric | " + " | ".join(run.contenders) + " | ask |",
+        "| row | metric | " + " | ".join(run.contenders) + " | target |",
         "|---|---|" + "--:|" * len(run.contenders) + "---|",
     ]
     for line in found:
         cells = " | ".join(line.cells.get(name, "–") for name in run.contenders)
-        parts.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.ask} |")
+        parts.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.target} |")
     for section in (
         _latency(run),
         _warmth(run),
@@ -143,10 +143,12 @@ runs.""".splitlines()
 
 def _circumstances(runs: Sequence[Run]) -> Iterator[str]:
     """The settings of most rows, and the different ones with their rows."""
-    for label, told in CIRCUMSTANCES.items():
+    for label, describe in CIRCUMSTANCES.items():
         rows: dict[str, list[str]] = {}
         for run in runs:
-            rows.setdefault(told(run), []).extend(f"`{row.name}`" for row in ROWS if row.name in run.values)
+            rows.setdefault(describe(run), []).extend(
+                f"`{row.name}`" for row in ROWS if row.name in run.values
+            )
         most = max(rows, key=lambda text: len(rows[text]))
         yield f"- {label}: {most}"
         for text, names in rows.items():
@@ -169,7 +171,7 @@ CIRCUMSTANCES: dict[str, Callable[[Run], str]] = {
     "Record validation": lambda run: (
         f"Kafka checks every record; ours is `penstock.record.validation={run.record_validation}`"
     ),
-    "Rounds": lambda run: f"{run.rounds} of each row with an ask, {FEWER}",
+    "Rounds": lambda run: f"{run.rounds} of each row with a target, {FEWER}",
 }
 
 
@@ -183,19 +185,19 @@ def _latency(run: Run) -> list[str]:
         "broker can know of it; the line after it is what remains without. The Produce round trip is from a "
         "request's last byte sent to its answer."
     )
-    told = list(_floors(run))
-    if told:
+    shown = list(_floors(run))
+    if shown:
         explained += (
             " `bench/echo.c` is a broker that takes next to no time: one thread of C that hands on what is "
             "in memory. What the same client sees of it, in the same rounds, is the least that it can see."
         )
-        head = ["| ask | at most, ms | a broker that only echoes, ms | |", "|---|--:|--:|---|"]
-        told = ["", *head, *told]
-    return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110), *told]
+        head = ["| target | at most, ms | a broker that only echoes, ms | |", "|---|--:|--:|---|"]
+        shown = ["", *head, *shown]
+    return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110), *shown]
 
 
 def _floors(run: Run) -> Iterator[str]:
-    """Each ask on a latency beside the least that there can be, where both were measured."""
+    """Each target of a latency beside the least that there can be, where both were measured."""
     for row in latency.ROWS:
         measured = run.values.get(row.name, {})
         for metric in row.metrics:
@@ -223,31 +225,31 @@ def _warmth(run: Run) -> list[str]:
 
 def _gaps(run: Run) -> list[str]:
     """The rows that were not measured, each with the reason."""
-    told = [f"- {failure}" for failure in run.failures]
+    shown = [f"- {failure}" for failure in run.failures]
     if len(run.contenders) > 1:
-        told += [f"- `{row.name}` on others than Penstock: {row.alone}." for row in ROWS if row.alone]
-    return ["## Not measured", "", *told] if told else []
+        shown += [f"- `{row.name}` on others than Penstock: {row.alone}." for row in ROWS if row.alone]
+    return ["## Not measured", "", *shown] if shown else []
 
 
 def _limits(run: Run) -> list[str]:
     """The limit of rows at full speed: the broker, the client or the machine."""
-    told = []
+    shown = []
     cores = len(os.sched_getaffinity(0))
     for row in ROWS:
         measured = run.values.get(row.name, {})
         if CLIENT_CORES.name in measured:
             for name, used in measured[BROKER_CORES.name].items():
                 broker, client = statistics.median(used), statistics.median(measured[CLIENT_CORES.name][name])
-                who = limit(broker, client, cores, row.brokers)
-                told.append(f"| {row.name} | {name} | {broker:.2f} | {client:.2f} | {who} |")
-    if not told:
+                limited_by = limit(broker, client, cores, row.brokers)
+                shown.append(f"| {row.name} | {name} | {broker:.2f} | {client:.2f} | {limited_by} |")
+    if not shown:
         return []
     explained = (
         "The machine is the limit when brokers and client together fill its cores, the broker when its event "
         "loop (Penstock: one core) has no time left, otherwise the client: a faster broker would not show."
     )
     head = ["| row | broker | its cores | the client's cores | limit |", "|---|---|--:|--:|---|"]
-    return ["## What limits the throughput", "", *textwrap.wrap(explained, 110), "", *head, *told]
+    return ["## What limits the throughput", "", *textwrap.wrap(explained, 110), "", *head, *shown]
 
 
 def limit(broker: float, client: float, cores: int, brokers: int = 1) -> str:
@@ -258,11 +260,11 @@ def limit(broker: float, client: float, cores: int, brokers: int = 1) -> str:
 
 
 def _misses(found: list[Line]) -> list[str]:
-    missed = {line.row.name: line.row for line in found if line.ask.endswith("missed")}
+    missed = {line.row.name: line.row for line in found if line.target.endswith("missed")}
     if not missed:
         return []
-    told = [f"- `{row.name}`: {row.where or 'not explained yet'}" for row in missed.values()]
-    return ["## Where the time goes in the rows that miss", "", *told]
+    shown = [f"- `{row.name}`: {row.where or 'not explained yet'}" for row in missed.values()]
+    return ["## Where the time goes in the rows that miss", "", *shown]
 
 
 def _pictures(run: Run) -> list[str]:

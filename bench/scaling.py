@@ -1,8 +1,8 @@
 """The cost of a Produce and a Fetch, which must not grow with the number of partitions, topics or offsets.
 
 Requests of a fixed size on a raw socket go round over everything that there is: all partitions of a topic,
-all topics, all offsets of a log. The broker's processor time per request is taken at a few sizes; the ask is
-on the last against the first.
+all topics, all offsets of a log. The broker's processor time per request is taken at a few sizes; the
+target is on the last against the first.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _row(
     return Row(name, what, tuple(metrics), measure, heavy=True, where=where, alone=OUR_GROWTH)
 
 
-OUR_GROWTH = "the ask is on our own growth; what a request costs either of us is in `requests`"
+OUR_GROWTH = "the target is on the growth of Penstock; the cost of a request is in `requests`"
 COLD_CACHES = (
     "neither steps nor system calls of a request depend on the count, and no garbage is collected; what is "
     "added, half of it in the kernel, is most likely waiting for memory that the processor's caches have "

@@ -39,7 +39,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the table. The ask is relative to Kafka's best (`times_kafka`) or absolute (`limit`)."""
+    """One line of the table. The target is relative to Kafka's best (`times_kafka`) or absolute (`limit`)."""
 
     name: str
     unit: str
@@ -76,7 +76,7 @@ class Row:
     that are warm, and they are the row's own."""
     heavy: bool = False
     """Minutes of work on brokers of its own: measured once unless `rounds` says more, without a round to warm
-    up, and quickly only where it is asked for by name."""
+    up, and quickly only where it is selected by name."""
     rounds: int | None = None
     """Fewer rounds than by default, for rows without a target and for rows that take long."""
     brokers: int = 1
@@ -84,7 +84,7 @@ class Row:
     alone: str = ""
     """Why it is measured on Penstock only; empty where it is measured on everybody."""
     where: str = ""
-    """Where its time goes (`make profile`), told when it misses an ask."""
+    """Where its time goes (`make profile`), shown when it misses a target."""
 
 
 @contextmanager

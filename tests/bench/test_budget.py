@@ -163,7 +163,7 @@ def test_the_hot_path_stays_within_its_budget(name: str, tmp_path: Path) -> None
     assert not over, (
         f"{name} costs more than its budget: {over}. Find the step that was added to the hot path "
         "(`make profile ROW=requests`) and take it out. Where it is worth its cost, run `make bench` to see "
-        "that the asks still hold, and raise the budget in the same commit, saying why."
+        "that the targets still hold, and raise the budget in the same commit, saying why."
     )
 
 

@@ -1,4 +1,4 @@
-"""Best, median, asks and rounding in the table."""
+"""Best, median, targets and rounding in the table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_ask_below_what_the_client_itself_takes_is_told() -> None:
     assert "| `latency-10k`, p50 | 0.7 | 0.8 | no broker can meet it |" in shown
     assert "| `latency-10k`, p99 | 2.1 | 2 | within reach |" in shown
     del run.values["latency-10k"]["p50"]["kafka"]
-    assert "`latency-10k`, p50 |" not in page([run]), "without Kafka there is no ask"
+    assert "`latency-10k`, p50 |" not in page([run]), "without Kafka there is no target"
 
 
 @pytest.mark.parametrize(
