@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from penstock.groups.assignors import Assignment
@@ -69,6 +69,10 @@ class ConsumerGroup:
         self.patterns: Counter[str] = Counter()
         #: of the image whose topics `metadata_hash` was last compared with
         self.image_offset = -1
+        #: whether the sender of the last heartbeat has Describe on a topic; None before the first one
+        self.may_describe: Callable[[str], bool] | None = None
+        #: when the regular expressions were last resolved; 0 if they were not since the group was loaded
+        self.resolved_ms = 0
 
     # -- members
 

@@ -103,6 +103,7 @@ class ConsumerRequests:
         change = self._update(group, member, request, client)
         group = self._written(group)
         member = group.members[member.id]
+        group.may_describe = client.may_describe
         self.steps.refresh(group, change is Change.NEEDS_TARGET)
         self.steps.targets.assign(group)
         self.steps.reconcile(group, member, _owned(request), change is not Change.NONE)

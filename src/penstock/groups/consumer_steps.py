@@ -55,17 +55,20 @@ class ConsumerSteps:
         A new regular expression is resolved in a turn of its own, as in Kafka: members that join one after
         the other get their first partitions from one target, instead of the first member's revoked again.
         """
-        image = self._ledger.env.image
+        env = self._ledger.env
         if group.patterns.keys() - group.regexes.keys():
             self._ledger.timers.schedule((PATTERNS, group.id), 0)
-        if not changed and group.image_offset == image.offset:
+        interval_ms = env.settings.consumer_regex_refresh_ms
+        is_due = bool(group.regexes) and self._ledger.now_ms - group.resolved_ms > interval_ms
+        if not changed and group.image_offset == env.image.offset and not is_due:
             return
-        changed |= self._resolve(group, known_only=True)
+        changed |= self._resolve(group, known_only=True, is_due=is_due)
         self._compare_topics(group, changed)
 
     def _compare_topics(self, group: ConsumerGroup, changed: bool) -> None:
         image = self._ledger.env.image
-        group.image_offset = image.offset
+        # Without a heartbeat since the group was loaded, its expressions are not resolved for this image.
+        group.image_offset = image.offset if group.may_describe is not None or not group.patterns else -1
         topics_hash = group.hash_topics(image)
         if changed or topics_hash != group.metadata_hash:
             self.bump(group, topics_hash)
@@ -80,21 +83,29 @@ class ConsumerSteps:
         """Resolve the new regular expressions of a group."""
         self._compare_topics(group, self._resolve(group, known_only=False))
 
-    def _resolve(self, group: ConsumerGroup, known_only: bool) -> bool:
-        """Match the members' regular expressions with the topics. Returns true if a match has changed."""
-        image = self._ledger.env.image
+    def _resolve(self, group: ConsumerGroup, known_only: bool, is_due: bool = False) -> bool:
+        """Match the members' regular expressions with the topics. Returns true if a match has changed.
+
+        Topics that the sender of the last heartbeat may not describe do not match, as in Kafka. So known
+        expressions are resolved again if it `is_due`, because rights change without a change of topics.
+        """
+        image, may_describe = self._ledger.env.image, group.may_describe
         for regex in [r for r in group.regexes if r not in group.patterns]:
             self._ledger.write(
                 ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex), None
             )
+        if may_describe is None:
+            return False
+        if is_due or not known_only:
+            group.resolved_ms = self._ledger.now_ms
         changed = False
         for regex in sorted(group.patterns):
             known = group.regexes.get(regex)
             if known is None and known_only:
                 continue
-            if known is not None and known.version == image.offset:
+            if known is not None and known.version == image.offset and not is_due:
                 continue
-            topics = matching_topics(regex, image.topics)
+            topics = {topic for topic in matching_topics(regex, image.topics) if may_describe(topic)}
             if known is not None and known.topics == topics:
                 continue
             changed = True

@@ -18,13 +18,17 @@ __all__ = ["Client", "Environment", "GroupLedger"]
 class Client:
     """The sender of a request, as groups store and describe it."""
 
-    __slots__ = ("host", "id", "version")
+    __slots__ = ("host", "id", "may_describe", "version")
 
-    def __init__(self, id: str, host: str, version: int) -> None:
+    def __init__(
+        self, id: str, host: str, version: int, may_describe: Callable[[str], bool] = lambda topic: True
+    ) -> None:
+        """`may_describe` returns whether the sender has Describe on a topic."""
         self.id = id
         self.host = host
         #: of the request
         self.version = version
+        self.may_describe = may_describe
 
 
 class Environment:

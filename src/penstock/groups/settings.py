@@ -27,6 +27,7 @@ class GroupSettings:
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_ms: int = 5000
     consumer_waiting_heartbeat_ms: int = 500
+    consumer_regex_refresh_ms: int = 600_000
     consumer_size_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_assignment_interval_ms: int = 1000
@@ -53,6 +54,7 @@ class GroupSettings:
             consumer_session_timeout_ms=values["group.consumer.session.timeout.ms"],
             consumer_heartbeat_ms=values["group.consumer.heartbeat.interval.ms"],
             consumer_waiting_heartbeat_ms=values["penstock.group.consumer.waiting.heartbeat.interval.ms"],
+            consumer_regex_refresh_ms=values["group.consumer.regex.refresh.interval.ms"],
             consumer_size_max=values["group.consumer.max.size"],
             consumer_assignors=tuple(values["group.consumer.assignors"]),
             consumer_assignment_interval_ms=values["group.consumer.assignment.interval.ms"],

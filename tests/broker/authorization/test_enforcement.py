@@ -16,6 +16,10 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.security.acls import Operation, PatternType, ResourceType
 from penstock.storage.memory import MemoryFiles
+from penstock.wire.apis.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_topic_partitions import (
@@ -209,6 +213,31 @@ def test_a_denied_find_coordinator_creates_no_topic(
     codes = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert found.error_code == codes[key_type]
     assert not running.broker.image.topics.keys() & {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
+
+
+def test_a_regular_expression_matches_only_topics_that_may_be_described(
+    client: RawClient, admin: Admin, running: BrokerOnDisk
+) -> None:
+    name = new_name()
+    topics = [create_topic(admin, name=f"{name}-{i}") for i in range(2)]
+    admin.allow(OP.READ, ResourceType.GROUP, name)
+    admin.allow(OP.DESCRIBE, ResourceType.GROUP, name)
+    admin.allow(OP.READ, TOPIC, topics[0].name)
+    client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[name]))
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=name,
+        member_id="m",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex=f"{name}-.*",
+        topic_partitions=[],
+    )
+    assigned: set[bytes] = set()
+    while not assigned:
+        response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        assert response.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if response.assignment is not None:
+            assigned = {each.topic_id for each in response.assignment.topic_partitions}
+    assert assigned == {topics[0].id}
 
 
 # -- produce

@@ -247,7 +247,7 @@ class Routes:
 
     def _group_handlers(self) -> dict[Api[Any, Any], Handler]:
         parts = self._parts
-        groups = GroupHandlers(parts.groups.runtime)
+        groups = GroupHandlers(parts.groups.runtime, parts.access)
         offsets = GroupOffsetHandlers(parts.groups.runtime, parts.image)
         lookup = CoordinatorLookup(parts.groups.runtime, parts.transactions.runtime, parts.image)
         txn_offsets = TxnOffsetHandlers(parts.groups.runtime, parts.image, parts.verifier, parts.clock.now_ms)

@@ -109,7 +109,10 @@ RULES: Final[dict[int, Rule]] = {
     ),
     66: Rule("TransactionalId Describe of each transaction", transactions.check_list_transactions),
     67: Rule("Cluster ClusterAction", _ACTION),
-    68: Rule("Group Read; Topic Describe of the subscribed names", groups.check_consumer_heartbeat),
+    68: Rule(
+        "Group Read; Topic Describe of the subscribed names and matches",
+        groups.check_consumer_heartbeat,
+    ),
     69: Rule("Group Describe; Topic Describe of the members' topics", groups.check_consumer_group_describe),
     70: Rule("Cluster ClusterAction", _ACTION),
     74: Rule("Cluster DescribeConfigs", on_cluster(_OP.DESCRIBE_CONFIGS)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.coordinators.replies import PendingReply
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
@@ -11,6 +12,7 @@ from penstock.groups.ledger import Client
 from penstock.groups.shard import GroupShard
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -61,8 +63,10 @@ def client_of(context: Context) -> Client:
 class GroupHandlers:
     """The APIs of group members and of administrators of groups."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupShard], access: Access | None = None) -> None:
+        """`access` is None without an authorizer."""
         self._groups = groups
+        self._access = access
 
     # -- members
 
@@ -128,9 +132,14 @@ class GroupHandlers:
         return self._groups.submit(request.group_id, operate, error_response)
 
     def consumer_group_heartbeat(self, context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
+        client, access = client_of(context), self._access
+        if access is not None:
+            client.may_describe = lambda topic: access.allows(
+                context, Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True
+            )
         return self._groups.submit(
             request.group_id,
-            lambda shard, _: shard.consumer_heartbeat(request, client_of(context)),
+            lambda shard, _: shard.consumer_heartbeat(request, client),
             lambda error: ConsumerGroupHeartbeatResponse(
                 error_code=error.code, error_message=error.message or None
             ),

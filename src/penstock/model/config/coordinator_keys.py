@@ -142,6 +142,14 @@ _GROUPS = [
         low=1,
     ),
     ConfigKey(
+        "group.consumer.regex.refresh.interval.ms",
+        _I,
+        600_000,
+        "How often the topics that a regular expression matches are computed again, for changed ACLs. A new "
+        "or deleted topic has an effect at once.",
+        low=10_000,
+    ),
+    ConfigKey(
         "group.consumer.min.heartbeat.interval.ms",
         _I,
         5000,
