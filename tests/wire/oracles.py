@@ -172,7 +172,9 @@ class KafkaPython:
     def _theirs(self, schema: Any, version: int, message: Struct) -> Any:
         sequence, tagged = fields_in(type(message), version)
         values = {}
-        for field in sequence + [field for field in tagged if getattr(message, field.name) != field.default]:
+        # A list that is absent is empty, whatever its default.
+        present = [f for f in tagged if getattr(message, f.name) not in (f.default, [])]
+        for field in sequence + present:
             name = next(name for name in _their_names(field.name) if name in schema.fields)
             values[name] = self._their_value(
                 schema.fields[name], field, version, getattr(message, field.name)

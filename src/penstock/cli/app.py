@@ -16,6 +16,7 @@ from penstock.cli.commands import (
     config,
     consume,
     group,
+    health,
     log,
     partition,
     produce,
@@ -23,6 +24,7 @@ from penstock.cli.commands import (
     quota,
     role,
     telemetry,
+    top,
     topic,
     transaction,
     up,
@@ -49,6 +51,8 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(partition.app, name="partition")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(topic.app, name="topic")
+app.command()(top.top)
+app.command()(health.health)
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Cluster, cluster
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.broker.monitoring.scrapes import MONITORED, get, health, scrape
+from tests.broker.raw import RawClient
 from tests.waiting import eventually
 
 CONFIG = MONITORED | {
@@ -43,6 +46,19 @@ def ports(nodes: Cluster) -> dict[int, int]:
         monitor = nodes._nodes[node].broker.monitor
         assert monitor is not None
         found[node] = monitor.port
+    return found
+
+
+def _follower_lags(bootstrap: str, follower: int) -> int:
+    """The records that a follower lacks, as DescribeLogDirs of its leaders says."""
+    found = 0
+    for address in bootstrap.split(","):
+        with suppress(OSError), RawClient(address) as client:
+            response = client.ask(DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None))
+            partitions = [p for d in response.results for t in d.topics for p in t.partitions]
+            found += sum(
+                lag.records for p in partitions for lag in p.follower_lags if lag.broker_id == follower
+            )
     return found
 
 
@@ -111,6 +127,7 @@ def test_a_dead_broker_shows_in_health_and_in_the_lag_of_its_replicas(nodes: Clu
             return len(behind) == 3 and min(behind) > 0 and under >= 3
 
         eventually(lags)
+        assert _follower_lags(nodes.bootstrap, victim) > 0
     finally:
         nodes.start(victim)
     eventually(lambda: all(health(port)[1]["cluster"]["status"] == "Healthy" for port in alive))

@@ -117,7 +117,7 @@ class Routes:
         )
         self.access = AccessHandlers(parts.image, parts.node.controller, parts.rng, parts.access is not None)
         self.quotas = QuotaHandlers(parts.image, parts.node.controller)
-        self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
+        self.log_dirs = LogDirHandlers(parts.partitions, parts.node, parts.clock)
         self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
         fetches = ClientEnvironment(
             parts.partitions,

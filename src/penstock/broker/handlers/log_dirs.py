@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from penstock.broker.base.context import Context
 from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import ErrorCode
+from penstock.ports import Clock
 from penstock.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -23,6 +25,7 @@ from penstock.wire.apis.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    FollowerLag,
 )
 
 __all__ = ["LogDirHandlers"]
@@ -31,9 +34,10 @@ __all__ = ["LogDirHandlers"]
 class LogDirHandlers:
     """DescribeLogDirs and AlterReplicaLogDirs."""
 
-    def __init__(self, partitions: Partitions, node: ClusterNode) -> None:
+    def __init__(self, partitions: Partitions, node: ClusterNode, clock: Clock) -> None:
         self._partitions = partitions
         self._node = node
+        self._clock = clock
 
     def describe_log_dirs(self, context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         partitions = self._partitions
@@ -41,6 +45,7 @@ class LogDirHandlers:
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         suspended = self._node.clock_watch.suspended
+        now_ms = int(self._clock.monotonic() * 1000)
         response = DescribeLogDirsResponse(
             deletion_suspended=suspended or "", metadata_diverged=self._node.image_check.diverged or ""
         )
@@ -59,8 +64,9 @@ class LogDirHandlers:
                     DescribeLogDirsPartition(
                         partition_index=partition.index,
                         partition_size=partition.log.size,
-                        offset_lag=0,
+                        offset_lag=partition.lag,
                         damaged_ranges=len(partition.log.recovery.corruption),
+                        follower_lags=_follower_lags(partition, now_ms),
                     )
                 )
             result.topics = list(topics.values())
@@ -89,6 +95,19 @@ class LogDirHandlers:
                     for index in topic.partitions
                 ]
         return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _follower_lags(partition: Partition, now_ms: int) -> list[FollowerLag]:
+    """The lag of each follower; empty unless this broker leads the partition."""
+    if partition.leadership is None:
+        return []
+    end, start = partition.log.end_offset, partition.log.log_start_offset
+    followers = partition.leadership.state.followers
+    lags = {broker: progress.lag(end, start, now_ms) for broker, progress in followers.items()}
+    return [
+        FollowerLag(broker_id=broker, records=records, milliseconds=late_ms)
+        for broker, (records, late_ms) in sorted(lags.items())
+    ]
 
 
 def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorCode:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cluster.healing import BALANCE, controller_configs, healing_overview
+from penstock.cli.cluster.lag import PartitionLag, partition_lags
 from penstock.cli.cluster.moves import ongoing_moves
 from penstock.cli.cluster.voters import check_majority, configured_voters, endpoints
 from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
@@ -52,6 +53,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
     disks = line.send_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+    lags = partition_lags({broker: disks.get(address) for broker, address in addresses.items()})
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
@@ -69,6 +71,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
                 "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
                 "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
                 **_held(disks.get(addresses[broker.broker_id])),
+                **_lag(broker.broker_id, lags.values()),
                 "quorum": _role(broker.broker_id, quorum),
                 "versions": _supported(answers[addresses[broker.broker_id]]),
             }
@@ -186,6 +189,15 @@ def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
         "quarantined_bytes": sum(directory.quarantined_bytes for directory in answer.results),
         "deletion_suspended": answer.deletion_suspended,
         "metadata_diverged": answer.metadata_diverged,
+    }
+
+
+def _lag(broker: int, lags: Iterable[PartitionLag]) -> dict[str, Any]:
+    """The largest lag of a broker's replicas behind their leaders."""
+    found = list(lags)
+    return {
+        "lag": max((lag.records.get(broker, 0) for lag in found), default=0),
+        "lag_s": max((lag.seconds.get(broker, 0.0) for lag in found), default=0.0),
     }
 
 

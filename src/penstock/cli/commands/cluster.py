@@ -32,6 +32,8 @@ _BROKER_COLUMNS: Final = (
     "leads",
     "replicas",
     "in_sync",
+    "lag",
+    "lag_s",
     "bytes",
     "quorum",
     "versions",

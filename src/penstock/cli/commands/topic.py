@@ -104,6 +104,7 @@ def describe(
 
     topics = _described(connection.cluster(), names)
     _add_moves(connection, topics)
+    _add_lag(connection, topics)
     print_described(topics, as_json, _print_topic)
 
 
@@ -217,6 +218,25 @@ def _add_moves(connection: Connection, topics: list[dict[str, Any]]) -> None:
             }
 
 
+def _add_lag(connection: Connection, topics: list[dict[str, Any]]) -> None:
+    """Add the size of each partition, and the lag of its followers by broker."""
+    from penstock.cli.cluster.lag import PartitionLag, read_lags
+    from penstock.cli.direct import address_of
+    from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+
+    with connection.direct() as line:
+        brokers = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
+        addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in brokers}
+        wanted = {t["topic"]: [p["partition"] for p in t["partitions"]] for t in topics}
+        lags = read_lags(line, addresses, wanted)
+    for topic in topics:
+        for partition in topic["partitions"]:
+            lag = lags.get((topic["topic"], partition["partition"]), PartitionLag())
+            partition["size"] = lag.size
+            partition["lag"] = lag.records
+            partition["lag_s"] = lag.seconds
+
+
 def _time(configs: list[dict[str, Any]], name: str) -> str | None:
     """A time of a topic as ISO 8601; None if the cluster does not store it."""
     from datetime import UTC, datetime
@@ -235,8 +255,12 @@ def _print_topic(topic: dict[str, Any]) -> None:
     print(f"{topic['topic']}  id {topic['id']}  {configs or 'default configs'}")
     if topic["created"] or topic["changed"]:
         print(f"created {topic['created'] or 'unknown'}  changed {topic['changed'] or 'unknown'}")
-    columns = ("partition", "leader", "replicas", "isr", "start", "end")
-    print_rows(topic["partitions"], as_json=False, columns=columns, empty="no partitions")
+    columns = ("partition", "leader", "replicas", "isr", "start", "end", "size", "lag", "lag_s")
+    rows = [
+        {**p, "lag": max(p["lag"].values(), default=0), "lag_s": max(p["lag_s"].values(), default=0)}
+        for p in topic["partitions"]
+    ]
+    print_rows(rows, as_json=False, columns=columns, empty="no partitions")
     for partition in topic["partitions"]:
         if move := partition["moving"]:
             adding, removing = (", ".join(map(str, move[key])) for key in ("adding", "removing"))

@@ -15,6 +15,14 @@ class DescribeLogDirsRequest(Struct):
     topics: list[DescribableLogDirTopic] | None = nullable_array(DescribableLogDirTopic, empty=True)
 
 
+class FollowerLag(Struct):
+    """The lag of one follower, as its leader knows it."""
+
+    broker_id: int = int32()
+    records: int = int64()
+    milliseconds: int = int64()
+
+
 class DescribeLogDirsPartition(Struct):
     partition_index: int = int32()
     partition_size: int = int64()
@@ -22,6 +30,8 @@ class DescribeLogDirsPartition(Struct):
     is_future_key: bool = boolean()
     #: ranges that are known to be damaged and could not be repaired yet
     damaged_ranges: int = int32("2+", tag=OWN_TAGS)
+    #: of a partition that this broker leads
+    follower_lags: list[FollowerLag] = array(FollowerLag, "2+", tag=OWN_TAGS + 1)
 
 
 class DescribeLogDirsTopic(Struct):

@@ -1,0 +1,75 @@
+"""`penstock top`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.option_groups import DataOrConnection, grouped
+from penstock.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from penstock.cli.connection import Cluster
+
+
+@grouped
+def top(
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two refreshes.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Show one refresh, after one interval.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also show internal topics.")] = False,
+    *,
+    where: DataOrConnection,
+    as_json: AsJson = False,
+) -> None:
+    """Show rates, sizes, replica lag and consumer lag of topics and groups, live."""
+    import time
+
+    from penstock.cli.cluster.rates import TopView, sample
+    from penstock.cli.output import print_json, print_json_line
+    from penstock.cli.watching import repeat
+
+    connection, view = where.connection(), TopView()
+    cluster = connection.cluster()
+
+    def look() -> dict[str, Any]:
+        commits = _commits(cluster)
+        with connection.direct() as line:
+            found = view.update(sample(line, commits))
+        if not internal:
+            found["topics"] = [topic for topic in found["topics"] if not topic["topic"].startswith("__")]
+        return found
+
+    if once:
+        look()
+        time.sleep(interval)
+        (print_json if as_json else _show)(look())
+    else:
+        repeat(look, print_json_line if as_json else _show, interval, as_json=as_json)
+
+
+def _commits(cluster: Cluster) -> dict[str, dict[tuple[str, int], int]]:
+    """The committed offsets of all groups; a partition without one is left out."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    admin, found = cluster.admin, {}
+    listed = cluster.wait(admin.list_consumer_groups(request_timeout=cluster.timeout_s))
+    for group in listed.valid:
+        asked = [ConsumerGroupTopicPartitions(group.group_id)]
+        (future,) = admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s).values()
+        offsets = cluster.wait(future, group.group_id).topic_partitions
+        found[group.group_id] = {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
+    return found
+
+
+def _show(found: dict[str, Any]) -> None:
+    from penstock.cli.output import print_rows
+
+    columns = (
+        *("topic", "partitions", "offline", "size", "records_per_s", "bytes_per_s"),
+        *("replica_lag", "replica_lag_s"),
+    )
+    print_rows(found["topics"], as_json=False, columns=columns, empty="no topics")
+    if found["groups"]:
+        print()
+        print_rows(found["groups"], as_json=False, columns=("group", "topic", "lag", "lag_s"), empty="")
