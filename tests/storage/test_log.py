@@ -9,6 +9,7 @@ from penstock.records.batch import read_header
 from penstock.records.record import iter_batches
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.segment_files import LOG
 from tests.storage.logs import NOW_MS, PATH, StillClock, batch, idempotent, open_log, records, stored
 
 
@@ -189,6 +190,22 @@ def test_a_segment_rolls_by_the_time_between_its_first_batch_and_the_new_one() -
     assert len(log.segments) == 1
     log.append(batch(timestamp=NOW_MS + 1001), 0)
     assert [s.base_offset for s in log.segments] == [0, 2]
+
+
+def test_a_segment_whose_first_batch_is_damaged_rolls_at_the_next_append() -> None:
+    """A flipped bit moves its timestamp by centuries: the segment would never be sealed, nor scrubbed."""
+    files = MemoryFiles()
+    log = open_log(files, segment_ms=1000)
+    log.append(batch(timestamp=NOW_MS), 0)
+    log.close()
+    file = files.open(log.segments.active.path(LOG))
+    position = 35
+    assert file.pread(8, position) == NOW_MS.to_bytes(8, "big"), "the largest timestamp lies there"
+    file.pwrite(bytes([file.pread(1, position)[0] ^ 0x10]), position)
+    file.close()
+    log = open_log(files, clean=True, segment_ms=1000)
+    log.append(batch(timestamp=NOW_MS), 0)
+    assert [s.base_offset for s in log.segments] == [0, 1]
 
 
 def test_a_segment_without_timestamps_rolls_by_the_clock() -> None:

@@ -96,6 +96,9 @@ class SegmentStore:
         first = segment.first_timestamp
         if first is None:
             first = segment.load_first_timestamp()
+        if first is None:
+            # The scrubber checks sealed segments only.
+            return True
         if first < 0:
             return now_ms - segment.created_ms > self._roll_after_ms
         segment.roll_beyond = first + self._roll_after_ms

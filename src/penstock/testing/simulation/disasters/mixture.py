@@ -138,6 +138,9 @@ def _swap_folders(cluster: SimCluster, node: Node, backup: Directory | None) -> 
 
 def _roll_back_directory(cluster: SimCluster, node: Node, backup: Directory | None) -> None:
     path = cluster.rng.choice(node.directories)
+    if not node.disk.is_dir(path):
+        # The disk was wiped. With one of two directories back, the broker rightly refuses to start.
+        raise StateNotReached
     if backup is not None:
         damage_of(cluster).restore(node, path, below(backup, path))
 
