@@ -9,7 +9,10 @@ PenstockError
     ├── Refused              a broker refused the request, with an error code
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
     ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
-    └── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
+    ├── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
+    ├── TransactionAborted   a transaction was rolled back: run it again
+    └── TransactionFailed    a transactional producer cannot continue: make a new one
+        └── ProducerFenced   another producer has taken over the transactional id, or a transaction timed out
 """
 
 from __future__ import annotations
@@ -25,9 +28,12 @@ __all__ = [
     "HandlerFailed",
     "MisusedClient",
     "NotReachable",
+    "ProducerFenced",
     "QueueFull",
     "Refused",
     "SerializationError",
+    "TransactionAborted",
+    "TransactionFailed",
     "translated",
 ]
 
@@ -87,6 +93,43 @@ class DeliveryFailed(ClientError):
 
 class HandlerFailed(ClientError):
     """A handler raised on every attempt; the message stays uncommitted and comes again."""
+
+    def __init__(self, partition: object, offset: int, attempts: int, error: Exception) -> None:
+        super().__init__(
+            f"the handler failed {attempts} time(s) on {partition} offset {offset} "
+            f"({error!r}): fix it, or pass dead_letter= to continue after such messages"
+        )
+
+
+class TransactionAborted(ClientError):
+    """A transaction was rolled back, and nothing of it is visible. The same work may succeed in a new one.
+
+    `code` is the code of the error that was the reason.
+    """
+
+    def __init__(self, reason: object, code: int) -> None:
+        super().__init__(
+            f"the transaction was rolled back ({reason}): run it again, with producer.transact() for example"
+        )
+        self.code = code
+
+
+class TransactionFailed(ClientError):
+    """A fatal error of a transactional producer, which is closed by it.
+
+    `outcome_unknown` is true if the error came while the transaction was being committed: it may be committed
+    or aborted, and a new producer with the same transactional id completes it. `is_timeout` is true if no
+    coordinator has answered in time.
+    """
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False, is_timeout: bool = False) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
+        self.is_timeout = is_timeout
+
+
+class ProducerFenced(TransactionFailed):
+    """A newer producer has the same transactional id, or the coordinator has aborted a slow transaction."""
 
 
 #: librdkafka's codes for "unreachable" and "no response in time": transport, timed out, message timed out,

@@ -57,7 +57,11 @@ class FirstContact:
 
     def is_overdue(self, now: float) -> bool:
         """Returns true if no broker has answered, and it is time to `verify` that."""
-        return not self.made and self._lost_all and now >= self._deadline
+        return self._lost_all and self.is_late(now)
+
+    def is_late(self, now: float) -> bool:
+        """Returns true if no answer is known in time, whether or not librdkafka has reported an error."""
+        return not self.made and now >= self._deadline
 
     async def verify(self, rk: Any) -> NotReachable | None:
         """The error for everything that waits, or None if a broker answers by now."""

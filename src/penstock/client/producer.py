@@ -1,49 +1,48 @@
-"""Sending messages.
-
-librdkafka batches, retries and talks to brokers on threads of its own, and says what became of a message when
-it is polled. As long as something is on its way the event loop polls it every millisecond: callbacks then
-run on the loop's own thread, many per turn. A thread that polls would fight the loop for the interpreter,
-once per message.
-"""
+"""Sending messages: serializers, partitions, delivery results, transactions. `Sending` has the queue."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka import Producer as _Librdkafka
 
+from penstock.client.deliveries import DeliveryCallback
 from penstock.client.errors import (
     ClientClosed,
     ClientError,
     DeliveryFailed,
     MisusedClient,
-    NotReachable,
     QueueFull,
-    translated,
+    Refused,
+    TransactionFailed,
 )
 from penstock.client.first_contact import FirstContact
 from penstock.client.message import Delivery, Headers, Record, as_header_list, as_milliseconds
 from penstock.client.partitioners import KeyHash, Keyless, Partitioner, hash_partitioner, round_robin
 from penstock.client.placement import UNASSIGNED, Placement
+from penstock.client.retrying import RetryPolicy
+from penstock.client.sending import Sending
 from penstock.client.serializers import BYTES, Encode, Serializer, encoded, encoder
-from penstock.client.settings import Acks, Compression, check_threshold, producer_config
+from penstock.client.settings import (
+    Acks,
+    Compression,
+    check_threshold,
+    producer_config,
+    transactional_config,
+)
 from penstock.client.small_batches import SmallBatches
 from penstock.client.tracing import Tracing, configured
+from penstock.client.transactions import OffsetSource, Transaction, Transactions, Work
 
 __all__ = ["DeliveryCallback", "Producer"]
 
-#: Called on the event loop with where the message went, or with why it did not go.
-DeliveryCallback: TypeAlias = Callable[[Delivery | None, ClientError | None], None]
-_POLL_INTERVAL = 0.001
-_PURGE_TIMEOUT = 2.0
-#: the error of librdkafka for purged messages
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+T = TypeVar("T")
 
 
 class Producer:
@@ -72,6 +71,8 @@ class Producer:
         max_message_size: int = 1 << 20,
         delivery_timeout: float = 120.0,
         connect_timeout: float | None = 10.0,
+        transactional_id: str | None = None,
+        transaction_timeout: float = 60.0,
         client_id: str = "penstock",
         config: Mapping[str, Any] | None = None,
     ) -> None:
@@ -79,7 +80,8 @@ class Producer:
 
         Batches whose values have less than `compression_threshold` bytes are not compressed. Values up to
         `max_message_size` bytes can be sent. Messages fail with `NotReachable` if no broker has answered
-        within `connect_timeout`; None waits for `delivery_timeout` instead.
+        within `connect_timeout`; None waits for `delivery_timeout` instead. With a `transactional_id`
+        messages are sent in transactions, which brokers abort after `transaction_timeout`.
         """
         self._contact = FirstContact(bootstrap, connect_timeout)
         settings = producer_config(
@@ -97,77 +99,80 @@ class Producer:
             client_id=client_id,
             config=config or {},
         )
+        settings = transactional_config(
+            settings, transactional_id, transaction_timeout, compression_threshold
+        )
         self._config = self._contact.configure(settings)
-        self._unreachable: NotReachable | None = None
-        self._verifying: asyncio.Task[None] | None = None
+        self._transactional_id = transactional_id
+        self._transactions: Transactions | None = None
+        self._fatal: TransactionFailed | None = None
         self._encode_key = encoder(key_serializer)
         self._encode_value = encoder(value_serializer)
         check_threshold(compression_threshold, compression, acks)
         self._threshold = compression_threshold
         self._partitioner = partitioner
         self._keyless = keyless
-        self._rk: Any = None
+        self._sending: Sending | None = None
         self._closed = False
         self._placement: Placement | None = None
         self._tracing: Tracing | None = None
-        #: results to deliver on the loop: (receiver, librdkafka's error or None, its message)
-        self._reports: deque[tuple[DeliveryCallback, Any, Any]] = deque()
-        self._ticking: asyncio.TimerHandle | None = None
-        self._ticked: asyncio.Future[None] | None = None
-        self._unwatched_failures = 0
-        self._first_unwatched: ClientError | None = None
 
     # -- life
 
     async def start(self) -> None:
-        """Make the connection's machinery; brokers are contacted in the background."""
-        assert self._rk is None, "this producer is already started"
-        self._loop = asyncio.get_running_loop()
+        """Make the connection's machinery; brokers are contacted in the background.
+
+        With a transactional id, wait until earlier producers with the same id are fenced.
+        """
+        assert self._sending is None, "this producer is already started"
         self._tracing = configured()
         try:
-            self._rk = (
-                SmallBatches(self._config, self._threshold) if self._threshold else _Librdkafka(self._config)
-            )
+            rk = SmallBatches(self._config, self._threshold) if self._threshold else _Librdkafka(self._config)
         except KafkaException as e:
             raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
-        self._contact.begin(self._loop.time())
-        self._placement = self._new_placement()
+        self._sending = Sending(rk, self._contact)
+        self._placement = self._new_placement(rk)
+        if self._transactional_id is not None:
+            await self._init_transactions(self._sending, self._transactional_id)
 
-    def _new_placement(self) -> Placement | None:
+    async def _init_transactions(self, sending: Sending, transactional_id: str) -> None:
+        forget_failures = sending.deliveries.forget_failures
+        self._transactions = Transactions(sending.rk, transactional_id, self, self._fail, forget_failures)
+        try:
+            await self._transactions.init(sending.check_contact)
+        except BaseException:
+            await self.close()
+            raise
+        self._contact.made = True
+
+    def _fail(self, failure: TransactionFailed) -> None:
+        """A fatal error: all calls but `close` raise it from now on."""
+        self._fatal, self._closed = failure, True
+
+    def _new_placement(self, rk: Any) -> Placement | None:
         """None if librdkafka chooses all partitions."""
         chosen = self._partitioner
         if not isinstance(chosen, str):
-            return Placement(lambda: chosen, self._rk)
+            return Placement(lambda: chosen, rk)
         if not self._threshold and self._keyless == "sticky":
             return None
         return Placement(
-            lambda: hash_partitioner(chosen, self._keyless), self._rk, only_keyless=not self._threshold
+            lambda: hash_partitioner(chosen, self._keyless), rk, only_keyless=not self._threshold
         )
 
     async def close(self) -> None:
         """Send what is left, then end. Raises as `flush` does. Closing twice is harmless."""
-        if self._rk is None:
+        if self._sending is None:
             return
         try:
-            await self.flush()
+            if self._transactions is not None and self._fatal is None:
+                await self._transactions.close()
+            if self._fatal is None:
+                await self.flush()
         finally:
-            if self._ticking is not None:
-                self._ticking.cancel()
-            if self._verifying is not None:
-                await self._verifying
-            # Messages are left only if the flush was cancelled; their senders must get an error.
-            self._rk.purge()
-            # librdkafka's threads report what was purged in their own time.
-            deadline = self._loop.time() + _PURGE_TIMEOUT
-            while len(self._rk) and self._loop.time() < deadline:
-                self._rk.poll(0)
-                await asyncio.sleep(_POLL_INTERVAL)
-            self._rk.poll(0)
-            self._tell()
-            last_reference = [self._rk]
-            self._rk, self._placement, self._closed = None, None, True
-            # Destroying it joins librdkafka's threads.
-            await asyncio.to_thread(last_reference.clear)
+            sending, self._sending = self._sending, None
+            self._placement, self._transactions, self._closed = None, None, True
+            await sending.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -191,7 +196,7 @@ class Producer:
         """Send, and wait until it is acknowledged; waits too while the queue is full."""
         result: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         record = Record(value=value, key=key, headers=headers, timestamp=timestamp, partition=partition)
-        await self._enqueue(topic, record, partial(_settle, result))
+        await self.enqueue(topic, record, partial(_settle, result))
         return await result
 
     def send_nowait(
@@ -217,7 +222,7 @@ class Producer:
         for record in records:
             result: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
             results.append(result)
-            await self._enqueue(topic, record, partial(_settle, result))
+            await self.enqueue(topic, record, partial(_settle, result))
         outcomes = await asyncio.gather(*results, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, ClientError)]
         if errors:
@@ -229,32 +234,53 @@ class Producer:
 
         Raises `DeliveryFailed` if a message without a callback failed.
         """
-        rk = self._running()
-        while not self._contact.made and len(rk):
-            # Each turn polls, and fails what waits for a broker that was never there.
-            await self._next_tick()
-        await asyncio.to_thread(rk.flush)
-        self._tell()
-        first, count = self._first_unwatched, self._unwatched_failures
-        self._first_unwatched, self._unwatched_failures = None, 0
-        if first is not None:
-            raise DeliveryFailed(count, first)
+        await self._running().flush()
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has; a partitioner of yours needs it known before `send_nowait`."""
-        placement = self._placement or Placement(round_robin, self._running())
+        placement = self._placement or Placement(round_robin, self._running().rk)
         return await placement.learn(topic)
+
+    # -- transactions
+
+    def transaction(self, *consumers: OffsetSource) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that is committed at the end of `async with`, or aborted if the body raises.
+
+        The offsets of these consumers are committed with it. After an abort they deliver their messages
+        again. An abortable error of a broker is raised as `TransactionAborted`, a fatal one as
+        `TransactionFailed`.
+        """
+        return self._transactional().scope(*consumers)
+
+    async def transact(self, work: Work[T], *consumers: OffsetSource, retry: RetryPolicy | None = None) -> T:
+        """Call `work` in a transaction, and again in a new one if brokers abort it."""
+        return await self._transactional().transact(work, consumers, retry or RetryPolicy())
+
+    @property
+    def is_transactional(self) -> bool:
+        return self._transactional_id is not None
+
+    @property
+    def has_committed(self) -> bool:
+        """Returns true if the last transaction was committed, and none is open."""
+        return self._transactions is not None and self._transactions.committed is True
+
+    def _transactional(self) -> Transactions:
+        self._running()
+        if self._transactions is None:
+            raise MisusedClient("this producer has no transactions: pass transactional_id")
+        return self._transactions
 
     # -- the way through
 
-    def _running(self) -> Any:
+    def _running(self) -> Sending:
         if self._closed:
-            raise ClientClosed("producer")
-        if self._rk is None:
+            raise self._fatal or ClientClosed("producer")
+        if self._sending is None:
             raise MisusedClient("this producer has not started: use `async with`, or await start()")
-        return self._rk
+        return self._sending
 
-    async def _enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None:
+    async def enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None:
         """Put into the queue as soon as there is room; the callback learns of every failure."""
         while True:
             try:
@@ -270,7 +296,21 @@ class Producer:
                     callback,
                 )
             except QueueFull:
-                await self._next_tick()
+                await self._running().next_tick()
+            except ClientError as e:
+                return callback(None, e)
+
+    async def enqueue_raw(self, topic: str, record: Record, callback: DeliveryCallback) -> None:
+        """As `enqueue`, for a key and a value that are bytes already."""
+        extra: dict[str, Any] = {"headers": as_header_list(record.headers)} if record.headers else {}
+        if record.timestamp is not None:
+            extra["timestamp"] = as_milliseconds(record.timestamp)
+        partition = UNASSIGNED if record.partition is None else record.partition
+        while True:
+            try:
+                return self._put(self._running(), topic, record.value, record.key, partition, callback, extra)
+            except QueueFull:
+                await self._running().next_tick()
             except ClientError as e:
                 return callback(None, e)
 
@@ -284,7 +324,7 @@ class Producer:
         partition: int | None,
         callback: DeliveryCallback | None,
     ) -> None:
-        rk = self._running()
+        sending = self._running()
         raw_key = encoded("key", key, self._encode_key)
         raw_value = encoded("value", value, self._encode_value)
         if partition is None:
@@ -294,91 +334,41 @@ class Producer:
             extra["timestamp"] = as_milliseconds(timestamp)
         if headers:
             extra["headers"] = as_header_list(headers)
-        tracing, span = self._tracing, None
-        if tracing is not None:
-            span = tracing.sending(topic, extra.setdefault("headers", []))
-            callback = partial(self._sent, tracing, span, callback or self._note_failure)
-        on_delivery = self._unwatched if callback is None else partial(self._report, callback)
+        tracing = self._tracing
+        if tracing is None:
+            return self._put(sending, topic, raw_value, raw_key, partition, callback, extra)
+        span = tracing.sending(topic, extra.setdefault("headers", []))
+        traced = partial(_sent, tracing, span, callback or sending.deliveries.note_failure)
         try:
-            rk.produce(topic, raw_value, raw_key, partition, on_delivery, **extra)
-        except BufferError:
-            raise QueueFull from None
-        except KafkaException as e:
-            error = translated(e)
-            if tracing is not None and span is not None:
-                tracing.sent(span, error, None)
-            raise error from e
-        finally:
-            if self._ticking is None:
-                self._ticking = self._loop.call_later(_POLL_INTERVAL, self._tick)
+            self._put(sending, topic, raw_value, raw_key, partition, traced, extra)
+        except Refused as e:
+            tracing.sent(span, e, None)
+            raise
 
-    # -- what became of messages; librdkafka may call these from the thread that flushes
-
-    def _report(self, callback: DeliveryCallback, error: Any, message: Any) -> None:
-        self._reports.append((callback, error, message))
-
-    def _unwatched(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._reports.append((self._note_failure, error, message))
-
-    def _note_failure(self, delivery: Delivery | None, error: ClientError | None) -> None:
-        if error is not None:
-            self._unwatched_failures += 1
-            self._first_unwatched = self._first_unwatched or error
-
-    def _sent(
+    def _put(
         self,
-        tracing: Tracing,
-        span: Any,
-        callback: DeliveryCallback,
-        delivery: Delivery | None,
-        error: ClientError | None,
+        sending: Sending,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        callback: DeliveryCallback | None,
+        extra: dict[str, Any],
     ) -> None:
-        tracing.sent(span, error, delivery)
-        callback(delivery, error)
+        if self._transactions is not None and not self._transactions.is_open:
+            raise MisusedClient("a transactional producer sends in `async with producer.transaction()` only")
+        sending.put(topic, value, key, partition, callback, extra)
 
-    async def _next_tick(self) -> None:
-        if self._ticked is None:
-            self._ticked = self._loop.create_future()
-        await asyncio.shield(self._ticked)
 
-    async def _verify_contact(self) -> None:
-        """Fail everything in the queue if no broker answers."""
-        self._unreachable = await self._contact.verify(self._rk)
-        self._verifying = None
-        if self._unreachable is not None:
-            self._rk.purge()
-
-    def _tick(self) -> None:
-        """Poll librdkafka for delivery reports, again as long as messages are in flight."""
-        self._rk.poll(0)
-        if self._verifying is None and self._contact.is_overdue(self._loop.time()):
-            self._verifying = self._loop.create_task(self._verify_contact())
-        self._ticking = self._loop.call_later(_POLL_INTERVAL, self._tick) if len(self._rk) else None
-        if self._ticked is not None:
-            self._ticked.set_result(None)
-            self._ticked = None
-        self._tell()
-
-    def _tell(self) -> None:
-        reports = self._reports
-        while reports:
-            callback, error, message = reports.popleft()
-            if error is not None:
-                unreachable = self._unreachable if error.code() in _PURGED else None
-                callback(None, unreachable or translated(error))
-                continue
-            self._contact.made = True
-            offset = message.offset()
-            callback(
-                Delivery(
-                    message.topic(),
-                    message.partition(),
-                    None if offset is None or offset < 0 else offset,
-                    message.timestamp()[1],
-                ),
-                None,
-            )
+def _sent(
+    tracing: Tracing,
+    span: Any,
+    callback: DeliveryCallback,
+    delivery: Delivery | None,
+    error: ClientError | None,
+) -> None:
+    tracing.sent(span, error, delivery)
+    callback(delivery, error)
 
 
 def _settle(result: asyncio.Future[Delivery], delivery: Delivery | None, error: ClientError | None) -> None:

@@ -12,15 +12,19 @@ from penstock.model.sizes import batch_bytes
 __all__ = [
     "Acks",
     "Compression",
+    "DeliveryMode",
     "Protocol",
+    "check_delivery",
     "check_threshold",
     "consumer_config",
     "producer_config",
     "security_of",
+    "transactional_config",
 ]
 
 Acks: TypeAlias = Literal[0, 1, -1, "all"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+DeliveryMode: TypeAlias = Literal["at_most_once", "at_least_once", "exactly_once"]
 Protocol: TypeAlias = Literal["consumer", "classic"]
 
 
@@ -79,6 +83,30 @@ def producer_config(
     return settings | dict(config)
 
 
+def transactional_config(
+    settings: Mapping[str, Any], transactional_id: str | None, timeout: float, threshold: int
+) -> dict[str, Any]:
+    """The settings of a producer, extended if it has a transactional id.
+
+    A message must not wait for longer than its transaction may last.
+    """
+    if transactional_id is None:
+        return dict(settings)
+    if not transactional_id:
+        raise MisusedClient("transactional_id is empty: pass a name that no other running producer has")
+    if not settings["enable.idempotence"]:
+        raise MisusedClient("transactions need idempotence: leave acks, retries and idempotence out")
+    if threshold:
+        raise MisusedClient("compression_threshold does not work with transactions: leave one of them out")
+    timeout_ms = _milliseconds(timeout)
+    return {
+        **settings,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        "message.timeout.ms": min(settings["message.timeout.ms"], timeout_ms),
+    }
+
+
 def check_threshold(threshold: int, compression: Compression, acks: Acks) -> None:
     """Raise MisusedClient if a compression threshold makes no sense with these settings."""
     if threshold and compression == "none":
@@ -86,6 +114,23 @@ def check_threshold(threshold: int, compression: Compression, acks: Acks) -> Non
     if threshold and acks == 0:
         raise MisusedClient(
             "compression_threshold needs acknowledgements to keep the order: use acks=1 or 'all'"
+        )
+
+
+def check_delivery(
+    delivery: str, auto_commit: bool, commit_interval: float, transaction_timeout: float
+) -> None:
+    """Raise MisusedClient if a consumer cannot deliver in this mode with these settings."""
+    if delivery not in ("at_most_once", "at_least_once", "exactly_once"):
+        raise MisusedClient(f"delivery={delivery!r} must be at_most_once, at_least_once or exactly_once")
+    if delivery == "at_most_once" and not auto_commit:
+        raise MisusedClient("at_most_once commits before delivery: leave auto_commit on")
+    if delivery == "exactly_once" and not auto_commit:
+        raise MisusedClient("exactly_once commits in transactions: leave auto_commit on")
+    if delivery == "exactly_once" and transaction_timeout < 2 * commit_interval:
+        raise MisusedClient(
+            f"transaction_timeout={transaction_timeout:g} must be at least twice commit_interval="
+            f"{commit_interval:g}"
         )
 
 
