@@ -241,7 +241,6 @@ def test_what_cannot_be_read_fails_where_it_is_used(bootstrap: str, name: str) -
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        ({"delivery": "exactly_once"}, "needs transactions.*use at_least_once"),
         ({"delivery": "twice"}, "must be at_most_once"),
         ({"delivery": "at_most_once", "auto_commit": False}, "leave auto_commit on"),
     ],

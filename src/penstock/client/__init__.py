@@ -16,15 +16,19 @@ from penstock.client.errors import (
     HandlerFailed,
     MisusedClient,
     NotReachable,
+    ProducerFenced,
     QueueFull,
     Refused,
     SerializationError,
+    TransactionAborted,
+    TransactionFailed,
 )
-from penstock.client.handling import RetryPolicy
 from penstock.client.message import Delivery, Message, Record
 from penstock.client.partitioners import Partitioner, range_partitioner, round_robin
 from penstock.client.producer import Producer
+from penstock.client.retrying import RetryPolicy
 from penstock.client.serializers import BYTES, JSON, MSGPACK, STRING, Serializer, avro, json_of, protobuf
+from penstock.client.transactions import Transaction
 from penstock.model.ids import TopicPartition
 
 __all__ = [
@@ -44,6 +48,7 @@ __all__ = [
     "NotReachable",
     "Partitioner",
     "Producer",
+    "ProducerFenced",
     "QueueFull",
     "Record",
     "Refused",
@@ -51,6 +56,9 @@ __all__ = [
     "SerializationError",
     "Serializer",
     "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionFailed",
     "avro",
     "json_of",
     "protobuf",

@@ -6,7 +6,9 @@
   idempotent.
 - `at_most_once`: before it is delivered. A crash loses delivered and buffered messages; none is delivered
   twice.
-- `exactly_once`: not supported yet, because this client does not use transactions.
+- `exactly_once`: in a transaction, with the output of processing it. `run` makes the transactions; with
+  `poll` use `Producer.transaction(consumer)`. After a crash the transaction is aborted, and its messages are
+  delivered again.
 
 A message counts as processed when the next one is requested, or when the `async with` around it ends without
 an error.
@@ -14,28 +16,33 @@ an error.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from penstock.client.errors import MisusedClient, translated
+from penstock.client.exactly_once import Job, TransactionalHandler, in_handler
+from penstock.client.exactly_once_runs import ExactlyOnceRuns, ExactlyOnceSettings
 from penstock.client.fetching import Fetcher, Offsets, Where, places
 from penstock.client.first_contact import FirstContact
-from penstock.client.handling import Handler, Handling, RetryPolicy
-from penstock.client.lanes import Lanes
+from penstock.client.handling import Handler, Handling
+from penstock.client.idempotent_keys import IdempotentKey, check_idempotent_keys
 from penstock.client.message import Message
+from penstock.client.positions import Positions
 from penstock.client.producer import Producer
+from penstock.client.retrying import RetryPolicy
+from penstock.client.runs import Source, run_fifo, run_parallel
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
-from penstock.client.settings import Protocol, consumer_config, security_of
-from penstock.client.tracing import Tracing, configured
+from penstock.client.settings import DeliveryMode, Protocol, check_delivery, consumer_config, security_of
+from penstock.client.tracing import CurrentSpan, Tracing, configured
+from penstock.client.transactional_reader import TransactionalReader
+from penstock.client.transactions import GroupOffsets
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Consumer", "DeliveryMode", "Style"]
 
-DeliveryMode: TypeAlias = Literal["at_most_once", "at_least_once", "exactly_once"]
 Style: TypeAlias = Literal["fifo", "parallel"]
 
 
@@ -70,11 +77,17 @@ class Consumer:
         fetch_min_bytes: int | None = None,
         fetch_max_wait: float | None = None,
         connect_timeout: float | None = 10.0,
+        transactional_id: str | None = None,
+        transaction_timeout: float = 30.0,
+        idempotent_key: IdempotentKey | None = None,
+        idempotent_window: float = 86_400.0,
+        idempotent_max_keys: int = 100_000,
         client_id: str = "penstock",
         instance_id: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        _check(delivery, auto_commit)
+        check_delivery(delivery, auto_commit, commit_interval, transaction_timeout)
+        check_idempotent_keys(delivery, idempotent_key, idempotent_window, idempotent_max_keys)
         settings = consumer_config(
             bootstrap,
             group=group,
@@ -92,7 +105,26 @@ class Consumer:
         )
         start_at = None if isinstance(reset, str) else reset
         contact = FirstContact(bootstrap, connect_timeout)
-        self._fetcher = Fetcher(settings, start_at, self._revoked, self._forget, contact)
+        exactly_once = delivery == "exactly_once"
+        self._fetcher = Fetcher(
+            settings, start_at, self._revoked, self._lost, contact, with_metadata=exactly_once
+        )
+        self._exactly_once: ExactlyOnceRuns | None = None
+        if exactly_once:
+            self._exactly_once = ExactlyOnceRuns(
+                ExactlyOnceSettings(
+                    bootstrap=bootstrap,
+                    security=security_of(settings),
+                    group=group,
+                    transactional_id=transactional_id or (f"{group}-{instance_id}" if instance_id else None),
+                    timeout_s=transaction_timeout,
+                    commit_interval_s=commit_interval,
+                    idempotent_key=idempotent_key,
+                    window_s=idempotent_window,
+                    max_keys=idempotent_max_keys,
+                ),
+                TransactionalReader(self._fetcher, self._message, max_batch, lambda: self._closing),
+            )
         self._bootstrap = bootstrap
         self._security = security_of(settings)
         self._topics = topics
@@ -103,14 +135,10 @@ class Consumer:
         self._decode_value = decoder(value_serializer)
         self._max_batch = max_batch
         self._closing = False
-        #: the next offsets: of the messages delivered last, and of all processed messages
-        self._handed: dict[TopicPartition, int] = {}
-        self._processed: dict[TopicPartition, int] = {}
-        self._store_due = False
+        self._positions = Positions()
         self._store_at = 0.0
-        self._lanes: Lanes | None = None
         self._tracing: Tracing | None = None
-        self._span: AbstractContextManager[object] | None = None
+        self._span = CurrentSpan()
 
     # -- life
 
@@ -122,9 +150,16 @@ class Consumer:
             await self._fetcher.subscribe(self._topics)
 
     async def close(self) -> None:
-        """Commit what is processed, leave the group, end every loop that reads. Closing twice is harmless."""
+        """Commit what is processed, leave the group, end every loop that reads. Closing twice is harmless.
+
+        A handler of an exactly-once run closes the consumer after its own transaction.
+        """
         self._closing = True
-        self._end_span()
+        self._span.end()
+        if self._exactly_once is not None:
+            if in_handler() and self._exactly_once.is_running:
+                return
+            await self._exactly_once.idle()
         await self._fetcher.close()
 
     async def __aenter__(self) -> Self:
@@ -137,7 +172,7 @@ class Consumer:
         if kind is None:
             self._settle()
         else:
-            self._end_span(kind, error, trace)
+            self._span.end(kind, error, trace)
         await self.close()
 
     async def subscribe(self, *topics: str) -> None:
@@ -146,7 +181,7 @@ class Consumer:
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that the group has given to this consumer."""
-        return {TopicPartition(p.topic, p.partition) for p in self._fetcher.rk.assignment()}
+        return self._fetcher.assignment()
 
     # -- reading
 
@@ -156,10 +191,10 @@ class Consumer:
     async def __anext__(self) -> Message:
         self._settle()
         message = await self._next()
-        self._handed[message.topic_partition] = message.offset + 1
-        if self._tracing is not None:
-            self._span = self._tracing.processing(message)
-            self._span.__enter__()
+        self._positions.handed[message.topic_partition] = message.offset + 1
+        if self._exactly_once is not None:
+            self._exactly_once.reader.delivered([message])
+        self._span.begin(self._tracing, message)
         return message
 
     async def poll(self, max_messages: int | None = None, *, wait: float = 1.0) -> list[Message]:
@@ -175,7 +210,9 @@ class Consumer:
         buffer = self._fetcher.buffer
         count = min(len(buffer), max_messages or self._max_batch)
         messages = [self._message(buffer.popleft()) for _ in range(count)]
-        self._handed.update((m.topic_partition, m.offset + 1) for m in messages)
+        self._positions.handed.update((m.topic_partition, m.offset + 1) for m in messages)
+        if self._exactly_once is not None:
+            self._exactly_once.reader.delivered(messages)
         return messages
 
     async def _next(self) -> Message:
@@ -210,73 +247,69 @@ class Consumer:
 
     async def run(
         self,
-        handler: Handler,
+        handler: Handler | TransactionalHandler,
         *,
         style: Style = "fifo",
         concurrency: int = 16,
         retry: RetryPolicy | None = None,
         dead_letter: str | None = None,
+        producer: Producer | None = None,
     ) -> None:
         """Call the handler with each message, until the consumer is closed or the task cancelled.
 
         `fifo` handles one message at a time, in order. `parallel` handles up to `concurrency` at a time:
         those of one key in order, and those of one partition without a key too. A handler that keeps
         failing ends this with `HandlerFailed`, or its message goes to the topic `dead_letter`.
+
+        With `delivery="exactly_once"` the handler is called with the message and a `Transaction`. What it
+        sends there is committed together with the offset of the message. `producer` is the transactional
+        producer to use; without one the run makes its own.
         """
         if not self._auto_commit:
             raise MisusedClient("run() commits handled messages: leave auto_commit on")
         if style not in ("fifo", "parallel") or concurrency < 1:
             raise MisusedClient("style is 'fifo' or 'parallel', and concurrency at least 1")
+        retry = retry or RetryPolicy()
+        if self._exactly_once is not None:
+            job = Job(
+                handler=cast(TransactionalHandler, handler),
+                concurrency=None if style == "fifo" else concurrency,
+                retry=retry,
+                dead_letter=dead_letter,
+                tracing=self._tracing,
+            )
+            await self._exactly_once.run(job, producer)
+            if self._closing:  # by its handler
+                await self.close()
+            return
+        if producer is not None:
+            raise MisusedClient("run() uses a producer with delivery='exactly_once' only")
+        plain = cast(Handler, handler)
         async with AsyncExitStack() as stack:
             letters = None
             if dead_letter is not None:
-                producer = Producer(self._bootstrap, config=self._security)
-                letters = await stack.enter_async_context(producer), dead_letter
-            handling = Handling(handler, retry or RetryPolicy(), letters, self._tracing)
-            await (self._run_fifo(handling) if style == "fifo" else self._run_parallel(handling, concurrency))
-
-    async def _run_fifo(self, handling: Handling) -> None:
-        while not self._closing:
-            self._settle()
-            try:
-                message = await self._next()
-            except StopAsyncIteration:
-                return
-            try:
-                await handling.handle(message)
-            except BaseException:
-                self._put_back([message])
-                raise
-            self._handed[message.topic_partition] = message.offset + 1
-
-    async def _run_parallel(self, handling: Handling, concurrency: int) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._lanes = Lanes(handling.handle, concurrency, group)
-                await self._feed(self._lanes)
-        except ExceptionGroup as failures:
-            # The first is the reason: it has cancelled the others.
-            raise failures.exceptions[0] from None
-        finally:
-            if self._lanes is not None:
-                self._lanes.abandon()
-                self._processed.update(self._lanes.positions())
-                self._put_back(self._lanes.unfinished())
-                self._lanes = None
-
-    async def _feed(self, lanes: Lanes) -> None:
-        while not self._closing:
-            await lanes.room()
-            try:
-                message = await self._next()
-            except StopAsyncIteration:
-                return
-            lanes.add(message)
+                sender = Producer(self._bootstrap, config=self._security)
+                letters = await stack.enter_async_context(sender), dead_letter
+            handling = Handling(plain, retry, letters, self._tracing)
+            source = Source(
+                next_message=self._next,
+                settle=self._settle,
+                put_back=self._put_back,
+                is_closing=lambda: self._closing,
+                positions=self._positions,
+            )
+            await (
+                run_fifo(source, handling) if style == "fifo" else run_parallel(source, handling, concurrency)
+            )
 
     def _put_back(self, messages: list[Message]) -> None:
         """Unfinished messages at the end of a run. Later commits of this consumer must not skip them."""
         if not self._at_most_once:
             self._fetcher.put_back(messages)
+
+    @property
+    def _commits_processed(self) -> bool:
+        return self._auto_commit and not self._at_most_once and self._exactly_once is None
 
     # -- positions
 
@@ -286,18 +319,31 @@ class Consumer:
         Without an argument: all delivered messages, including the current one. With a message: up to and
         including it. With offsets: those, each the offset of the next message to read.
         """
+        if self._exactly_once is not None:
+            raise MisusedClient("exactly_once commits in transactions: use producer.transaction(consumer)")
         if isinstance(offsets, Message):
             await self._commit({offsets.topic_partition: offsets.offset + 1})
         elif offsets is not None:
             await self._commit(offsets)
         else:
-            await self._commit(self._processed | self._handed)
+            await self._commit(self._positions.all())
 
     async def committed(self) -> dict[TopicPartition, int]:
         """The committed offsets of this consumer's partitions."""
-        rk = self._fetcher.rk
-        found = await self._fetcher.call(lambda: rk.committed(rk.assignment(), timeout=10.0))
-        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+        return dict(await self._fetcher.committed(self._fetcher.assignment()))
+
+    def transaction_offsets(self) -> GroupOffsets:
+        """For `Producer.transaction`: the offsets of all delivered messages."""
+        return self._transactional().transaction_offsets()
+
+    async def transaction_ended(self, committed: bool) -> None:
+        """For `Producer.transaction`: deliver the messages of an aborted transaction again."""
+        await self._transactional().transaction_ended(committed)
+
+    def _transactional(self) -> TransactionalReader:
+        if self._exactly_once is None:
+            raise MisusedClient("offsets in transactions need a consumer with delivery='exactly_once'")
+        return self._exactly_once.reader
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
         """Read on elsewhere in a partition: at an offset, an end, or the first message from a moment on."""
@@ -321,58 +367,31 @@ class Consumer:
 
     def _settle(self) -> None:
         """Delivered messages count as processed: the caller has requested more."""
-        if self._handed:
-            self._processed.update(self._handed)
-            self._handed.clear()
-            self._store_due = True
-        self._end_span()
+        self._positions.settle()
+        self._span.end()
 
     def _store(self) -> None:
         """Store the offsets of processed messages in librdkafka, which commits them in the background."""
-        if self._lanes is not None:
-            self._processed.update(self._lanes.positions())
-            self._store_due = bool(self._processed)
-        if self._store_due and self._auto_commit and not self._at_most_once:
-            self._fetcher.store(self._processed)
-            self._store_due = False
+        if self._commits_processed:
+            due = self._positions.take_due()
+            if due is not None:
+                self._fetcher.store(due)
         self._store_at = time.monotonic() + self._commit_interval / 2
-
-    def _end_span(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        if self._span is not None:
-            span, self._span = self._span, None
-            span.__exit__(kind, error, trace)
 
     # -- rebalances
 
     async def _revoked(self, partitions: set[TopicPartition]) -> Offsets:
         """Finish what is being handled of these partitions; the positions that are to be committed."""
-        if self._lanes is not None:
-            await self._lanes.drain(partitions)
-            self._processed.update(self._lanes.positions())
-        offsets = {tp: offset for tp, offset in self._processed.items() if tp in partitions}
+        offsets = await self._positions.finish(partitions)
+        await self._lost(partitions)
+        return offsets if self._commits_processed else {}
+
+    async def _lost(self, partitions: set[TopicPartition]) -> None:
+        if self._exactly_once is not None:
+            self._exactly_once.revoked(partitions)
         await self._forget(partitions)
-        return offsets if self._auto_commit and not self._at_most_once else {}
 
     async def _forget(self, partitions: set[TopicPartition]) -> None:
-        for partition in partitions:
-            self._processed.pop(partition, None)
-            self._handed.pop(partition, None)
-        if self._lanes is not None:
-            self._lanes.forget(partitions)
-
-
-def _check(delivery: str, auto_commit: bool) -> None:
-    if delivery == "exactly_once":
-        raise MisusedClient(
-            "exactly_once needs transactions, which this client does not have yet: "
-            "use at_least_once with a handler that may see a message twice"
-        )
-    if delivery not in ("at_most_once", "at_least_once"):
-        raise MisusedClient(f"delivery={delivery!r} must be at_most_once, at_least_once or exactly_once")
-    if delivery == "at_most_once" and not auto_commit:
-        raise MisusedClient("at_most_once commits before delivery: leave auto_commit on")
+        self._positions.forget(partitions)
+        if self._exactly_once is not None:
+            self._exactly_once.reader.forget(partitions)

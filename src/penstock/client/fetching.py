@@ -52,7 +52,12 @@ class Fetcher:
         on_revoked: Callable[[set[TopicPartition]], Awaitable[Offsets]],
         on_lost: Callable[[set[TopicPartition]], Awaitable[object]],
         contact: FirstContact,
+        *,
+        with_metadata: bool = False,
     ) -> None:
+        """`with_metadata` takes the group's metadata with each fetch, for transactions."""
+        self._with_metadata = with_metadata
+        self.metadata = b""
         self._config = contact.configure(dict(config))
         self._contact = contact
         self._start_at = start_at
@@ -60,7 +65,7 @@ class Fetcher:
         self._on_lost = on_lost
         self._rk: Any = None
         self._closed = False
-        self._fetching: asyncio.Future[list[Any]] | None = None
+        self._fetching: asyncio.Future[tuple[list[Any], bytes]] | None = None
         #: messages to deliver, and those of paused partitions
         self.buffer: deque[Any] = deque()
         self._held: deque[Any] = deque()
@@ -120,7 +125,9 @@ class Fetcher:
         """
         if self._fetching is None:
             rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)
-            self._fetching = self._loop.run_in_executor(self._threads, _fetch, rk, limit, wait)
+            self._fetching = self._loop.run_in_executor(
+                self._threads, _fetch, rk, limit, wait, self._with_metadata
+            )
         await self._collect()
         if self._contact.is_overdue(self._loop.time()):
             error = await self._contact.verify(self.rk)
@@ -137,7 +144,8 @@ class Fetcher:
             return
         self._fetching = None
         errors = []
-        for message in _ours(fetching.result):
+        messages, self.metadata = _ours(fetching.result)
+        for message in messages:
             error = message.error()
             if error is None:
                 held = self._paused and _place_of(message) in self._paused
@@ -148,11 +156,30 @@ class Fetcher:
         if errors:
             raise translated(errors[0])
 
+    async def serve(self, limit: int) -> None:
+        """Serve rebalances while the buffer has messages; fetch one more if it has less than `limit`."""
+        if len(self.buffer) < limit:
+            await self.fill(1, 0.0)
+            return
+        idle = self.assignment() - self._paused
+        _ours(self.rk.pause, [_Place(*p) for p in idle])
+        await self.fill(1, 0.0)
+        _ours(self.rk.resume, [_Place(*p) for p in idle & self.assignment()])
+
     def put_back(self, messages: Iterable[Message]) -> None:
         """Put delivered but unprocessed messages back: they are delivered next."""
         self.buffer.extendleft(message.raw for message in reversed(list(messages)))
 
     # -- positions
+
+    def assignment(self) -> set[TopicPartition]:
+        return {TopicPartition(p.topic, p.partition) for p in self.rk.assignment()}
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The committed offsets of the group, where it has some."""
+        rk, wanted = self.rk, [_Place(*partition) for partition in partitions]
+        found = await self.call(lambda: rk.committed(wanted, timeout=_REQUEST_TIMEOUT))
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = set(partitions)
@@ -238,11 +265,11 @@ def _place_of(message: Any) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
 
 
-def _fetch(rk: Any, limit: int, timeout: float) -> list[Any]:
+def _fetch(rk: Any, limit: int, timeout: float, with_metadata: bool) -> tuple[list[Any], bytes]:
     first: list[Any] = rk.consume(1, timeout)
     if first and limit > 1:
         first += rk.consume(limit - 1, 0)
-    return first
+    return first, (rk.consumer_group_metadata() if with_metadata else b"")
 
 
 def _offset(rk: Any, partition: TopicPartition, where: Where) -> int:

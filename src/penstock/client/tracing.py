@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.client.message import Delivery, Message
 
-__all__ = ["Tracing", "configured"]
+__all__ = ["CurrentSpan", "Tracing", "configured"]
 
 
 def configured() -> Tracing | None:
@@ -80,6 +81,28 @@ class Tracing:
     def _sender(self, headers: Sequence[tuple[str, bytes | None]]) -> Context:
         carrier = {name: value.decode("latin-1") for name, value in headers if value is not None}
         return self._propagator.extract(carrier, self._context.Context())
+
+
+class CurrentSpan:
+    """The span of the message that a loop processes; nothing if the program does not trace."""
+
+    def __init__(self) -> None:
+        self._span: AbstractContextManager[Span] | None = None
+
+    def begin(self, tracing: Tracing | None, message: Message) -> None:
+        if tracing is not None:
+            self._span = tracing.processing(message)
+            self._span.__enter__()
+
+    def end(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        if self._span is not None:
+            span, self._span = self._span, None
+            span.__exit__(kind, error, trace)
 
 
 def _attributes(topic: str, operation: str) -> dict[str, Any]:
