@@ -27,7 +27,7 @@ NOT_HERE: Final = {
 }
 #: what the blocks in Python print, in the order of the pages
 PRINTED: Final = {
-    "README.md": ["b'en' b'hello' 0\n"],
+    "README.md": ["b'en' b'hello' 0\n", ""],
     "docs/clients.md": [
         "0\nb'home' {'visitor': 'ada'}\n",
         "2\n",
@@ -37,7 +37,7 @@ PRINTED: Final = {
         "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
     ],
     "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
-    "docs/transactions.md": [""],
+    "docs/transactions.md": ["", "1\n", "[b'5', b'7']\n"],
 }
 #: pages that another test runs, or that nothing here can run
 ELSEWHERE: Final = {
