@@ -38,6 +38,7 @@ ELSEWHERE = {
     "fetch/metered_fetch": "request/test_metered_dispatch",
     "fetch/pipeline": "fetch/test_waiting",
     "fetch/replica_fetch": "handlers/test_replica_fetch",
+    "handlers/audit_events": "request/test_audit_topic",
     "handlers/cluster": "handlers/test_metadata",
     "handlers/configs": "handlers/test_alter_configs",
     "handlers/log_dirs": "replica/test_data_directories",

@@ -73,6 +73,8 @@ class ConnectionHost(Protocol):
 
     def handshake_failed(self, reason: str) -> None: ...
 
+    def authentication_failed(self, connection: Connection) -> None: ...
+
 
 class Connection(asyncio.BufferedProtocol):
     """The receiving half, and the queue of answers. `Output` is the sending half.
@@ -246,7 +248,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def handshake_failed(self, reason: str) -> None:
         self._server.handshake_failed(reason)
+        if self.listener.security is not None and self.pending_since is not None and not self.closed:
+            self.listener.security.failed(self, reason)
         self.fail(reason)
+
+    def count_failed_authentication(self) -> None:
+        self._server.authentication_failed(self)
 
     def authenticated(self, application: Application) -> None:
         """The peer is authenticated: `application` serves its frames from now on."""

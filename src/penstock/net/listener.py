@@ -24,6 +24,10 @@ class ListenerSecurity(Protocol):
         """The TLS handshake of a connection is done."""
         ...
 
+    def failed(self, connection: Any, reason: str) -> None:
+        """The TLS handshake of a connection has failed."""
+        ...
+
 
 @dataclass(slots=True)
 class Listener:

@@ -30,12 +30,14 @@ class SecureListener:
         sasl: SaslServer | None,
         *,
         refused: Callable[[Connection, str], None] = lambda connection, reason: None,
+        failed: Callable[[Connection, str], None] = lambda connection, reason: None,
     ) -> None:
-        """`refused` is called for each client whose certificate yields no principal."""
+        """`refused` is called if a certificate has no principal, `failed` if a handshake fails."""
         self._loop = loop
         self.tls = tls
         self.sasl = sasl
         self._refused = refused
+        self._failed = failed
 
     def wrap(self, connection: Any) -> asyncio.BufferedProtocol:
         if self.tls is None:
@@ -49,6 +51,9 @@ class SecureListener:
             return served
         connection.max_frame_bytes = min(connection.max_frame_bytes, self.sasl.max_receive_bytes)
         return SaslGate(self.sasl, application)
+
+    def failed(self, connection: Any, reason: str) -> None:
+        self._failed(connection, reason)
 
     def secured(self, connection: Any, channel: Any) -> None:
         """With SASL the principal comes later; the certificate alone decides otherwise."""

@@ -17,6 +17,7 @@ from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.unauthenticated import Unauthenticated
 from penstock.quotas.connections import ConnectionRates
+from penstock.quotas.failures import FailedLogins
 from penstock.quotas.rates import DEFAULT_WINDOWS, Windows
 
 __all__ = ["Server"]
@@ -73,10 +74,11 @@ class Server:
         idle_check_s: float = 5.0,
         has_room: Callable[[int], bool] = lambda descriptor: True,
         windows: Windows = DEFAULT_WINDOWS,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         """`has_room` returns whether a new connection may keep its descriptor, and logs refusals.
 
-        `windows` are those of the rates of new connections.
+        `windows` are those of the rates of new connections. `failed_logins` limits failed authentications.
         """
         self.application: Application = _NotServing()
         self._limits = limits
@@ -92,6 +94,7 @@ class Server:
         self.unauthenticated = Unauthenticated(self.loop, lambda: self._limits, self.pool.scratch)
         self.rates = ConnectionRates(windows)
         self._admission = Admission(self, self.rates)
+        self._failed_logins = failed_logins
         self._log = log
         self._has_room = has_room
         self._idle_check_s = idle_check_s
@@ -201,6 +204,8 @@ class Server:
         most = limits.max_connections_by_ip.get(address, limits.max_connections_per_ip)
         if self.counts.open_by_ip[address] > most:
             self._refuse(connection, "max.connections.per.ip")
+        elif self._has_failed_often(connection):
+            self._refuse(connection, "penstock.authentication.failures.per.ip.max")
         elif not self._has_room(connection.descriptor):
             self.counts.refuse(connection.listener.name, "descriptors")
             connection.abort()
@@ -214,6 +219,17 @@ class Server:
             self.counts.opened[connection.listener.name] += 1
         else:
             self._refuse(connection, "max.connections")
+
+    def _has_failed_often(self, connection: Connection) -> bool:
+        logins = self._failed_logins
+        if logins is None or connection.listener.security is None:
+            return False
+        return logins.refuses(connection.address, int(self.loop.time() * 1000))
+
+    def authentication_failed(self, connection: Connection) -> None:
+        """Count a failed authentication of an address."""
+        if self._failed_logins is not None:
+            self._failed_logins.failed(connection.address, int(self.loop.time() * 1000))
 
     def _refuse(self, connection: Connection, limit: str) -> None:
         self.counts.refuse(connection.listener.name, limit)

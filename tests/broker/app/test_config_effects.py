@@ -55,6 +55,9 @@ _NOT_REACHED = {
     # Only a broker with transactions reads them: the runs have none.
     *(f"transaction.state.log.{name}" for name in ("replication.factor", "min.isr", "segment.bytes")),
     "transaction.partition.verification.enable",
+    # Only a broker with an audit topic reads them.
+    "penstock.audit.queue.events.max",
+    *(f"penstock.audit.topic.{name}" for name in ("num.partitions", "replication.factor", "retention.ms")),
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from penstock.broker.base import audit as audit_module
 from penstock.broker.base.audit import Audit
+from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import Context
+from penstock.model.errors import ProtocolError
 from penstock.security.principal import Principal, Session
 from tests.broker.events import Events
 
@@ -52,3 +59,73 @@ def test_events_beyond_the_limit_are_dropped_and_counted(events: Events) -> None
 def test_a_limit_of_zero_writes_nothing(events: Events) -> None:
     Audit(0, lambda: 0.0).denied(context(), "READ", "TOPIC", "t")
     assert not named(events, "access_denied")
+
+
+def test_equal_events_are_one_event_and_a_count(events: Events) -> None:
+    timers: list[Callable[[], None]] = []
+    audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: timers.append(call))
+    for _ in range(4):
+        audit.denied(context(), "READ", "TOPIC", "t")
+    audit.denied(context(), "READ", "TOPIC", "another")
+    assert [found.get("count") for found in named(events, "access_denied")] == [None, None]
+    timers.pop(0)()
+    assert named(events, "access_denied")[-1] == {**named(events, "access_denied")[0], "count": 3}
+    for timer in timers:
+        timer()
+    assert not audit._repeated, "the window has passed, and nothing has happened again"
+    audit.denied(context(), "READ", "TOPIC", "t")
+    assert "count" not in named(events, "access_denied")[-1]
+
+
+def test_administrative_changes_are_never_summed_up(events: Events) -> None:
+    audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: None)
+    for _ in range(3):
+        audit.changed(context(), succeeded=True)
+    assert len(named(events, "metadata_changed")) == 3
+
+
+def test_events_go_to_the_queue_and_not_to_the_log(events: Events) -> None:
+    async def main() -> None:
+        queue = AuditQueue(2)
+        audit = Audit(100, lambda: 0.0, to_log=False, queue=queue, wall_ms=lambda: 77)
+        for _ in range(4):
+            audit.changed(context(), succeeded=True)
+        assert [event["time"] for event in queue.first(9)] == [77, 77]
+        queue.remove(2)
+        audit.changed(context(), succeeded=True)
+        assert queue.first(1)[0]["dropped"] == 2
+
+    asyncio.run(main())
+    assert not named(events, "metadata_changed")
+
+
+def test_writing_audit_events_is_not_audited(events: Events) -> None:
+    audit = Audit(100, lambda: 0.0, internal="CLIENTS")
+    audit.denied(context(), "WRITE", "TOPIC", "__audit")
+    assert not named(events, "access_denied")
+
+
+def test_a_change_waits_for_room_and_is_refused_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[str] = []
+
+    async def handler(context: Context, request: str) -> object:
+        executed.append(request)
+        return SimpleNamespace()
+
+    async def main() -> None:
+        queue = AuditQueue(1)
+        audit = Audit(100, lambda: 0.0, to_log=False, queue=queue, blocks=True)
+        serve = audit.audited(handler)
+        await serve(context(), "first")
+        waiting = asyncio.ensure_future(serve(context(), "second"))
+        await asyncio.sleep(0)
+        assert executed == ["first"]
+        queue.remove(1)
+        await waiting
+        assert executed == ["first", "second"]
+        monkeypatch.setattr(audit_module, "_ROOM_S", 0.0)
+        with pytest.raises(ProtocolError):
+            await serve(context(), "third")
+
+    asyncio.run(main())
+    assert executed == ["first", "second"]

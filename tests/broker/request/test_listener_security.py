@@ -45,6 +45,7 @@ from penstock.wire.schema import Struct
 from tests.broker.authorization.acls import CONFIG as ACLS
 from tests.broker.authorization.acls import Admin
 from tests.broker.configs import BROKER, NODE, SET, alter, replace
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import until
 from tests.secured import HOST, pki, versions, versions_over
@@ -77,6 +78,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         "ssl.client.auth": "required",
         "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/",
         "penstock.authentication.timeout.ms": "100",
+        "penstock.audit.aggregation.ms": "0",
     }
     with reserved, broker(config=config) as running:
         yield running
@@ -95,6 +97,7 @@ def sasl() -> Iterator[BrokerThread]:
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.jaas.config": JAAS,
         "connection.failed.authentication.delay.ms": "10",
+        "penstock.audit.aggregation.ms": "0",
     }
     with reserved, broker(config=config) as running:
         yield running
@@ -628,3 +631,53 @@ def test_a_session_ends_unless_the_client_authenticates_again() -> None:
             speaker.handshake()
             speaker.token(GOOD)
             assert speaker.handshake() is None  # within a second
+
+
+def encoded(api: Api[Any, Any], version: int, request: Struct) -> bytes:
+    return b"".join(map(bytes, encode_request(api, version, 1, "c", request)))  # type: ignore[arg-type]
+
+
+def test_failed_logins_and_handshakes_are_audited(
+    sasl: BrokerThread, mutual: BrokerThread, events: Events
+) -> None:
+    with socket.create_connection((HOST, ports(mutual)["TLS"])) as s:
+        s.sendall(b"not a handshake")
+        while s.recv(1000):
+            pass
+    with socket.create_connection((HOST, ports(sasl)["SASL"])) as s:
+        s.sendall(encoded(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN")))
+        s.recv(1000)
+        s.sendall(encoded(SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(auth_bytes=b"\0bob\0s3cr3t")))
+        while s.recv(1000):
+            pass
+    found = [f for _, name, f in events.all if name == "authentication_failed" and f.get("class_uid") == 3002]
+    assert {(f["mechanism"], f["host"], f["listener"]) for f in found} == {
+        ("TLS", HOST, "TLS"),
+        ("PLAIN", HOST, "SASL"),
+    }
+    assert not any("s3cr3t" in str(value) for f in found for value in f.values())
+
+
+def test_an_address_that_fails_too_often_is_refused() -> None:
+    config = {
+        "listeners": f"SASL://{HOST}:0,PLAIN://{HOST}:0",
+        "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,PLAIN:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.jaas.config": JAAS,
+        "connection.failed.authentication.delay.ms": "0",
+        "penstock.authentication.failures.per.ip.max": "2",
+    }
+
+    def is_answered(port: int) -> bool:
+        with socket.create_connection((HOST, port)) as s:
+            request = SaslHandshakeRequest(mechanism="none of these")
+            s.sendall(encoded(SASL_HANDSHAKE, 1, request))
+            try:
+                return bool(s.recv(1000))
+            except ConnectionResetError:
+                return False
+
+    with broker(config=config) as running:
+        port = ports(running)["SASL"]
+        assert [is_answered(port) for _ in range(4)] == [True, True, False, False]
+        assert is_answered(ports(running)["PLAIN"]), "a listener without authentication"

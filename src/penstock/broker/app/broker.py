@@ -21,6 +21,7 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.internal_listener import (
     InternalListener,
+    failed_logins_of,
     limits_of,
     listener_at,
     windows_of,
@@ -70,7 +71,11 @@ class Broker:
     async def open(cls, config: BrokerConfig, world: World) -> Broker:
         """Bind the listeners and open the data directories; releases all of them if one fails."""
         server = Server(
-            limits_of(config), log.warning, has_room=DESCRIPTORS.has_room, windows=windows_of(config)
+            limits_of(config),
+            log.warning,
+            has_room=DESCRIPTORS.has_room,
+            windows=windows_of(config),
+            failed_logins=failed_logins_of(config),
         )
         listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         endpoint = config.internal_endpoint
@@ -178,6 +183,8 @@ class Broker:
         await self.server.serve(self.dispatcher)
         if self.monitor is not None:
             self.monitor.facts.serving = True
+        if self.parts.audit_topic is not None:
+            self.parts.audit_topic.start()
         self.maintenance.start()
         self.scrubber.start()
 
@@ -215,6 +222,8 @@ class Broker:
         self.workers.close()
 
     async def _stop_serving(self) -> None:
+        if self.parts.audit_topic is not None:
+            await self.parts.audit_topic.stop()
         await self.scrubber.stop()
         await self.replicas.stop()
         self.groups.stop()

@@ -32,6 +32,7 @@ from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
@@ -76,6 +77,8 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
     }
     handlers.update({api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)})
     handlers.update(routes.authorized(own))
+    # Checks for ClusterAction itself: Produce of clients needs Write on a topic.
+    handlers[PRODUCE] = parts.audit_appends.produce
     return handlers
 
 

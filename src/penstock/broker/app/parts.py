@@ -6,6 +6,7 @@ them. `Routes` builds the handlers from them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -13,14 +14,17 @@ from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.base.access import access_of
 from penstock.broker.base.audit import Audit
+from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.metering import MutationQuotas
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.coordinators.transaction_additions import PartitionAdditions
 from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from penstock.broker.fetch.sessions import FetchSessions
+from penstock.broker.handlers.audit_events import AuditAppends
 from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
@@ -34,14 +38,15 @@ from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
 from penstock.broker.replica.txn_markers import MarkerWriter
+from penstock.broker.request.audit_topic import AuditTopic, audit_topic_of
 from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import InternalListener, windows_of
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
 from penstock.model.config import BrokerConfig
-from penstock.model.config.keys import as_integer
 from penstock.model.ids import (
+    AUDIT_TOPIC,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     parse_topic_id,
@@ -59,6 +64,7 @@ from penstock.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
+from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.write_txn_markers import (
     WRITE_TXN_MARKERS,
     WriteTxnMarkersRequest,
@@ -72,6 +78,13 @@ _SESSION_EVICTION_S: Final = 120.0
 #: how long a request to the active controller may take
 _PATIENCE_S: Final = 30.0
 _NO_EPOCH: Final = -1
+
+
+def audit_queue_of(config: BrokerConfig) -> AuditQueue | None:
+    """The queue to the audit topic; None if audit events do not go there."""
+    if config.penstock_audit_destination not in ("topic", "both") or not config.is_broker:
+        return None
+    return AuditQueue(config.penstock_audit_queue_events_max)
 
 
 class BrokerParts:
@@ -99,8 +112,9 @@ class BrokerParts:
         self.workers = world.workers
         self.metrics = Metrics(partitions.traffic)
         self.image = node.image
-        audit_per_s = as_integer(config["penstock.audit.events.per.second.max"])
-        self.audit = Audit(audit_per_s, world.clock.monotonic)
+        self.audit_queue = audit_queue_of(config)
+        self.audit = self._new_audit(None if internal is None else internal.listener)
+        securities.on_failure = self.audit.authentication_failed
         #: None without an authorizer
         self.access = access_of(config, node.image, self.audit)
         self.quotas = ClientQuotas(
@@ -136,6 +150,8 @@ class BrokerParts:
             lambda: node.clock_watch.now_ms() is not None,
         )
         self.transactions = self._new_transactions(world)
+        self.audit_appends = AuditAppends(partitions.find, self.access)
+        self.audit_topic = self._new_audit_topic()
         internal_topics = (self.groups.runtime.topic, self.transactions.runtime.topic)
         self.auto_creation = AutoCreation(self.topics, internal_topics)
         links = ClusterLinks(
@@ -192,6 +208,37 @@ class BrokerParts:
         )
         partitions.metadata_doubt = lambda: node.image_check.diverged
         node.clock_watch.on_change = partitions.trust_clock
+
+    def _new_audit(self, internal: Listener | None) -> Audit:
+        config = self.config
+        is_off = config.penstock_audit_destination == "off"
+        return Audit(
+            0 if is_off else config.penstock_audit_events_per_second_max,
+            self.clock.monotonic,
+            to_log=config.penstock_audit_destination in ("log", "both"),
+            queue=self.audit_queue,
+            blocks=config.penstock_audit_overflow == "block",
+            aggregation_s=config.penstock_audit_aggregation_ms / 1000,
+            call_later=asyncio.get_running_loop().call_later,
+            internal=None if internal is None else internal.name,
+            wall_ms=self.clock.now_ms,
+        )
+
+    def _new_audit_topic(self) -> AuditTopic | None:
+        if self.audit_queue is None:
+            return None
+        topic = InternalTopic(
+            AUDIT_TOPIC, self.image, lambda: audit_topic_of(self.config), self.topics.create
+        )
+        return AuditTopic(
+            self.audit_queue,
+            topic,
+            self.image,
+            self.node_id,
+            self.clock,
+            self.audit_appends.append,
+            lambda node_id, request: self.peer(node_id, "audit").send(PRODUCE, request, _PATIENCE_S),
+        )
 
     def _new_transactions(self, world: World) -> TransactionCoordinator:
         loader = Loader(

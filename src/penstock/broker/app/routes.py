@@ -151,7 +151,7 @@ class Routes:
 
     def _audited(self, handlers: dict[Api[Any, Any], AsyncHandler]) -> dict[Api[Any, Any], AsyncHandler]:
         """The handlers of the active controller, with an audit event for each that changes metadata."""
-        if self._parts.access is None:
+        if self._parts.access is None and self._parts.audit_queue is None:
             return handlers
         changes = [api for api in handlers if api not in (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)]
         audit = self._parts.audit

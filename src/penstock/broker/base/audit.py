@@ -1,11 +1,14 @@
 """Audit events: denied requests, administrative changes, failed authentications.
 
 Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activity). They go to the logger
-`audit`, one line each.
+`audit`, one line each, to the topic `__audit`, or to both.
 
-Policy: events are never waited for. A broker writes `penstock.audit.events.per.second.max` events per second,
-with a second's worth at once, and drops the others. The next event that is written has the number of
-dropped events. So a client that is denied many times cannot fill the disk or slow the broker down.
+Policy: a denial or a failed authentication is never waited for. Equal events within a window are one event
+with a count. A broker writes `penstock.audit.events.per.second.max` events per second, with a second's worth
+at once, and drops the others, so a client that is denied many times cannot fill the disk or slow the broker
+down. Events that find the queue of the topic full are dropped, too. The next event that is written has the
+number of dropped events. With `penstock.audit.overflow=block` an administrative request waits for room in the
+queue before it is executed, and is refused if there is none in time.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import AsyncHandler, Context
 from penstock.broker.base.logs import get_logger
+from penstock.model.errors import ProtocolError
+from penstock.model.ids import AUDIT_TOPIC
 from penstock.security.principal import Session
 
 __all__ = ["Audit"]
@@ -30,15 +36,58 @@ _LOGON: Final = 1
 _OTHER: Final = 99
 
 
+#: how long an administrative request waits for room in the queue
+_ROOM_S: Final = 30.0
+#: different events that are counted at a time; others are written one by one
+_REPEATED_MAX: Final = 1000
+
+#: calls a function after a time, as `loop.call_later`
+CallLater = Callable[[float, Callable[[], None]], object]
+
+
+class _Repeated:
+    """An event that was written, and how often it has happened again since."""
+
+    __slots__ = ("again", "event")
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        self.event = event
+        self.again = 0
+
+
 class Audit:
     """Writes audit events, up to a number per second."""
 
-    def __init__(self, events_per_s: int, now: Callable[[], float]) -> None:
-        """With `events_per_s` of 0 no events are written."""
+    def __init__(
+        self,
+        events_per_s: int,
+        now: Callable[[], float],
+        *,
+        to_log: bool = True,
+        queue: AuditQueue | None = None,
+        blocks: bool = False,
+        aggregation_s: float = 0.0,
+        call_later: CallLater | None = None,
+        internal: str | None = None,
+        wall_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """With `events_per_s` of 0 no events are written. `queue` leads to the audit topic.
+
+        Equal events within `aggregation_s` are counted; `call_later` reports the count at its end.
+        `internal` is the name of the internal listener, `wall_ms` the time of events in the topic.
+        """
         self._per_s = events_per_s
         self._now = now
         self._allowance = float(events_per_s)
         self._counted_at = now()
+        self._to_log = to_log
+        self._queue = queue
+        self._blocks = blocks
+        self._aggregation_s = aggregation_s
+        self._call_later = call_later
+        self._internal = internal
+        self._wall_ms = wall_ms
+        self._repeated: dict[tuple[object, ...], _Repeated] = {}
         self.dropped = 0
         #: denied operations by operation and type of the resource
         self.denials: Counter[tuple[str, str]] = Counter()
@@ -46,7 +95,10 @@ class Audit:
     def denied(self, context: Context, operation: str, resource_type: str, resource: str) -> None:
         """A request was denied an operation on a resource."""
         self.denials[operation, resource_type] += 1
-        self._write(
+        if resource == AUDIT_TOPIC and context.session.listener == self._internal:
+            # Writing audit events is never audited: each event would bring another one.
+            return
+        self._repeat(
             "access_denied",
             _API_ACTIVITY,
             _OTHER,
@@ -63,6 +115,8 @@ class Audit:
         """A handler that audits each request that the active controller has executed."""
 
         async def serve(context: Context, request: Any) -> Any:
+            if self._blocks and self._queue is not None and not await self._queue.room(_ROOM_S):
+                raise ProtocolError("the queue of audit events is full, so nothing is changed: try again")
             response = await handler(context, request)
             self.changed(context, _has_succeeded(response))
             return response
@@ -84,7 +138,7 @@ class Audit:
 
     def authentication_failed(self, session: Session, mechanism: str, reason: str) -> None:
         """A client could not authenticate. `reason` has no part of a password or token."""
-        self._write(
+        self._repeat(
             "authentication_failed",
             _AUTHENTICATION,
             _LOGON,
@@ -94,24 +148,48 @@ class Audit:
             reason=reason,
         )
 
+    def _repeat(
+        self, event: str, class_uid: int, activity: int, status: int, session: Session, **fields: Any
+    ) -> None:
+        """Write an event that may happen often: once, and then how often it has happened again."""
+        key = event, session.principal, session.host, session.listener, *fields.values()
+        known = self._repeated.get(key)
+        if known is not None:
+            known.again += 1
+            return
+        written = _described(event, class_uid, activity, status, session, fields)
+        if self._aggregation_s and self._call_later is not None and len(self._repeated) < _REPEATED_MAX:
+            self._repeated[key] = _Repeated(written)
+            self._call_later(self._aggregation_s, lambda: self._end_window(key))
+        self._emit(dict(written))
+
+    def _end_window(self, key: tuple[object, ...]) -> None:
+        """Write how often an event has happened again, and count on if it has."""
+        assert self._call_later is not None
+        known = self._repeated[key]
+        if not known.again:
+            del self._repeated[key]
+            return
+        again, known.again = known.again, 0
+        self._call_later(self._aggregation_s, lambda: self._end_window(key))
+        self._emit({**known.event, "count": again})
+
     def _write(
         self, event: str, class_uid: int, activity: int, status: int, session: Session, **fields: Any
     ) -> None:
+        self._emit(_described(event, class_uid, activity, status, session, fields))
+
+    def _emit(self, event: dict[str, Any]) -> None:
         if not self._takes_one():
-            self.dropped += 1
+            self.dropped += event.get("count", 1)
             return
         if self.dropped:
-            fields["dropped"], self.dropped = self.dropped, 0
-        log.info(
-            event,
-            class_uid=class_uid,
-            activity_id=activity,
-            status_id=status,
-            principal=str(session.principal),
-            host=session.host,
-            listener=session.listener,
-            **fields,
-        )
+            event["dropped"], self.dropped = self.dropped, 0
+        queue = self._queue
+        if queue is not None and not queue.put({**event, "time": self._wall_ms()}):
+            self.dropped = event.get("count", 1) + event.get("dropped", 0)
+        if self._to_log:
+            log.info(event["event"], **{name: value for name, value in event.items() if name != "event"})
 
     def _takes_one(self) -> bool:
         now = self._now()
@@ -122,6 +200,22 @@ class Audit:
             return False
         self._allowance -= 1.0
         return True
+
+
+def _described(
+    event: str, class_uid: int, activity: int, status: int, session: Session, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """An event with the fields of OCSF."""
+    return {
+        "event": event,
+        "class_uid": class_uid,
+        "activity_id": activity,
+        "status_id": status,
+        "principal": str(session.principal),
+        "host": session.host,
+        "listener": session.listener,
+        **fields,
+    }
 
 
 def _has_succeeded(response: Any) -> bool:

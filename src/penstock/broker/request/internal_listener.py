@@ -11,9 +11,10 @@ from penstock.model.config.listeners import Endpoint
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.server import Server
+from penstock.quotas.failures import FailedLogins
 from penstock.quotas.rates import Windows
 
-__all__ = ["InternalListener", "limits_of", "listener_at", "windows_of"]
+__all__ = ["InternalListener", "failed_logins_of", "limits_of", "listener_at", "windows_of"]
 
 log = get_logger("internal")
 
@@ -23,7 +24,12 @@ class InternalListener:
 
     def __init__(self, endpoint: Endpoint, config: BrokerConfig) -> None:
         self.listener = listener_at(endpoint)
-        self.server = Server(limits_of(config, internal=True), log.warning, windows=windows_of(config))
+        self.server = Server(
+            limits_of(config, internal=True),
+            log.warning,
+            windows=windows_of(config),
+            failed_logins=failed_logins_of(config),
+        )
 
     def secure(self, securities: ListenerSecurities) -> None:
         securities.secure(self.listener)
@@ -56,6 +62,14 @@ def listener_at(endpoint: Endpoint) -> Listener:
 def windows_of(config: BrokerConfig) -> Windows:
     """The windows of the rates of clients and of new connections."""
     return Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds)
+
+
+def failed_logins_of(config: BrokerConfig) -> FailedLogins:
+    """The limit of failed authentications per address."""
+    return FailedLogins(
+        config.penstock_authentication_failures_per_ip_max,
+        config.penstock_authentication_failures_window_ms,
+    )
 
 
 def limits_of(config: BrokerConfig, *, internal: bool = False) -> Limits:

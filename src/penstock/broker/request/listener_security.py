@@ -17,6 +17,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
 from penstock.ports import World
+from penstock.security.principal import Session
 from penstock.security.sasl import MECHANISMS, OAUTHBEARER, Exchange, Identity, new_exchange
 from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
 from penstock.security.tls_settings import TlsSettings, tls_settings
@@ -51,6 +52,8 @@ class ListenerSecurities:
         self._configured: list[ConfiguredUsers] = []
         #: the users of the metadata; set once there is an image
         self.users: MetadataUsers | None = None
+        #: called with the session, the mechanism and the reason of each failed authentication
+        self.on_failure: Callable[[Session, str, str], None] = lambda session, mechanism, reason: None
 
     def secure(self, listener: Listener) -> None:
         """Set the security of a listener by its protocol; InvalidConfig if configs are missing."""
@@ -68,7 +71,9 @@ class ListenerSecurities:
                 tls = TlsContexts(self._tls_settings(listener.name, protocol), server=True)
         with _naming(listener.name):
             sasl = self._sasl(listener.name) if protocol.startswith("SASL_") else None
-        secured = SecureListener(asyncio.get_running_loop(), tls, sasl, refused=self._refused)
+        secured = SecureListener(
+            asyncio.get_running_loop(), tls, sasl, refused=self._refused, failed=self._handshake_failed
+        )
         self._secured[listener.name] = secured
         listener.security = secured
 
@@ -126,10 +131,22 @@ class ListenerSecurities:
     def _outcome(self, connection: Any, mechanism: str, reason: str | None) -> None:
         self.authentications[mechanism, "success" if reason is None else "failure"] += 1
         _log_outcome(connection, mechanism, reason)
+        if reason is not None:
+            self._failed(connection, mechanism, reason)
 
     def _refused(self, connection: Any, reason: str) -> None:
+        """A client's certificate has no principal."""
         self.authentications["TLS", "failure"] += 1
         _certificate_refused(connection, reason)
+        self._failed(connection, "TLS", reason)
+
+    def _handshake_failed(self, connection: Any, reason: str) -> None:
+        """A TLS handshake has failed. The server logs and counts it."""
+        self._failed(connection, "TLS", reason)
+
+    def _failed(self, connection: Any, mechanism: str, reason: str) -> None:
+        connection.count_failed_authentication()
+        self.on_failure(connection.session, mechanism, reason)
 
     def certificate_expiries(self) -> dict[str, float]:
         """When the certificate of each TLS listener expires, in seconds since 1970."""

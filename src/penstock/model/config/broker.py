@@ -118,6 +118,16 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    penstock_audit_aggregation_ms: int
+    penstock_audit_destination: str
+    penstock_audit_events_per_second_max: int
+    penstock_audit_overflow: str
+    penstock_audit_queue_events_max: int
+    penstock_audit_topic_num_partitions: int
+    penstock_audit_topic_replication_factor: int
+    penstock_audit_topic_retention_ms: int
+    penstock_authentication_failures_per_ip_max: int
+    penstock_authentication_failures_window_ms: int
     penstock_authentication_timeout_ms: int
     penstock_balance: str
     penstock_balance_bytes_per_second: int

@@ -1,0 +1,78 @@
+"""The bounded queue of audit events on their way to the audit topic.
+
+A full queue takes no further event and counts it. A request may wait for room before it changes anything.
+Owned by: the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+__all__ = ["AuditQueue"]
+
+
+class AuditQueue:
+    """Events in the order in which they happened."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._events: deque[dict[str, Any]] = deque()
+        #: events that found the queue full
+        self.dropped = 0
+        self._filled = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: dict[str, Any]) -> bool:
+        """Queue an event; False, and counted as dropped, if the queue is full."""
+        if len(self._events) >= self._limit:
+            self.dropped += 1
+            return False
+        self._events.append(event)
+        self._filled.set()
+        self._empty.clear()
+        if len(self._events) >= self._limit:
+            self._has_room.clear()
+        return True
+
+    async def filled(self) -> None:
+        """Wait until there is an event."""
+        await self._filled.wait()
+
+    async def room(self, timeout_s: float) -> bool:
+        """Wait until the queue has room; False if it has none in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._has_room.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def emptied(self, timeout_s: float) -> bool:
+        """Wait until the queue is empty; False if it is not in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def first(self, count: int) -> list[dict[str, Any]]:
+        """The oldest events, which stay until `remove`."""
+        return [self._events[n] for n in range(min(count, len(self._events)))]
+
+    def remove(self, count: int) -> None:
+        """Remove the oldest events: they are in the topic."""
+        for _ in range(count):
+            self._events.popleft()
+        if not self._events:
+            self._filled.clear()
+            self._empty.set()
+        self._has_room.set()

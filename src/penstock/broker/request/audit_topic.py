@@ -1,0 +1,148 @@
+"""Writes audit events to the topic `__audit`.
+
+One task takes events out of the queue in order and appends them to a partition that this broker leads, or
+sends them to the leader of another one. An event leaves the queue when it is committed. After a failure the
+same events are sent again, so an event may be in the topic twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from penstock.broker.base.audit_queue import AuditQueue
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.ids import AUDIT_TOPIC
+from penstock.ports import Clock
+from penstock.records.record import Record, build_batch
+from penstock.wire.apis.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+__all__ = ["AuditTopic", "audit_topic_of"]
+
+log = get_logger("audit")
+#: events of one batch
+_BATCH_EVENTS: Final = 500
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_LIMIT_S: Final = 5.0
+#: how long a stopping broker goes on writing
+_DRAIN_S: Final = 1.0
+_TIMEOUT_MS: Final = 10_000
+
+
+def audit_topic_of(config: BrokerConfig) -> NewTopic:
+    """The audit topic as it is created on first use."""
+    alone = config.internal_endpoint is None
+    replicas = 1 if alone else config.penstock_audit_topic_replication_factor
+    return NewTopic(
+        AUDIT_TOPIC,
+        config.penstock_audit_topic_num_partitions,
+        replicas,
+        configs={
+            "cleanup.policy": "delete",
+            "retention.ms": str(config.penstock_audit_topic_retention_ms),
+            "min.insync.replicas": str(min(2, replicas)),
+            "unclean.leader.election.enable": "false",
+        },
+    )
+
+
+class AuditTopic:
+    """The task that writes the queued events of one broker."""
+
+    def __init__(
+        self,
+        queue: AuditQueue,
+        topic: InternalTopic,
+        image: ClusterImage,
+        node_id: int,
+        clock: Clock,
+        append: Callable[[int, bytes], Awaitable[ErrorCode]],
+        send: Callable[[int, ProduceRequest], Awaitable[ProduceResponse]],
+    ) -> None:
+        """`append` appends to a partition that this broker leads, `send` sends to another broker."""
+        self._queue = queue
+        self._topic = topic
+        self._image = image
+        self._node_id = node_id
+        self._clock = clock
+        self._append = append
+        self._send = send
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Write what is queued for a moment, then end."""
+        if self._task is None:
+            return
+        await self._queue.emptied(_DRAIN_S)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if len(self._queue):
+            log.warning("audit_events_lost", events=len(self._queue))
+
+    async def _run(self) -> None:
+        pause_s = _PAUSE_FIRST_S
+        while True:
+            await self._queue.filled()
+            events = self._queue.first(_BATCH_EVENTS)
+            try:
+                code = await self._write(events)
+            except (PenstockError, TimeoutError) as e:
+                log.debug("audit_events_not_written", error=str(e))
+            else:
+                if code is ErrorCode.NONE:
+                    self._queue.remove(len(events))
+                    pause_s = _PAUSE_FIRST_S
+                    continue
+                log.debug("audit_events_not_written", error=code.name)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_LIMIT_S)
+
+    async def _write(self, events: list[dict[str, Any]]) -> ErrorCode:
+        known = self._image.topics.get(AUDIT_TOPIC)
+        if known is None:
+            await self._topic.ensure()
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        leaders = {index: partition.leader for index, partition in known.partitions.items()}
+        own = [index for index, leader in leaders.items() if leader == self._node_id]
+        batch = self._batch(events)
+        if own:
+            return await self._append(own[0], batch)
+        index, leader = next(((i, n) for i, n in leaders.items() if n >= 0), (0, -1))
+        if leader < 0:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        data = PartitionProduceData(index=index, records=memoryview(batch))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=_TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=AUDIT_TOPIC, partition_data=[data])],
+        )
+        response = await self._send(leader, request)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+    def _batch(self, events: list[dict[str, Any]]) -> bytes:
+        return bytes(
+            build_batch(
+                Record(
+                    n,
+                    event["time"],
+                    str(event["principal"]).encode(),
+                    json.dumps({**event, "node_id": self._node_id}).encode(),
+                )
+                for n, event in enumerate(events)
+            )
+        )

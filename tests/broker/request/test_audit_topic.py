@@ -1,0 +1,127 @@
+"""Audit events in the topic `__audit`: written by every broker, in order, and by no client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.broker.base.audit_queue import AuditQueue
+from penstock.broker.request import audit_topic
+from penstock.broker.request.audit_topic import AuditTopic
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import AUDIT_TOPIC, TopicId
+from penstock.records.record import iter_records
+from penstock.testing import broker
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.broker.nodes import cluster, eventually, run
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    batch_of,
+    create_topic,
+    describe_topic,
+    produce_request,
+    read_all,
+    until,
+)
+from tests.broker.topics import create
+
+
+def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:
+    config = {"penstock.audit.destination": "topic"}
+    with broker(config=config) as running, RawClient(running.bootstrap, client_id="me") as client:
+        create_topic(client, "audited")
+        until(lambda: describe_topic(client, AUDIT_TOPIC).error_code == ErrorCode.NONE)
+        described = describe_topic(client, AUDIT_TOPIC)
+        assert described.is_internal
+        topic = Topic(AUDIT_TOPIC, TopicId(described.topic_id))
+        until(lambda: bool(read_all(client, topic)))
+        (found,) = [json.loads(record.value or b"") for record in read_all(client, topic)]
+        named = {name: found[name] for name in ("event", "api", "client_id", "class_uid", "principal")}
+        assert named == {
+            "event": "metadata_changed",
+            "api": "CreateTopics",
+            "client_id": "me",
+            "class_uid": 6003,
+            "principal": "User:ANONYMOUS",
+        }
+        assert found["node_id"] == 1 and found["time"] > 0
+        request = produce_request(topic, batch_of([b"forged"]), version=7)
+        (answer,) = client.ask(PRODUCE, 7, request).responses[0].partition_responses
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_brokers_send_their_events_to_the_leader() -> None:
+    async def main() -> None:
+        settings = {"penstock.audit.destination": "topic", "penstock.audit.topic.replication.factor": "3"}
+        async with cluster(3, config=settings) as nodes:
+            controller = await nodes.settled()
+            assert await create(nodes, controller.node_id, "first") == ErrorCode.NONE
+            await eventually(lambda: AUDIT_TOPIC in controller.image.topics)
+            for node in nodes.brokers:
+                # As a failed login there would do.
+                queue = nodes[node].parts.audit_queue
+                assert queue is not None
+                queue.put({"time": 1, "principal": "User:x", "event": f"of {node}"})
+            leader = nodes[controller.image.topics[AUDIT_TOPIC].partitions[0].leader]
+
+            def written() -> set[str]:
+                found = leader.partitions.find(AUDIT_TOPIC, 0)
+                if isinstance(found, ErrorCode):
+                    return set()
+                data = found.log.read(0, 1 << 20, upper=found.log.high_watermark)
+                records = [] if data is None else list(iter_records(data.read()))
+                return {json.loads(record.value or b"")["event"] for record in records}
+
+            await eventually(lambda: {f"of {node}" for node in nodes.brokers} <= written())
+
+    run(main())
+
+
+class Stage:
+    """An `AuditTopic` of broker 1 whose partition is led by broker 2."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> None:
+        monkeypatch.setattr(audit_topic, "_PAUSE_FIRST_S", 0.0)
+        self.results = results
+        self.sent: list[tuple[int, int]] = []
+        self.queue = AuditQueue(100)
+        topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
+        image: Any = SimpleNamespace(topics={AUDIT_TOPIC: topic})
+        unused: Any = None
+        self.topic = AuditTopic(self.queue, unused, image, 1, unused, unused, self.send)
+
+    async def send(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
+        data = request.topic_data[0].partition_data[0].records
+        assert data is not None
+        self.sent.append((node_id, len(list(iter_records(bytes(data))))))
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        answer = PartitionProduceResponse(index=0, error_code=result)
+        topic = TopicProduceResponse(name=AUDIT_TOPIC, partition_responses=[answer])
+        return ProduceResponse(responses=[topic])
+
+
+def test_events_stay_in_the_queue_until_they_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        results = [TimeoutError(), ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
+        stage = Stage(monkeypatch, results)
+        for _ in range(3):
+            stage.queue.put({"time": 1, "principal": "User:x"})
+        stage.topic.start()
+        assert await stage.queue.emptied(10.0)
+        await stage.topic.stop()
+        assert stage.sent == [(2, 3)] * 3
+
+    asyncio.run(main())
