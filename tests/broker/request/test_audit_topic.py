@@ -14,7 +14,7 @@ from penstock.broker.request import audit_topic
 from penstock.broker.request.audit_topic import AuditTopic
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import AUDIT_TOPIC, TopicId
-from penstock.records.record import iter_records
+from penstock.records.record import iter_batches, iter_records
 from penstock.testing import broker
 from penstock.wire.apis.produce import (
     PRODUCE,
@@ -80,12 +80,16 @@ def test_brokers_send_their_events_to_the_leader() -> None:
                 if isinstance(found, ErrorCode):
                     return set()
                 data = found.log.read(0, 1 << 20, upper=found.log.high_watermark)
-                records = [] if data is None else list(iter_records(data.read()))
-                return {json.loads(record.value or b"")["event"] for record in records}
+                return set() if data is None else events_in(data.read())
 
             await eventually(lambda: {f"of {node}" for node in nodes.brokers} <= written())
 
     run(main())
+
+
+def events_in(data: bytes) -> set[str]:
+    batches = [data[position : position + header.size] for position, header in iter_batches(data)]
+    return {json.loads(record.value or b"")["event"] for batch in batches for record in iter_records(batch)}
 
 
 class Stage:
@@ -96,7 +100,7 @@ class Stage:
         self.results = results
         self.sent: list[tuple[int, int]] = []
         self.queue = AuditQueue(100)
-        topic = SimpleNamespace(partitions={0: SimpleNamespace(leader=2)})
+        topic = SimpleNamespace(id=bytes(16), partitions={0: SimpleNamespace(leader=2)})
         image: Any = SimpleNamespace(topics={AUDIT_TOPIC: topic})
         unused: Any = None
         self.topic = AuditTopic(self.queue, unused, image, 1, unused, unused, self.send)

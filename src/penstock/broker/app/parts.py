@@ -150,7 +150,7 @@ class BrokerParts:
             lambda: node.clock_watch.now_ms() is not None,
         )
         self.transactions = self._new_transactions(world)
-        self.audit_appends = AuditAppends(partitions.find, self.access)
+        self.audit_appends = AuditAppends(self.image, partitions.find, self.access)
         self.audit_topic = self._new_audit_topic()
         internal_topics = (self.groups.runtime.topic, self.transactions.runtime.topic)
         self.auto_creation = AutoCreation(self.topics, internal_topics)

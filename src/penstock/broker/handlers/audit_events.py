@@ -12,6 +12,7 @@ from collections.abc import Callable
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.replica.partition_table import Slot
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import AUDIT_TOPIC, TopicId
 from penstock.security.acls import Operation
@@ -20,6 +21,7 @@ from penstock.wire.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -29,7 +31,10 @@ __all__ = ["AuditAppends"]
 class AuditAppends:
     """Appends batches of audit events as the leader of their partition."""
 
-    def __init__(self, find: Callable[[str | TopicId, int], Slot], access: Access | None) -> None:
+    def __init__(
+        self, image: ClusterImage, find: Callable[[str | TopicId, int], Slot], access: Access | None
+    ) -> None:
+        self._image = image
         self._find = find
         self._access = access
 
@@ -66,12 +71,19 @@ class AuditAppends:
         for topic in request.topic_data:
             answers = []
             for data in topic.partition_data:
-                code = refusal or await self._append_named(topic.name, data.index, data.records)
+                code = refusal or await self._append_sent(topic, data.index, data.records)
                 answers.append(PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1))
-            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+            topics.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
         return ProduceResponse(responses=topics)
 
-    async def _append_named(self, topic: str, index: int, records: memoryview | None) -> ErrorCode:
-        if topic != AUDIT_TOPIC or not records:
+    async def _append_sent(
+        self, topic: TopicProduceData, index: int, records: memoryview | None
+    ) -> ErrorCode:
+        known = self._image.topics.get(AUDIT_TOPIC)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (topic.name != AUDIT_TOPIC and topic.topic_id != known.id) or not records:
             return ErrorCode.INVALID_REQUEST
         return await self.append(index, bytes(records))

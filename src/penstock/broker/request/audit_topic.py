@@ -129,7 +129,7 @@ class AuditTopic:
         request = ProduceRequest(
             acks=-1,
             timeout_ms=_TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=AUDIT_TOPIC, partition_data=[data])],
+            topic_data=[TopicProduceData(name=AUDIT_TOPIC, topic_id=known.id, partition_data=[data])],
         )
         response = await self._send(leader, request)
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
