@@ -31,6 +31,7 @@ from tests.broker.requests import (
     batch_of,
     create_topic,
     describe_topic,
+    fetch,
     produce_request,
     read_all,
     until,
@@ -46,7 +47,8 @@ def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:
         described = describe_topic(client, AUDIT_TOPIC)
         assert described.is_internal
         topic = Topic(AUDIT_TOPIC, TopicId(described.topic_id))
-        until(lambda: bool(read_all(client, topic)))
+        # The broker opens the partition after it has applied the metadata.
+        until(lambda: bool(fetch(client, topic, 0).records))
         (found,) = [json.loads(record.value or b"") for record in read_all(client, topic)]
         named = {name: found[name] for name in ("event", "api", "client_id", "class_uid", "principal")}
         assert named == {
