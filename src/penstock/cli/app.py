@@ -15,6 +15,7 @@ from penstock.cli.commands import (
     cluster,
     config,
     consume,
+    dashboards,
     group,
     health,
     log,
@@ -53,6 +54,7 @@ app.add_typer(quorum.app, name="quorum")
 app.add_typer(topic.app, name="topic")
 app.command()(top.top)
 app.command()(health.health)
+app.add_typer(dashboards.app, name="dashboards")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")

@@ -61,9 +61,9 @@ def collect_analog(
     page.set("kafka_analog_produce_latency_p99_seconds", p99(produce.latency))
     page.set("kafka_analog_fetch_latency_p99_seconds", p99(fetch.latency))
     page.set("kafka_analog_active_connections", sum(len(server.connections) for server in sources.servers))
-    page.set("kafka_analog_partition_count", counts.partitions)
-    page.set("kafka_analog_leader_count", counts.leaders)
-    page.set("kafka_analog_replica_count", counts.partitions - counts.leaders)
+    page.set("kafka_analog_partitions", counts.partitions)
+    page.set("kafka_analog_leaders", counts.leaders)
+    page.set("kafka_analog_replicas", counts.partitions - counts.leaders)
     page.set("kafka_analog_under_replicated_partitions", counts.under_replicated)
     for broker in sources.image.brokers.values():
         healthy = is_healthy if broker.id == sources.node_id else broker.active
