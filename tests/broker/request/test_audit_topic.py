@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.base.audit_queue import AuditQueue
+from penstock.broker.handlers.audit_events import AuditAppends
 from penstock.broker.request import audit_topic
 from penstock.broker.request.audit_topic import AuditTopic
 from penstock.model.errors import ErrorCode
@@ -138,3 +139,23 @@ def test_events_stay_in_the_queue_until_they_are_committed(monkeypatch: pytest.M
         assert stage.sent == [(2, 3)] * 3
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("is_allowed", "name", "code"),
+    [
+        (False, AUDIT_TOPIC, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (True, "another", ErrorCode.INVALID_REQUEST),
+        (True, AUDIT_TOPIC, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_only_nodes_send_events_and_only_to_the_audit_topic(
+    is_allowed: bool, name: str, code: ErrorCode
+) -> None:
+    image: Any = SimpleNamespace(topics={AUDIT_TOPIC: SimpleNamespace(id=b"i" * 16)})
+    access: Any = SimpleNamespace(allows_on_cluster=lambda context, operation: is_allowed)
+    appends = AuditAppends(image, lambda topic, index: ErrorCode.NOT_LEADER_OR_FOLLOWER, access)
+    request = produce_request(Topic(name, TopicId(bytes(16))), batch_of([b"x"]), version=7)
+    context: Any = None
+    response = asyncio.run(appends.produce(context, request))
+    assert response.responses[0].partition_responses[0].error_code == code
