@@ -33,21 +33,19 @@ from penstock.security import sasl_client
 from penstock.security.sasl_client import Login
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
-from penstock.wire.api import Api
 from penstock.wire.apis import APIS
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
-from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.conversation import Conversation
-from penstock.wire.messages import decode_response, encode_request
-from penstock.wire.schema import Struct
 from tests.broker.authorization.acls import CONFIG as ACLS
 from tests.broker.authorization.acls import Admin
 from tests.broker.configs import BROKER, NODE, SET, alter, replace
 from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import until
+from tests.broker.speaker import Speaker
 from tests.secured import HOST, pki, versions, versions_over
 
 PASSWORD = "correct horse"
@@ -318,46 +316,6 @@ def test_a_client_without_rights_does_not_learn_which_files_exist() -> None:
 
 
 # -- SASL
-
-
-class Speaker:
-    """A client that sends any request at any time."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port), timeout=20)
-        self._file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Speaker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        self.socket.close()
-
-    def send_raw(self, content: bytes) -> None:
-        self.socket.sendall(struct.pack(">i", len(content)) + content)
-
-    def receive_raw(self) -> bytes | None:
-        try:
-            head = self._file.read(4)
-            return self._file.read(struct.unpack(">i", head)[0]) if len(head) == 4 else None
-        except ConnectionResetError:
-            return None
-
-    def ask(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
-        """The response; None if the broker closes the connection instead."""
-        version = api.max_version if version is None else version
-        self.socket.sendall(b"".join(encode_request(api, version, 7, "test", request)))  # type: ignore[arg-type]
-        frame = self.receive_raw()
-        return None if frame is None else decode_response(api, version, memoryview(frame))
-
-    def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> int | None:
-        answer = self.ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism), version)
-        return None if answer is None else answer.error_code
-
-    def token(self, token: bytes) -> tuple[int, str | None] | None:
-        answer = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
-        return None if answer is None else (answer.error_code, answer.error_message)
 
 
 def authenticate(connected: socket.socket, conversation: Conversation) -> None:
