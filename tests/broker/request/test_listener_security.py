@@ -33,12 +33,15 @@ from penstock.security import sasl_client
 from penstock.security.sasl_client import Login
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
+from penstock.wire.api import Api
 from penstock.wire.apis import APIS
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
-from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
 from penstock.wire.conversation import Conversation
+from penstock.wire.messages import encode_request
+from penstock.wire.schema import Struct
 from tests.broker.authorization.acls import CONFIG as ACLS
 from tests.broker.authorization.acls import Admin
 from tests.broker.configs import BROKER, NODE, SET, alter, replace
