@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
+
 import pytest
 
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.spark.connection import Attempts, Cluster, Endpoint, cluster_of
 from penstock.spark.errors import Disconnected
+from penstock.spark.options import ReadOptions, WriteOptions
+from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.routing import Node
 from tests.spark.topics import Topics
@@ -30,6 +35,58 @@ def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None
     cluster.close()
     with pytest.raises(Disconnected, match="closed"):
         second.send(METADATA, MetadataRequest())
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[BrokerThread]:
+    pytest.importorskip("cryptography")
+    with broker(secure=True) as running:
+        yield running
+
+
+def options_of(running: BrokerThread, **changes: str) -> dict[str, str]:
+    settings = {"bootstrap.servers": running.bootstrap, **running.client_config, **changes}
+    return {"subscribe": "t", **{f"kafka.{name}": value for name, value in settings.items()}}
+
+
+def test_a_secured_cluster_is_read_with_the_settings_of_its_clients(secured: BrokerThread) -> None:
+    """Workers get the options pickled. Java's names and those of librdkafka are the same settings."""
+    config = secured.client_config
+    by_java = {
+        "sasl.jaas.config": f'x required username="{config["sasl.username"]}" password="'
+        f'{config["sasl.password"]}";',
+        "ssl.truststore.certificates": config["ssl.ca.pem"],
+    }
+    plain = {name: config[name] for name in ("security.protocol", "sasl.mechanism")}
+    java = {"kafka.bootstrap.servers": secured.bootstrap, "subscribe": "t"}
+    java |= {f"kafka.{name}": value for name, value in (plain | by_java).items()}
+    for options in (options_of(secured), java):
+        read = pickle.loads(pickle.dumps(ReadOptions.parse(options, streaming=False)))
+        cluster = Cluster(read.endpoint)
+        assert cluster.call(cluster.view.next_node(), METADATA, MetadataRequest()).brokers
+        cluster.close()
+        assert config["sasl.password"] not in repr(read)
+    del java["subscribe"]
+    written = WriteOptions.parse(java)
+    assert written.producer == {"bootstrap.servers": secured.bootstrap, **config}
+    assert config["sasl.password"] not in repr(written)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sasl.password": "wrong"}, "error 58"),
+        ({"security.protocol": "SSL"}, "closed the connection|no response"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "closed the connection|no response"),
+    ],
+)
+def test_a_secured_cluster_refuses_other_clients(
+    secured: BrokerThread, changes: dict[str, str], reason: str
+) -> None:
+    read = ReadOptions.parse(options_of(secured, **changes), streaming=False)
+    cluster = Cluster(read.endpoint)
+    with pytest.raises(Disconnected, match=reason):
+        cluster.call(cluster.view.next_node(), METADATA, MetadataRequest())
 
 
 def test_a_process_has_one_cluster_for_an_endpoint_and_not_too_many(topics: Topics) -> None:

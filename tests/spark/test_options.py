@@ -138,7 +138,13 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
             },
             "timestamp 9 of t-0 is after its end timestamp 8",
         ),
-        (True, {"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
+        (True, {"kafka.security.protocol": "SASL_SSL"}, "SASL mechanism .* needs a user and a password"),
+        (True, {"kafka.security.protocol": "TLS"}, "kafka.security.protocol must be one of PLAINTEXT, SSL"),
+        (
+            False,
+            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/nowhere.pem"},
+            "/nowhere.pem has no PEM certificates",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(streaming: bool, options: dict[str, str], message: str) -> None:

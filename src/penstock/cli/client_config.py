@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.cli.failure import Failure, misused
 
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["client_security", "librdkafka_settings", "use", "use_by_default"]
 
-#: names of Kafka's Java clients, and of librdkafka
-_SAME: Final = ("security.protocol", "sasl.mechanism", "ssl.key.password")
-_RENAMED: Final = {
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-}
 _chosen: list[Path] = []
 _default: list[Path] = []
 
@@ -68,19 +60,10 @@ def librdkafka_settings() -> dict[str, str]:
     settings = _settings()
     if not settings:
         return {}
-    from penstock.security.sasl_users import parse_jaas
+    from penstock.security.client_names import SECURITY_PREFIXES, librdkafka_names
 
-    found = {name: settings[name] for name in _SAME if name in settings}
-    found |= {new: settings[old] for old, new in _RENAMED.items() if old in settings}
-    if "ssl.keystore.location" in settings:
-        found["ssl.certificate.location"] = found["ssl.key.location"] = settings["ssl.keystore.location"]
-    if settings.get("ssl.endpoint.identification.algorithm", "https") == "":
-        found["ssl.endpoint.identification.algorithm"] = "none"
-    login = parse_jaas(settings["sasl.jaas.config"]) if "sasl.jaas.config" in settings else {}
-    for name in ("username", "password"):
-        if name in login:
-            found[f"sasl.{name}"] = login[name]
-    return found
+    found = {name: value for name, value in settings.items() if name.startswith(SECURITY_PREFIXES)}
+    return librdkafka_names(found)
 
 
 def client_security() -> ClientSecurity | None:

@@ -7,12 +7,17 @@ response would reach the next task.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, cast
+from dataclasses import dataclass, field
+from functools import cache
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
 from penstock.ports import Buffer
@@ -24,14 +29,44 @@ from penstock.wire.compiler import Part
 from penstock.wire.conversation import Conversation
 from penstock.wire.routing import Address, ClusterView, Reaction, reaction_to
 
-__all__ = ["Attempts", "Cluster", "Connection", "Endpoint", "close_clusters", "cluster_of"]
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
+
+__all__ = ["Attempts", "Cluster", "Connection", "Endpoint", "Security", "close_clusters", "cluster_of"]
 
 _BACKOFF_FIRST_S: Final = 0.05
 _BACKOFF_LIMIT_S: Final = 1.0
 #: How long a topic may be unknown, right after it was made, before we believe that there is none.
 _UNKNOWN_TOPIC_S: Final = 1.0
+#: the part of a session's lifetime after which a connection is not used again
+_SESSION_SHARE: Final = 0.8
 #: More than one query uses; beyond that we start over.
 _CLUSTERS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The security settings of a client, by the names of Java clients. They are pickled for the workers."""
+
+    protocol: str
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+
+    def open(self) -> ClientSecurity:
+        """TLS and login; InvalidConfig if a file cannot be read or a setting is missing."""
+        from penstock.net.client_security import client_security  # only a secured cluster pays for OpenSSL
+
+        def nonce() -> str:
+            return b64encode(os.urandom(24)).decode()
+
+        made = client_security(self.protocol, dict(self.settings).get, nonce)
+        assert made is not None, "plaintext has no security"
+        return made
+
+
+@cache
+def _opened(security: Security) -> ClientSecurity:
+    """One TLS context for all connections of a process."""
+    return security.open()
 
 
 class Endpoint(NamedTuple):
@@ -42,6 +77,7 @@ class Endpoint(NamedTuple):
     #: for one answer, and for all tries of one question
     request_timeout_s: float = 30.0
     total_timeout_s: float = 60.0
+    security: Security | None = None
 
 
 class Attempts:
@@ -70,11 +106,15 @@ class Attempts:
 class Connection:
     """One broker. Any failure closes it and is a `Disconnected`."""
 
-    __slots__ = ("_arrived", "_conversation", "_socket", "address")
+    __slots__ = ("_arrived", "_conversation", "_ends_at", "_security", "_socket", "address")
 
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(self, address: Address, client_id: str, security: Security | None = None) -> None:
         self.address = address
-        self._conversation = Conversation(client_id)
+        self._security = None if security is None else _opened(security)
+        login = None if self._security is None else self._security.login
+        self._conversation = Conversation(client_id, login=login)
+        #: when the session is about to end
+        self._ends_at = inf
         self._socket: socket.socket | None = None
         self._arrived: deque[Any] = deque()
 
@@ -85,14 +125,28 @@ class Connection:
         except OSError as e:
             raise self._lost(f"cannot connect: {e}") from e
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._security is not None and self._security.tls is not None:
+            try:
+                context = self._security.tls.context()
+                self._socket = context.wrap_socket(self._socket, server_hostname=self.address[0])
+            except OSError as e:
+                raise self._lost(f"TLS handshake failed: {e}") from e
         while not self._conversation.is_ready:
             self._transmit(self._conversation.handshake())
             self._listen()
+        if self._conversation.session_lifetime_s:
+            # A new connection is simpler than another authentication (KIP-368) in the middle of a task.
+            self._ends_at = time.monotonic() + _SESSION_SHARE * self._conversation.session_lifetime_s
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and nothing is under way on it."""
-        return self._socket is not None and not self._conversation.in_flight and not self._arrived
+        """Whether it is open, its session lasts, and nothing is under way on it."""
+        return (
+            self._socket is not None
+            and not self._conversation.in_flight
+            and not self._arrived
+            and time.monotonic() < self._ends_at
+        )
 
     def send(self, api: Api[RequestT, Any], request: RequestT) -> None:
         """Send a request without waiting; `receive` returns the responses in the order of the requests."""
@@ -157,7 +211,9 @@ class Cluster:
             if known.is_idle:
                 return known
             known.close()
-        made = self._connections[address] = Connection(address, self.endpoint.client_id)
+        made = self._connections[address] = Connection(
+            address, self.endpoint.client_id, self.endpoint.security
+        )
         made.open(self.endpoint.request_timeout_s)
         return made
 

@@ -14,8 +14,10 @@ from typing import Final
 
 import msgspec
 
+from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicPartition
-from penstock.spark.connection import Endpoint
+from penstock.security.client_names import SECURITY_PREFIXES, java_names, librdkafka_names
+from penstock.spark.connection import Endpoint, Security
 from penstock.spark.errors import WrongOption
 from penstock.spark.offsets import EARLIEST, LATEST, Position, parse_partition_map
 from penstock.wire.routing import Address
@@ -81,6 +83,7 @@ _UNIT_S: Final = {
     "d": 86400.0,
 }
 _DEFAULT_PORT: Final = 9092
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,6 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         """Raise WrongOption for invalid options. With `streaming`, defaults differ and there is no end."""
         given = _GivenOptions(options, READ_OPTIONS)
-        if (given.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
-            raise WrongOption("kafka.security.protocol: only PLAINTEXT is supported for reading")
         ending = _position(given, "ending", LATEST)
         if streaming:
             if given.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -152,7 +153,7 @@ class WriteOptions:
     """Where rows go, checked; `producer` is for librdkafka."""
 
     topic: str | None
-    producer: Mapping[str, str]
+    producer: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -164,7 +165,7 @@ class WriteOptions:
             for key, value in named.items()
             if key not in _NOT_OF_PRODUCERS
         }
-        return cls(given.get("topic"), producer)
+        return cls(given.get("topic"), librdkafka_names(producer))
 
 
 class _GivenOptions:
@@ -239,7 +240,25 @@ class _GivenOptions:
             client_id=self.get("kafka.client.id") or "penstock-spark",
             request_timeout_s=request_timeout / 1000 if request_timeout else 30.0,
             total_timeout_s=total_timeout / 1000 if total_timeout else 60.0,
+            security=self._security(),
         )
+
+    def _security(self) -> Security | None:
+        """TLS and SASL of connections, by the names of Java clients or of librdkafka."""
+        named = {key.removeprefix(_KAFKA): value for key, value in self.kafka().items()}
+        settings = {key: value for key, value in named.items() if key.startswith(SECURITY_PREFIXES)}
+        protocol = settings.pop("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol == "PLAINTEXT":
+            return None
+        if protocol not in _PROTOCOLS:
+            known = ", ".join(_PROTOCOLS)
+            raise WrongOption(f"kafka.security.protocol must be one of {known}, not {protocol}")
+        security = Security(protocol, tuple(sorted(java_names(settings).items())))
+        try:
+            security.open()
+        except InvalidConfig as e:
+            raise WrongOption(f"kafka.security.protocol={protocol}: {e}") from e
+        return security
 
 
 def _address(server: str) -> Address:
