@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.rehearsals import events_of, recorded_events
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -80,6 +82,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     yield
     if item.config.getoption("--fast") and _children(item.config) > item.stash[_CHILDREN]:
         pytest.fail("the test started a child process: mark it with @pytest.mark.process", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a rehearsal of the runbook in which no broker logs the event."""
+    expected = events_of(item.nodeid)
+    if not expected:
+        return (yield)
+    with recorded_events() as seen:
+        result = yield
+    if missing := expected - seen:
+        pytest.fail(f"the runbook is not rehearsed: nothing has logged {', '.join(sorted(missing))}")
+    return result
 
 
 def _count_processes(stash: pytest.Stash) -> None:

@@ -74,6 +74,11 @@ class LeaderEpochs:
     def clear(self) -> None:
         self.forget_from(-1)
 
+    def replace(self, other: LeaderEpochs) -> None:
+        """Take over the entries of `other`; the checkpoint on disk is out of date."""
+        self.epochs[:], self.starts[:] = other.epochs, other.starts
+        self._changed()
+
     def encode(self) -> bytes:
         return format_checkpoint(
             f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)

@@ -23,6 +23,7 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
+from tests.broker.events import Events
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.topic_configs import alter
@@ -31,6 +32,27 @@ from tests.broker.topics import create
 
 def others(nodes: Cluster, *without: int) -> list[int]:
     return [node for node in nodes.brokers if node not in without]
+
+
+def test_a_voter_that_waits_for_others_says_so(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ready when more than half of the voters run."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        try:
+            with monkeypatch.context() as impatient:
+                impatient.setattr(Lifecycle, "_patience_s", 0.05)
+                waiting = asyncio.create_task(nodes.start(1))
+                await eventually(lambda: bool(events.of("waiting_for_majority")))
+            assert events.of("waiting_for_majority")[0][1]["voters"] == [1, 2, 3]
+            assert not waiting.done()
+            await nodes.start(2)
+            await waiting
+            await nodes.settled()
+        finally:
+            await nodes.close()
+
+    run(main())
 
 
 def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:

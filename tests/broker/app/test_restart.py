@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import pytest
 
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.model.ids import format_topic_id
+from penstock.ports import File
+from penstock.storage.memory import MemoryFiles
 from penstock.testing import broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from tests.broker.disks import on_disk
 from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -152,3 +157,33 @@ def test_a_second_directory_can_be_added(tmp_path: Path) -> None:
         assert [r.value for r in read_all(client, old)] == [b"x"]
         for partition in range(4):
             assert [r.value for r in read_all(client, new, partition=partition)] == [b"y"]
+
+
+class _Unidentified(MemoryFiles):
+    """A disk on which no identity of a partition can be written."""
+
+    refuses = False
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if self.refuses and create and path.endswith("partition.metadata"):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return super().open(path, create=create)
+
+
+def test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later(events: Events) -> None:
+    files = _Unidentified()
+    with on_disk(files) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, "t")
+        append(client, topic, b"kept")
+    identity = "/disk/topics/t/partition-0/partition.metadata"
+    files.remove(identity)
+    files.refuses = True
+    with on_disk(files) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"kept"]
+    ((level, fields),) = events.of("partition_not_identified")
+    assert (level, fields["topic"], fields["partition"]) == ("warning", "t", 0)
+    files.refuses = False
+    with on_disk(files):
+        pass
+    assert files.exists(identity)
+    assert len(events.of("partition_not_identified")) == 1

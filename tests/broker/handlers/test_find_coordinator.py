@@ -17,7 +17,9 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from tests.broker.conftest import penstock_only
+from tests.broker.events import Events
 from tests.broker.handlers.group_requests import BATCHED
+from tests.broker.nodes import Cluster, run
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     every_version,
@@ -37,6 +39,30 @@ def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
 
 
 @penstock_only
+@penstock_only
+def test_without_enough_brokers_for_the_offsets_topic_there_is_no_coordinator(events: Events) -> None:
+    """The next request after the missing brokers have started finds it."""
+
+    async def find(nodes: Cluster) -> int:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        (found,) = (await nodes.ask(1, FIND_COORDINATOR, request)).coordinators
+        return found.error_code
+
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3], {"offsets.topic.replication.factor": "3"})
+        try:
+            await nodes.start(1)
+            assert await find(nodes) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            ((level, fields),) = events.of("no_coordinator")
+            assert level == "warning" and "3" in fields["reason"]
+            await nodes.start(2, 3)
+            assert await find(nodes) == ErrorCode.NONE
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
 def test_share_groups_have_no_coordinator(client: RawClient) -> None:
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=["x"])
     (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators

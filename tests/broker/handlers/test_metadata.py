@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
+from penstock.storage.memory import MemoryFiles
 from penstock.testing import broker
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_topic_partitions import (
@@ -24,6 +25,8 @@ from penstock.wire.apis.metadata import (
 )
 from tests.broker.configs import TOPIC, shown
 from tests.broker.conftest import penstock_only
+from tests.broker.disks import on_disk
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, create_topic, edge_versions, every_version, new_name
 
@@ -411,3 +414,19 @@ def test_ids_that_a_version_has_room_but_no_use_for_are_refused(
         ("", topic.id, ErrorCode.INVALID_REQUEST),
         (topic.name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST),
     ]
+
+
+@penstock_only
+def test_a_topic_with_more_replicas_than_brokers_is_not_created(events: Events) -> None:
+    """Nor in part. With a factor of the cluster's size the next request creates it."""
+    files = MemoryFiles()
+    with on_disk(files, default_replication_factor="3") as running, RawClient(running.bootstrap) as client:
+        topic = ask_one(client, METADATA.max_version, "orders", create=True)
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert "orders" not in running.broker.image.topics
+    ((level, fields),) = events.of("topic_not_created")
+    assert (level, fields["topic"]) == ("warning", "orders")
+    assert "3" in fields["reason"]
+    with on_disk(files, default_replication_factor="1") as running, RawClient(running.bootstrap) as client:
+        ask_one(client, METADATA.max_version, "orders", create=True)
+        assert "orders" in running.broker.image.topics

@@ -7,8 +7,10 @@ from copy import deepcopy
 
 import pytest
 
+from penstock.broker.base.system_ports import SystemRng
 from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.broker.node.metadata_home import MetadataRefused
+from penstock.broker.node.quorum_recovery import rejoin
 from penstock.model.errors import ErrorCode
 from penstock.raft.state import Recovery
 from penstock.storage.memory import MemoryFiles
@@ -133,6 +135,28 @@ def test_damage_that_is_found_while_a_node_leads_ends_the_node() -> None:
     run(main())
 
 
+def test_damaged_leader_epochs_are_read_from_the_log(events: Events) -> None:
+    path = f"{METADATA}/leader-epoch-checkpoint"
+
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            assert await create(nodes, 1, "orders") == ErrorCode.NONE
+            await nodes.stop_in_turn(1)
+            healthy = disk(nodes, 1).read(path)
+            (first, *rest) = healthy.splitlines(keepends=True)
+            disk(nodes, 1).write_atomic(path, b"".join([first, *rest[:-1], b"9 0\n"]))
+            await nodes.start(1)
+            assert "orders" in nodes[1].image.topics
+            ((level, fields),) = events.of("leader_epochs_replaced")
+            assert (level, fields["found"]) == ("warning", [9])
+            await nodes.stop_in_turn(1)
+            assert disk(nodes, 1).read(path).splitlines()[-2:] != [b"9 0"]
+            await nodes.start(1)
+            assert len(events.of("leader_epochs_replaced")) == 1
+
+    run(main())
+
+
 # -- wiped disks
 
 
@@ -162,6 +186,32 @@ def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Eve
             await nodes.kill(2)
             await nodes.settled()
             assert await create(nodes, 3, "with-the-new-disk") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_voter_that_was_not_replaced_in_time_rejoins_by_hand(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            old = nodes[3].node.key
+            await nodes.stop(3)
+            nodes.disks[3] = MemoryFiles()
+            with monkeypatch.context() as hour:
+                hour.setattr("penstock.broker.node.rejoining._PATIENCE_S", 0.0)
+                await nodes.start(3)
+                await eventually(lambda: bool(events.of("voter_not_replaced")))
+            assert not events.of("voter_replaced")
+
+            await nodes.stop(3)
+            rejoin(disk(nodes, 3), ["/data"], SystemRng())
+            await nodes.start(3)
+            await eventually(lambda: bool(events.of("voter_replaced")))
+            new = nodes[3].node.key
+            await eventually(lambda: all(b.node.quorum.state.voters.has(new) for b in nodes.brokers.values()))
+            assert not nodes[1].node.quorum.state.voters.has(old)
 
     run(main())
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.node import unclean_recovery
+from penstock.broker.node.controller import Controller
 from penstock.metadata.image import NO_LEADER, TOPIC
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import TopicId
 from penstock.records.record import iter_batches, iter_records
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
@@ -17,6 +21,7 @@ from penstock.wire.apis.get_replica_log_info import (
     LogInfoTopic,
 )
 from penstock.wire.metadata_records import PartitionChangeRecord
+from tests.broker.events import Events
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
 from tests.broker.replication import described, make_topic, produce, replica, stored
@@ -255,3 +260,70 @@ def test_what_a_broker_says_of_its_replicas() -> None:
             assert len(await ask(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
 
     run(main())
+
+
+def test_a_failed_recovery_is_repeated_and_names_the_ends_that_differed(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata disk of the controller refuses the first election."""
+    monkeypatch.setattr(unclean_recovery, "_RETRIES_MS", (20,))
+    change = Controller.change
+    refused: list[object] = []
+
+    async def refuse_once(self: Controller, decide: Any) -> Any:
+        if getattr(decide, "func", None) is not None and "_decide" in str(decide.func) and not refused:
+            refused.append(decide)
+            raise StorageError("the data directory is full")
+        return await change(self, decide)
+
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3])
+        try:
+            await nodes.start()
+            await make_topic(nodes, 2, 3)
+            for value in VALUES:
+                assert (await produce(nodes, 2, value)).error_code == ErrorCode.NONE
+            await eventually(lambda: replica(nodes[3]).log.end_offset == len(VALUES))
+            path = replica(nodes[2]).log.path
+            await asyncio.gather(nodes.kill(2), nodes.kill(3))
+            await eventually(lambda: described(nodes[1]).leader == NO_LEADER)
+            lose_tail(nodes, 2, f"{path}/{0:020}.log")
+            monkeypatch.setattr(Controller, "change", refuse_once)
+            await nodes.start(2, 3)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
+            assert refused
+            assert values_of(nodes[3]) == VALUES
+        finally:
+            await nodes.close()
+
+    run(main())
+    ((_, failed),) = events.of("unclean_recovery_failed")
+    assert failed["error"] == "the data directory is full"
+    assert events.of("unclean_recovery_done")
+    ((level, elected),) = events.of("unclean_leader_elected")
+    assert (level, elected["leader"], elected["end_offset"]) == ("warning", 3, 3)
+    assert elected["reports"][2] < elected["reports"][3]
+
+
+def test_a_topic_that_accepts_losses_truncates_the_returned_leader(events: Events) -> None:
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3])
+        try:
+            await nodes.start()
+            await make_topic(nodes, 2, 3, min_isr=1, configs={"unclean.leader.election.enable": "true"})
+            assert (await produce(nodes, 2, b"both")).error_code == ErrorCode.NONE
+            await kill_in_turn(nodes, 3)
+            assert (await produce(nodes, 2, b"only 2")).error_code == ErrorCode.NONE
+            await kill_in_turn(nodes, 2)
+            await nodes.start(3)
+            await eventually(lambda: described(nodes[1]).leader == 3)
+            assert (await produce(nodes, 3, b"new")).error_code == ErrorCode.NONE
+            await nodes.start(2)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
+            assert values_of(nodes[2]) == [b"both", b"new"]
+        finally:
+            await nodes.close()
+
+    run(main())
+    assert [fields["offset"] for _, fields in events.of("replica_truncated")] == [1]
+    assert events.of("unclean_leader")

@@ -152,3 +152,20 @@ def test_nothing_is_unclean_after_clean_stops(events: Events) -> None:
 
     run(main())
     assert not events.of("replica_unclean") + events.of("manifests_disagree") + events.of("manifest_refused")
+
+
+def test_a_damaged_manifest_is_refused_and_nothing_is_lost(events: Events) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"kept")).error_code == ErrorCode.NONE
+            await nodes.stop(3)
+            manifest = nodes.disks[3].read("/data/clean-shutdown")
+            nodes.disks[3].write_atomic("/data/clean-shutdown", manifest.replace(b"logs", b"loGs"))
+            await nodes.start(3)
+            ((_, fields),) = events.of("manifest_refused")
+            assert fields["reason"] == "it is damaged"
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            assert values(replica(nodes[3])) == [b"kept"]
+
+    run(main())

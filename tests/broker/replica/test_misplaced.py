@@ -64,6 +64,20 @@ def test_swapped_folders_serve_their_own_partitions(
     assert len(events.of("partition_misplaced")) == moved, "all is well after that"
 
 
+def test_without_a_quarantine_folders_stay_where_they_are(tmp_path: Path, events: Events) -> None:
+    """A file is in the place of the quarantine. The broker moves the folders when the file is removed."""
+    topics = two_topics(tmp_path)
+    swap(tmp_path / "topics/a/partition-0", tmp_path / "topics/a/partition-1")
+    shutil.copytree(tmp_path / "topics/b/partition-0", tmp_path / "topics/stray/partition-0")
+    (tmp_path / "quarantine").write_text("in the way")
+    with broker(data=tmp_path):
+        pass
+    ((level, ignored),) = events.of("misplaced_partitions_ignored")
+    assert level == "error" and "quarantine" in ignored["error"]
+    (tmp_path / "quarantine").unlink()
+    check(tmp_path, *topics)
+
+
 def test_a_renamed_folder_is_put_back(tmp_path: Path, events: Events) -> None:
     topics = two_topics(tmp_path)
     (tmp_path / "topics" / "a" / "partition-1").rename(tmp_path / "topics" / "b" / "partition-7")

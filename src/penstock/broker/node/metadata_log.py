@@ -73,9 +73,10 @@ class MetadataLog:
             segment.release()
         if found.epochs and (found.epochs, found.starts[1:]) != (known.epochs, known.starts[1:]):
             log.warning(
-                "leader_epochs_replaced", path=self.log.path, found=known.epochs, batches=found.epochs
+                "leader_epochs_replaced", path=self.log.path, found=[*known.epochs], batches=found.epochs
             )
-            self.log.leader_epochs = found
+            # In place: the log's parts have the same object, and the next sync writes it.
+            known.replace(found)
 
     def _continue_from(self, snapshot: LogPoint) -> None:
         """Let the log continue `snapshot`; a log that ends before it, or diverges from it, is reset.
