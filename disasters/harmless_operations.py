@@ -178,7 +178,7 @@ def metadata_diverged(scene: Scene) -> None:
 
 @OPERATIONS(
     "replica-set-aside",
-    "a disk given up by the operator, who had an older replica elected, turns up again",
+    "an operator has given up a disk and elected an older replica; the disk is back",
     systems=("penstock",),
 )
 def replica_set_aside(scene: Scene) -> None:
