@@ -20,6 +20,7 @@ from bench import (
     pipeline_start,
     requests,
     scaling,
+    scrape,
     spark,
     throughput,
 )
@@ -37,6 +38,7 @@ ROWS: tuple[Row, ...] = (
     *active.ROWS,
     *clients.ROWS,
     *scaling.ROWS,
+    *scrape.ROWS,
     *spark.ROWS,
     *cluster.ROWS,
     *failover.ROWS,

@@ -34,6 +34,10 @@ _PROCESS: Final = (
         "How late the event loop runs a timer that is due, sampled twice a second.",
         kind=_H,
     ),
+    _own(
+        "scrape_longest_slice_seconds",
+        "The longest CPU time for which the metrics page before this one has held the event loop.",
+    ),
     _own("gc_pause_seconds", "Pauses of Python's garbage collector.", kind=_H),
     _own("cpu_seconds_total", "CPU time of the process, in user and system mode."),
     _own("resident_memory_bytes", "Resident memory of the process."),

@@ -70,6 +70,8 @@ class Pages:
         self._lags = lags
         self._consumed = ConsumedEstimate()
         self._building = asyncio.Lock()
+        #: how long the last page has held the event loop at most
+        self._longest_s = 0.0
         self._shared: dict[tuple[str, Format], tuple[float, Document]] = {}
         self._paths: dict[str, Callable[[Request], Awaitable[Document]]] = {
             "/metrics": self._metrics,
@@ -132,9 +134,9 @@ class Pages:
         snapshot = await take_snapshot(self._sources)
         page = Page(METRICS if path == "/metrics" else KAFKA)
         collect = self._own if path == "/metrics" else self._kafka
-        await in_slices(collect(page, snapshot))
+        longest_s = await in_slices(collect(page, snapshot))
         chunks: list[bytes] = []
-        await in_slices(map(chunks.append, page.render(text_format)))
+        self._longest_s = max(longest_s, await in_slices(map(chunks.append, page.render(text_format))))
         return Document(HTTPStatus.OK, text_format.value, chunks)
 
     def release(self) -> None:
@@ -143,6 +145,7 @@ class Pages:
 
     def _own(self, page: Page, snapshot: Snapshot) -> Iterator[None]:
         sources, counts = self._sources, ReplicaCounts()
+        page.set("penstock_scrape_longest_slice_seconds", round(self._longest_s, 6))
         yield from collect_process(page, sources, snapshot, self._watch)
         yield from collect_requests(page, sources)
         yield from collect_connections(page, sources)
