@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -34,9 +34,16 @@ class Mutant:
     operated: bool = False
     #: where it takes damaged, stale or missing copies
     disaster: str | None = None
+    #: where it takes transactional clients
+    transactional: bool = False
+    #: changes of the real code without which the guard is rarely needed; they stay when the guard is in place
+    conditions: tuple[Change, ...] = ()
 
     def options(self, seed: int) -> Options:
         drawn = Options.draw(seed, self.brokers)
+        if self.transactional:
+            allowed = drawn.allowed if self.allowed is None else self.allowed
+            return replace(drawn.with_transactions(self.directed_fault), allowed=allowed)
         if self.allowed is not None:
             drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
         if self.disaster is not None:
@@ -57,9 +64,9 @@ class Found:
 
 
 @contextmanager
-def _without(mutant: Mutant) -> Iterator[None]:
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.changes]
-    for owner, name, instead in mutant.changes:
+def _changed(changes: Sequence[Change]) -> Iterator[None]:
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    for owner, name, instead in changes:
         setattr(owner, name, instead)
     try:
         yield
@@ -72,11 +79,13 @@ def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first: int = 0) -> Found | None
     """The first violation that a seed finds; None if none of them does. The seed `first` is tried first."""
     for seed in sorted(range(seeds), key=lambda seed: seed != first):
         options, settings = mutant.options(seed), dict(mutant.settings)
-        with _without(mutant):
+        with _changed((*mutant.conditions, *mutant.changes)):
             violation = simulate(seed, options, settings=settings).violation
         if violation is None:
             continue
         # A seed that finds something with the guard in place, too, says nothing about the guard.
-        if simulate(seed, options, settings=settings).violation is None:
+        with _changed(mutant.conditions):
+            is_sound = simulate(seed, options, settings=settings).violation is None
+        if is_sound:
             return Found(violation.name, seed + 1)
     return None

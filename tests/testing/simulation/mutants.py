@@ -44,6 +44,7 @@ from penstock.wire.schema import Struct
 from tests.testing.simulation.disaster_mutants import DISASTER_MUTANTS
 from tests.testing.simulation.healing_mutants import HEALING_MUTANTS
 from tests.testing.simulation.hunting import Found, Mutant, hunt
+from tests.testing.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
 __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
 
@@ -305,6 +306,8 @@ MUTANTS: Final = (
     *DISASTER_MUTANTS,
     # brokers that are gone
     *HEALING_MUTANTS,
+    # transactions
+    *TRANSACTION_MUTANTS,
 )
 
 

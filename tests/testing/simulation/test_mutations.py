@@ -34,6 +34,12 @@ _SLOW = {
     "a lost vote makes another voter",
     "damage is found and mended",
     "a lack of descriptors is no disk failure",
+    "the LSO waits for replicated markers",
+    "markers have a higher epoch",
+    "followers take any marker",
+    "pending decisions before producer ids",
+    "partitions are added together",
+    "markers pass through the group shard",
 }
 
 #: the seeds that found a removed guard last, where several seeds before them did not: they are tried first

@@ -60,14 +60,14 @@ class TransactionCoordinator:
         #: transactions that shards here have decided; one that a new shard takes over counts again
         self.committed = 0
         self.aborted = 0
-        self._markers = MarkerSender(image, send_markers, self._term, self._markers_written)
+        self.markers = MarkerSender(image, send_markers, self._term, self._markers_written)
 
     def start(self) -> None:
         """Read the cluster's configs. A shard is loaded when this broker becomes leader of its partition."""
         self._env.settings = TransactionSettings.of(self._config)
 
     def stop(self) -> None:
-        self._markers.stop()
+        self.markers.stop()
         self.runtime.resign_all()
 
     def topics_removed(self) -> None:
@@ -85,7 +85,7 @@ class TransactionCoordinator:
         assert isinstance(effect, SendMarkers)
         self.committed += effect.committed
         self.aborted += not effect.committed
-        self._markers.start(index, effect)
+        self.markers.start(index, effect)
 
     def _term(self, index: int) -> Term | None:
         """The coordinator epoch is the leader epoch of the partition."""

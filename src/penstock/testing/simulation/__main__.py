@@ -12,6 +12,7 @@ from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
 from penstock.testing.simulation.disasters.catalog import DISASTERS, SINGLE, choose
 from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
+from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 
 __all__ = ["main"]
 
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--directed-fault",
-        choices=DIRECTED_FAULTS | HEALING,
+        choices=DIRECTED_FAULTS | HEALING | TRANSACTION_FAULTS,
         help="the faults that lead into one race, instead of drawn faults",
     )
     instead.add_argument("--disaster", choices=DISASTERS, help="damage to copies, instead of drawn faults")
@@ -49,12 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         drawn = Options.draw(seed, options.brokers)
-        if options.directed_fault is not None:
+        if options.directed_fault in TRANSACTION_FAULTS:
+            drawn = drawn.with_transactions(options.directed_fault)
+        elif options.directed_fault is not None:
             drawn = drawn.with_directed_fault(options.directed_fault)
         elif options.disaster is not None or options.disasters:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.transactions:
-            drawn = drawn.with_transactions()
+            drawn = Options.draw_transactions(seed, options.brokers)
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
         elif not options.operated:
@@ -73,10 +76,10 @@ def _as_drawn(options: Options) -> str:
     """The arguments of the command line beside the seed."""
     if options.directed_fault is not None:
         return f"--directed-fault {options.directed_fault} "
-    if options.disaster is not None:
-        return f"--disaster {options.disaster} "
     if options.transactional:
         return "--transactions "
+    if options.disaster is not None:
+        return f"--disaster {options.disaster} "
     length = f"--seconds {options.duration_s:g} " if options.compaction else ""
     return f"{length}--operated " if options.operated else length
 

@@ -11,6 +11,7 @@ from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
+from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import transaction_settings
 
 __all__ = ["INTERNAL_PORT", "Options", "broker_settings", "rack_of"]
@@ -130,15 +131,23 @@ class Options:
             directories=2 if disaster.endswith("directory_rolled_back") else self.consumers,
         )
 
+    @classmethod
+    def draw_transactions(cls, seed: int, nodes: int) -> Options:
+        """Options with transactional clients; a part of the clusters gets a directed fault."""
+        rng = Random(f"{seed}/transaction-faults")
+        directed = nodes > 1 and rng.random() < _DIRECTED
+        fault = rng.choice(tuple(TRANSACTION_FAULTS)) if directed else None
+        return cls.draw(seed, nodes).with_transactions(fault)
+
     def with_operator(self) -> Options:
         """These options with an operator that changes the cluster, and without a directed fault."""
         return replace(self, directed_fault=None, operated=True)
 
-    def with_transactions(self) -> Options:
-        """These options with transactional clients beside few others, under drawn faults."""
+    def with_transactions(self, directed_fault: str | None = None) -> Options:
+        """These options with transactional clients, under drawn faults or a directed one."""
         return replace(
             self,
-            directed_fault=None,
+            directed_fault=directed_fault,
             operated=False,
             voters=self.nodes,
             partitions=min(2, self.partitions),

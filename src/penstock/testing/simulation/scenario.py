@@ -28,6 +28,7 @@ from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.loop import Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.options import INTERNAL_PORT, Options, broker_settings, rack_of
+from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import Transactions
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
@@ -151,7 +152,7 @@ class Simulation:
         if name is not None:
             cluster.note("scenario", f"plays {name}")
             try:
-                await (DIRECTED_FAULTS | DISASTERS | HEALING)[name](cluster)
+                await (DIRECTED_FAULTS | DISASTERS | HEALING | TRANSACTION_FAULTS)[name](cluster)
             except StateNotReached:
                 cluster.note("scenario", "the plot came to nothing")
                 if cluster.damage is not None:

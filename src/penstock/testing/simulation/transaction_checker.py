@@ -77,12 +77,15 @@ class _TransactionSeen:
 class _Instances:
     """The instances of one transactional id."""
 
-    __slots__ = ("newest", "requested")
+    __slots__ = ("newest", "pending", "sole")
 
     def __init__(self) -> None:
         #: the instance whose InitProducerId was answered last, by the order of epochs
         self.newest: tuple[tuple[int, int], int] | None = None
-        self.requested = -1
+        #: instances whose InitProducerId is not answered
+        self.pending: set[int] = set()
+        #: the instance that no other one can have fenced, None if there is none
+        self.sole: int | None = None
 
 
 class TransactionChecker:
@@ -109,7 +112,8 @@ class TransactionChecker:
     def observe(self, client: str, event: object) -> None:
         match event:
             case Initializing(name, instance):
-                self._of(name).requested = instance
+                self._of(name).pending.add(instance)
+                self._of(name).sole = None
             case Initialized():
                 self._initialized(event)
             case RefusedAsFenced():
@@ -134,17 +138,18 @@ class TransactionChecker:
 
     def _initialized(self, event: Initialized) -> None:
         instances = self._of(event.transactional_id)
-        key = event.producer_id, event.epoch
-        if instances.newest is not None and key <= instances.newest[0]:
-            if key == instances.newest[0] and event.instance != instances.newest[1]:
-                raise Violation("two producers with one epoch", f"{event} after {instances.newest}")
-            return
-        instances.newest = key, event.instance
+        instances.pending.discard(event.instance)
+        key, newest = (event.producer_id, event.epoch), instances.newest
+        if newest is not None and key == newest[0] and event.instance != newest[1]:
+            raise Violation("two producers with one epoch", f"{event} after {newest}")
+        if newest is None or key > newest[0]:
+            newest = instances.newest = key, event.instance
+        # Responses may arrive in another order than that of the epochs.
+        instances.sole = None if instances.pending else newest[1]
 
     def _refused(self, event: RefusedAsFenced) -> None:
-        newest = self._of(event.transaction.transactional_id)
-        is_newest = newest.requested == event.transaction.instance
-        if self._check_fencing and event.is_certain and is_newest:
+        is_sole = self._of(event.transaction.transactional_id).sole == event.transaction.instance
+        if self._check_fencing and event.is_certain and is_sole:
             raise Violation("fenced without a cause", str(event))
 
     def _sent(self, event: TransactionalSend) -> None:

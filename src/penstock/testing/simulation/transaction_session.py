@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from penstock.model.errors import ErrorCode
@@ -118,7 +119,8 @@ class TransactionalId:
 class Session:
     """One instance. `late` is a second client process, whose copies of requests arrive late."""
 
-    def __init__(self, client: Client, late: Client, identity: TransactionalId) -> None:
+    def __init__(self, client: Client, late: Client | None, identity: TransactionalId) -> None:
+        """Without `late` there are no late copies."""
         self._client = client
         self._late = late
         self._id = identity
@@ -176,16 +178,17 @@ class Session:
 
     def _echo(self, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT) -> None:
         """Have a copy of a request arrive late, at the coordinator of that time."""
-        if self._rng.random() < _ECHO:
-            asyncio.get_running_loop().create_task(self._repeat(kind, key, api, request))
+        if self._late is not None and self._rng.random() < _ECHO:
+            repeating = self._repeat(self._late, kind, key, api, request)
+            asyncio.get_running_loop().create_task(repeating)
 
-    async def _repeat(self, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT) -> None:
+    async def _repeat(
+        self, late: Client, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT
+    ) -> None:
         await asyncio.sleep(self._rng.uniform(*_ECHO_S))
-        try:
-            found = await self._late.find_coordinator(key, kind)
-            await self._late.ask((found.host, found.port), api, request)
-        except Unanswered:
-            return
+        with suppress(Unanswered):
+            found = await late.find_coordinator(key, kind)
+            await late.ask((found.host, found.port), api, request)
 
     def _check(self, code: ErrorCode) -> None:
         """Raise if the error ends the transaction or the session."""
@@ -254,8 +257,9 @@ class Session:
                 continue
             code = ErrorCode(answer[0])
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                if self._rng.random() < _ECHO:
-                    asyncio.get_running_loop().create_task(self._produce_late(partition, data))
+                if self._late is not None and self._rng.random() < _ECHO:
+                    repeating = self._produce_late(self._late, partition, data)
+                    asyncio.get_running_loop().create_task(repeating)
                 return answer[1] if code is ErrorCode.NONE else None
             self._check(code)
             self._client.forget(partition)
@@ -273,12 +277,10 @@ class Session:
         result = answer.responses[0].partition_responses[0]
         return result.error_code, result.base_offset
 
-    async def _produce_late(self, partition: TopicPartition, data: bytes) -> None:
+    async def _produce_late(self, late: Client, partition: TopicPartition, data: bytes) -> None:
         await asyncio.sleep(self._rng.uniform(*_ECHO_S))
-        try:
-            await self._produce_once(self._late, partition, data)
-        except Unanswered:
-            return
+        with suppress(Unanswered):
+            await self._produce_once(late, partition, data)
 
     async def _add(self, partitions: Sequence[TopicPartition]) -> None:
         """AddPartitionsToTxn, of version 1 only."""
@@ -410,6 +412,8 @@ class Session:
                 if code in _FENCED:
                     self._check(code)
                 raise SessionOver(code.name)
+            # The record of a request that fails like this may be committed later.
+            is_first = False
             await self._pause(_TRANSACTION, self._id.name)
         self._client.saw(Ended(transaction, request.committed))
         if self._id.version >= 2:

@@ -33,7 +33,14 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-__all__ = ["Copier", "LedgerWriter", "MixedCommitter", "TransactionReader", "stored_offset"]
+__all__ = [
+    "Copier",
+    "LedgerWriter",
+    "MixedCommitter",
+    "TransactionReader",
+    "TransactionalWorker",
+    "stored_offset",
+]
 
 #: probabilities of a transaction
 _ABORTS: Final = 0.2
@@ -44,10 +51,12 @@ _RECORDS_MAX: Final = 2
 _INPUTS_MAX: Final = 4
 
 
-class _Instance:
+class TransactionalWorker:
     """Opens sessions, and runs transactions in each until it is over."""
 
-    def __init__(self, client: Client, late: Client, identity: TransactionalId, pause_s: float) -> None:
+    def __init__(
+        self, client: Client, late: Client | None, identity: TransactionalId, pause_s: float
+    ) -> None:
         self.client = client
         self._late = late
         self._identity = identity
@@ -105,7 +114,7 @@ class _Instance:
         """The transaction has ended as requested."""
 
 
-class LedgerWriter(_Instance):
+class LedgerWriter(TransactionalWorker):
     """Writes transactions of several batches to several partitions."""
 
     def __init__(
@@ -134,7 +143,7 @@ class LedgerWriter(_Instance):
                 await asyncio.sleep(rng.random() * self._pause_s)
 
 
-class Copier(_Instance):
+class Copier(TransactionalWorker):
     """Reads one input partition, writes a copy of each record, and commits its offset with the copies."""
 
     def __init__(
@@ -193,25 +202,29 @@ class Copier(_Instance):
         return [offset for offset in offsets if offset >= self._position][:_INPUTS_MAX]
 
 
-class MixedCommitter(_Instance):
-    """Commits offsets of one group within and outside of a transaction: the later record counts."""
+class MixedCommitter(TransactionalWorker):
+    """Commits offsets of one group within and outside of a transaction: the later record counts.
+
+    It has no late copies: one of TxnOffsetCommit would be a later record of the same transaction.
+    """
 
     def __init__(
         self,
         client: Client,
-        late: Client,
         identity: TransactionalId,
         partition: TopicPartition,
         group: str,
         pause_s: float,
     ) -> None:
-        super().__init__(client, late, identity, pause_s)
+        super().__init__(client, None, identity, pause_s)
         self._partition = partition
         self._group = group
         self._offset = 0
         #: the offset that must be stored, None if it is unknown
         self._expected: int | None = None
         self._wrote_last = False
+        #: requests of earlier transactions without a response
+        self._unanswered = 0
         #: a commit outside of a transaction has an unknown outcome, and may still arrive
         self._is_doubtful = False
 
@@ -221,6 +234,7 @@ class MixedCommitter(_Instance):
             self.client.saw(StoredOffset(self._group, self._partition, found, self._expected))
         self._expected = None
         self._offset += 2
+        self._unanswered = self._identity.unanswered
         await session.commit_offset(self._group, self._partition, self._offset)
         self._wrote_last = False
         if self.client.rng.random() < 0.5:
@@ -228,6 +242,8 @@ class MixedCommitter(_Instance):
             self._is_doubtful |= not self._wrote_last
 
     def ended(self, committed: bool) -> None:
+        if self._identity.unanswered > self._unanswered:
+            return  # an offset commit of this transaction may have been stored twice
         if self._wrote_last:
             self._expected = self._offset + 1
         elif committed:

@@ -20,6 +20,7 @@ from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.process import Process
 from penstock.testing.simulation.transaction_checker import TransactionChecker
 from penstock.testing.simulation.transaction_events import TransactionalRead
+from penstock.testing.simulation.transaction_faults import LEDGER
 from penstock.testing.simulation.transaction_invariants import TransactionObservation, open_transactions
 from penstock.testing.simulation.transaction_session import TransactionalId
 from penstock.testing.simulation.transaction_workers import (
@@ -32,7 +33,6 @@ from penstock.testing.simulation.transaction_workers import (
 
 __all__ = ["Transactions", "transaction_settings"]
 
-_LEDGER: Final = "ledger"
 _GROUP: Final = "copiers"
 _MIXED_GROUP: Final = "mixed"
 _CHECK_MS: Final = 500
@@ -87,7 +87,7 @@ class Transactions:
         self._violated = violated
         self._plan = _Plan.draw(cluster.seed, len(cluster.partitions))
         self.checker = TransactionChecker(check_fencing)
-        self.partitions = [TopicPartition(_LEDGER, i) for i in range(self._plan.partitions)]
+        self.partitions = [TopicPartition(LEDGER, i) for i in range(self._plan.partitions)]
         cluster.history.observers.append(self._observe)
         observation = TransactionObservation(cluster.nodes)
         before = cluster.loop.after_step
@@ -111,9 +111,9 @@ class Transactions:
             for suffix in "ab":
                 client = cluster.client(f"{name}-{suffix}")
                 made.append((client, self._worker(client, late, identity, number)))
-        client, late = cluster.client("mixed"), cluster.client("mixed-late")
+        client = cluster.client("mixed")
         identity = TransactionalId("mixed", plan.versions[-1], plan.timeouts_ms[-1])
-        mixed = MixedCommitter(client, late, identity, cluster.partitions[0], _MIXED_GROUP, pause_s=0.2)
+        mixed = MixedCommitter(client, identity, cluster.partitions[0], _MIXED_GROUP, pause_s=0.2)
         made.append((client, mixed))
         for committed in (True, False):
             client = cluster.client(f"reader-{'committed' if committed else 'uncommitted'}")
@@ -129,7 +129,7 @@ class Transactions:
 
     async def create_topics(self, replicas: int) -> None:
         admin = self._cluster.admin
-        creating = admin.create_topic(_LEDGER, self._plan.partitions, replicas)
+        creating = admin.create_topic(LEDGER, self._plan.partitions, replicas)
         await admin.process.spawn(self._cluster.loop, creating)
 
     # -- the end
