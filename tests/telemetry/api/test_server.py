@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.cli.running import run_here
+from tests.secured import pki
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 WAIT_S = 90
@@ -43,6 +45,52 @@ def test_a_server_answers_until_a_signal_ends_it(tables: Path, number: signal.Si
         finally:
             process.kill()
     assert (process.returncode, output, errors) == (0, "", "")
+
+
+@pytest.mark.process
+def test_tls_and_a_token(tables: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("s3cret\n")
+    secret.chmod(0o600)
+    command = [*PENSTOCK, "telemetry", "serve", "--tables", str(tables), "--port", "0"]
+    command += ["--certificate", pki()["server"], "--token-file", str(secret)]
+    context = pki().client(None)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("ready https://127.0.0.1:"), line
+            url = line.split()[1]
+            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
+                with pytest.raises(HTTPError, match="401"):
+                    urlopen(Request(url, headers=headers), timeout=WAIT_S, context=context)
+            allowed = Request(url, headers={"Authorization": "Bearer s3cret"})
+            with urlopen(allowed, timeout=WAIT_S, context=context) as answer:
+                assert len(json.load(answer)["items"]) == 4
+            with urlopen(url.replace("api/v1/gpus", "healthz"), timeout=WAIT_S, context=context) as answer:
+                assert answer.status == 200
+            with pytest.raises(OSError):
+                urlopen(url.replace("https", "http"), timeout=WAIT_S)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+    assert (process.returncode, "s3cret" in errors) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["--host", "0.0.0.0"], 2, "0.0.0.0 would serve anyone who reaches it: set --certificate"),
+        (["--token-file", "/nowhere"], 1, "cannot read --token-file /nowhere"),
+        (["--certificate", "/nowhere.pem", "--port", "0"], 1, "--certificate /nowhere.pem"),
+    ],
+)
+def test_incomplete_security(
+    tables: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, reason: str
+) -> None:
+    found = run_here("telemetry", "serve", "--tables", str(tables), *arguments)
+    assert (found, reason in capsys.readouterr().err) == (code, True)
 
 
 def test_a_taken_port(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:

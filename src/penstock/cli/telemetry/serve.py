@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import AsJson, pairs
+from penstock.cli.private_files import is_open_to_others
 from penstock.cli.requirements import require_extra
 from penstock.cli.telemetry.run import StorageOptions, ThresholdFile
 
@@ -36,24 +37,41 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
     ] = 8080,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", metavar="FILE", help="PEM file with key and certificates, for TLS."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File with the token that requests need."),
+    ] = None,
+    allow_insecure: Annotated[
+        bool,
+        typer.Option("--allow-insecure", help="Serve other machines without TLS or without a token."),
+    ] = False,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
 ) -> None:
     """Serve a REST API about GPUs and the fleet, until Ctrl-C."""
     require_extra("fastapi")
+    token = None if token_file is None else _token(token_file)
+    _check_exposure(host, certificate is not None and token is not None, allow_insecure)
     reader, limits = _reader(tables, storage_option), _thresholds(thresholds)
 
     from penstock.telemetry.api import build_app
     from penstock.telemetry.api import serve as answer
 
-    app = build_app(reader, limits)
+    app = build_app(reader, limits, token)
     with _listening(host, port) as listening:
         own = f"[{host}]" if ":" in host else host
-        url = f"http://{own}:{listening.getsockname()[1]}"
+        url = f"{'http' if certificate is None else 'https'}://{own}:{listening.getsockname()[1]}"
         typer.echo(f"ready {url}/api/v1/gpus (documentation: {url}/docs)")
         if not reader.exists():
             typer.echo(f"there are no tables in {tables} yet; /readyz reports when there are", err=True)
-        answer(app, listening)
+        try:
+            answer(app, listening, None if certificate is None else str(certificate))
+        except OSError as error:
+            raise Failure(f"--certificate {certificate}: {error.strerror or error}") from error
 
 
 def report(
@@ -149,6 +167,36 @@ def _thresholds(file: Path | None) -> Thresholds:
     from penstock.telemetry.thresholds import load_thresholds
 
     return load_thresholds(file.read_text() if file is not None else "")
+
+
+def _token(path: Path) -> str:
+    """The token in a file, which only its owner should be able to read."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise Failure(f"cannot read --token-file {path}: {reason}") from error
+    if not token:
+        misused(
+            f"--token-file {path} is empty: write a token into it, for example with `openssl rand -hex 32`"
+        )
+    if is_open_to_others(path):
+        typer.echo(f"other users of this machine can read {path}: chmod 600", err=True)
+    return token
+
+
+def _check_exposure(host: str, is_secured: bool, allow_insecure: bool) -> None:
+    """Refuse to serve other machines without TLS and a token, unless the user accepts the risk."""
+    from penstock.model.config.listeners import is_loopback
+
+    if is_secured or is_loopback(host):
+        return
+    if not allow_insecure:
+        misused(
+            f"{host} would serve anyone who reaches it: set --certificate and --token-file, bind loopback "
+            f"with --host 127.0.0.1, or accept the risk with --allow-insecure"
+        )
+    typer.echo(f"{host} serves anyone who reaches it (--allow-insecure)", err=True)
 
 
 def _listening(host: str, port: int) -> socket.socket:

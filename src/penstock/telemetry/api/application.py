@@ -18,6 +18,7 @@ from penstock.telemetry.api.gpus import gpu_routes
 from penstock.telemetry.api.operations import Measured, operation_routes
 from penstock.telemetry.api.page import operations_page
 from penstock.telemetry.api.problems import MEDIA_TYPE, Problem, handle_problems
+from penstock.telemetry.api.tokens import TokenRequired
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.thresholds import Thresholds
 
@@ -33,8 +34,11 @@ async def _few_threads(_: FastAPI) -> AsyncIterator[None]:
     yield
 
 
-def build_app(reader: TableReader, thresholds: Thresholds) -> FastAPI:
-    """The API. Routes that read tables are plain functions: they run in worker threads."""
+def build_app(reader: TableReader, thresholds: Thresholds, token: str | None = None) -> FastAPI:
+    """The API. Routes that read tables are plain functions: they run in worker threads.
+
+    With `token`, requests need it.
+    """
     registry = CollectorRegistry()
     app = FastAPI(
         title="Penstock telemetry",
@@ -48,6 +52,8 @@ def build_app(reader: TableReader, thresholds: Thresholds) -> FastAPI:
     )
     handle_problems(app)
     app.add_middleware(Measured, registry=registry)
+    if token is not None:
+        app.add_middleware(TokenRequired, token=token)
     unreadable: dict[int | str, dict[str, Any]] = {
         503: {"model": Problem, "description": "The tables cannot be read"}
     }

@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ssl import TLSVersion
 from typing import Final
 
 import uvicorn
@@ -17,11 +18,23 @@ __all__ = ["serve"]
 _GRACE_S: Final = 5
 
 
-def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM."""
+def serve(app: FastAPI, listening: socket.socket, certificate: str | None = None) -> None:
+    """Answer requests until SIGINT or SIGTERM.
+
+    `certificate` is a PEM file with a private key and its certificates, for TLS. OSError if it is invalid.
+    """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=certificate,
+        ssl_keyfile=certificate,
     )
+    config.load()
+    if config.ssl is not None:
+        config.ssl.minimum_version = TLSVersion.TLSv1_2
     with _quiet_end():
         uvicorn.Server(config).run(sockets=[listening])
 
