@@ -1,0 +1,186 @@
+"""Attacks the listeners of a secured broker before authentication, and measures honest clients meanwhile.
+
+    python -m tests.broker.authentication_fuzz [SECONDS] [SEED]
+
+Garbage, half TLS handshakes, slow handshakes, floods of connections, and SASL messages that are malformed,
+too large or out of order, on listeners of all secured types. What must hold: honest clients always
+authenticate and are answered, no handler raises an unexpected error, memory stays bounded, and nothing is
+left once the attackers are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import ssl
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+from penstock.testing import BrokerThread, broker
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from penstock.wire.messages import encode_request
+from tests.broker.requests import until
+from tests.broker.speaker import Speaker
+from tests.secured import HOST, pki, versions
+
+_CONNECTIONS_MAX = 64
+_MEMORY_GROWTH_MAX = 200 << 20
+_USERS = 'x required user_bob="b";'
+_GOOD = b"\0bob\0b"
+#: a ClientHello that promises more than it sends
+_HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40)
+
+
+@dataclass
+class Outcome:
+    """What the attackers did, and how honest clients fared, in seconds per authentication and request."""
+
+    attacks: Counter[str] = field(default_factory=Counter)
+    before_s: list[float] = field(default_factory=list)
+    during_s: list[float] = field(default_factory=list)
+    memory_growth: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.attacks.total()} attacks {dict(self.attacks)}; honest p99 "
+            f"{_p99(self.before_s) * 1000:.1f} ms before, {_p99(self.during_s) * 1000:.1f} ms during "
+            f"({len(self.during_s)} logins); memory grew by {self.memory_growth >> 20} MiB"
+        )
+
+
+def _p99(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.99)] if times else 0.0
+
+
+@contextmanager
+def target() -> Iterator[BrokerThread]:
+    certificates = pki()
+    config = {
+        "listeners": f"TLS://{HOST}:0,SASL://{HOST}:0,BOTH://{HOST}:0",
+        "listener.security.protocol.map": "TLS:SSL,SASL:SASL_PLAINTEXT,BOTH:SASL_SSL",
+        "ssl.keystore.location": certificates["server"],
+        "ssl.truststore.location": certificates["ca"],
+        "listener.name.tls.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.jaas.config": _USERS,
+        "connection.failed.authentication.delay.ms": "10",
+        "penstock.authentication.timeout.ms": "1000",
+        "penstock.unauthenticated.connections.max.per.ip": str(_CONNECTIONS_MAX),
+    }
+    with broker(config=config) as running:
+        yield running
+
+
+class Attackers:
+    """Attacks on the listeners of one broker. A seed repeats them in the same order."""
+
+    def __init__(self, ports: dict[str, int], random: Random) -> None:
+        self._ports = ports
+        self._random = random
+        self._open: list[socket.socket] = []
+        self.kinds: dict[str, Callable[[socket.socket], None]] = {
+            "garbage": self._garbage,
+            "half hello": lambda s: s.sendall(_HALF_HELLO[: random.randrange(1, len(_HALF_HELLO))]),
+            "half frame": lambda s: s.sendall(struct.pack(">i", 500_000) + bytes(random.randrange(100_000))),
+            "large length": lambda s: s.sendall(struct.pack(">i", random.choice((524_289, 1 << 30, -1)))),
+            "slow": lambda s: s.sendall(b"\x16"),
+            "silent": lambda s: None,
+            "sasl": self._sasl,
+            "tls then garbage": self._tls_garbage,
+        }
+
+    def attack(self) -> str:
+        """One attack; its connection stays open, and the oldest are closed."""
+        name = self._random.choice(list(self.kinds))
+        listener = self._random.choice(list(self._ports))
+        with suppress(OSError):
+            connected = socket.create_connection((HOST, self._ports[listener]), timeout=5)
+            self._open.append(connected)
+            self.kinds[name](connected)
+        if len(self._open) > 2 * _CONNECTIONS_MAX:
+            self._open.pop(0).close()
+        return name
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+        self._open.clear()
+
+    def _garbage(self, connected: socket.socket) -> None:
+        connected.sendall(self._random.randbytes(self._random.randrange(1, 5000)))
+
+    def _sasl(self, connected: socket.socket) -> None:
+        mechanism = self._random.choice(("PLAIN", "SCRAM-SHA-512", "GSSAPI", "", "x" * 30_000))
+        request = SaslHandshakeRequest(mechanism=mechanism)
+        parts = [*encode_request(SASL_HANDSHAKE, self._random.choice((0, 1)), 1, "t", request)]
+        for _ in range(self._random.randrange(3)):
+            token = self._random.choice((b"n,,n=bob,r=c", b"\0bob\0x", b"", self._random.randbytes(2000)))
+            parts += encode_request(SASL_AUTHENTICATE, 2, 1, "t", SaslAuthenticateRequest(auth_bytes=token))
+        connected.sendall(b"".join(parts))  # type: ignore[arg-type]
+
+    def _tls_garbage(self, connected: socket.socket) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        secured = context.wrap_socket(connected, do_handshake_on_connect=False)
+        self._open[-1] = secured
+        secured.do_handshake()
+        self._garbage(secured)
+
+
+def log_in(ports: dict[str, int]) -> float:
+    """An honest client on the TLS listener and on the SASL listener; the time that both took."""
+    began = monotonic()
+    assert versions(ports["TLS"], pki().client()).api_keys
+    with Speaker(ports["SASL"]) as speaker:
+        assert speaker.handshake() == 0
+        assert speaker.token(_GOOD) == (0, None)
+        assert speaker.ask(METADATA, MetadataRequest()).brokers
+    return monotonic() - began
+
+
+def _memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def attack(seconds: float, seed: int) -> Outcome:
+    outcome, random = Outcome(), Random(seed)
+    with target() as running:
+        server = running.broker.server
+        ports = {listener.name: listener.port for listener in running.broker.listeners}
+        outcome.before_s = [log_in(ports) for _ in range(20)]
+        memory = _memory()
+        attackers = Attackers(ports, random)
+        until_s = monotonic() + seconds
+        while monotonic() < until_s:
+            for _ in range(random.randrange(1, 40)):
+                outcome.attacks[attackers.attack()] += 1
+            outcome.during_s.append(log_in(ports))
+            assert len(server.unauthenticated) <= 3 * _CONNECTIONS_MAX
+            assert server.unauthenticated.pool.held <= server.unauthenticated.pool.limit
+        attackers.close()
+        until(lambda: len(server.unauthenticated) == 0 and server.unauthenticated.pool.held == 0)
+        outcome.memory_growth = _memory() - memory
+        assert outcome.memory_growth < _MEMORY_GROWTH_MAX, outcome
+        log_in(ports)
+    return outcome
+
+
+def main(arguments: list[str]) -> None:
+    seconds = float(arguments[0]) if arguments else 60.0
+    seed = int(arguments[1]) if len(arguments) > 1 else int.from_bytes(os.urandom(4), "big")
+    print(f"{Path(__file__).stem}: {seconds:g} s, seed {seed}", flush=True)
+    print(attack(seconds, seed))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
