@@ -1,8 +1,8 @@
 """Samples the high watermarks of the partitions that groups have committed offsets of.
 
 Only the coordinator of a group reports its lag, and the leaders of the partitions may be other brokers. So
-each coordinator asks them, one request per leader and round. A partition without a committed offset is not
-asked for, and is forgotten with its last one.
+each coordinator sends one request to each leader per round. It requests only partitions with a committed
+offset, and forgets a partition with its last one.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class GroupLag:
                 for topic, indexes in topics.items()
             ],
         )
-        # A leader that does not answer is asked again in the next round.
+        # The next round sends a request to a leader that does not respond again.
         with suppress(PenstockError):
             response = await self._ask(leader, request)
             now_s = self._sources.clock.monotonic()

@@ -43,7 +43,7 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Who may connect. `token` is None if everyone may read."""
+    """The limits on clients. `token` is None if every client may read."""
 
     connections_max: int
     token: str | None

@@ -140,7 +140,7 @@ class Pages:
         return Document(HTTPStatus.OK, text_format.value, chunks)
 
     def release(self) -> None:
-        """Let go of the shared page: nothing asks for it any more."""
+        """Release the shared page: no request needs it any more."""
         self._shared = {}
 
     def _own(self, page: Page, snapshot: Snapshot) -> Iterator[None]:

@@ -89,7 +89,7 @@ class CertificateChecks:
     def _is_checked_here(self, context: Context, resource: Any) -> bool:
         """Whether the configs are of this broker, about TLS, and from a client that may change them.
 
-        Why: the error of a client without rights would tell which files exist. The controller denies it.
+        Why: the error of a client without rights would show which files exist. The controller denies it.
         """
         if (resource.resource_type, resource.resource_name) != (BROKER, str(self._config.node_id)):
             return False

@@ -53,7 +53,7 @@ def partition_lags(answers: Mapping[int, DescribeLogDirsResponse | None]) -> dic
 def read_lags(
     line: DirectLine, addresses: Mapping[int, str], topics: Mapping[str, Iterable[int]] | None = None
 ) -> dict[Key, PartitionLag]:
-    """Ask all brokers, by id and address; for all topics if `topics` is None."""
+    """The lag of partitions that the brokers at `addresses` report; of all topics if `topics` is None."""
     wanted = None
     if topics is not None:
         wanted = [DescribableLogDirTopic(topic=name, partitions=list(each)) for name, each in topics.items()]
