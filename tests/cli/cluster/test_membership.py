@@ -61,7 +61,7 @@ def test_a_broker_that_is_gone_is_waited_for_while_its_session_lasts(
 ) -> None:
     home = BrokerHome(tmp_path, 2)
     with cluster(brokers=3) as running, DirectLine(running.address(1), PATIENCE_S) as line:
-        monkeypatch.setattr(line, "ask_each", lambda addresses, *_: dict.fromkeys(addresses))
+        monkeypatch.setattr(line, "send_each", lambda addresses, *_: dict.fromkeys(addresses))
         with pytest.raises(Failure, match=r"broker 2 has ended, .* after 0 s: repeat the command"):
             _await_absence(line, home, 0)
 
