@@ -122,7 +122,8 @@ disasters: $(READY) ## damage, roll back and swap real brokers' files and count 
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
 		status=$$?; $(PY) -m disasters --publish && exit $$status
 
-exactly-once: $(READY) ## kill -9 the pipeline's driver, again and again, and count (KILLS=20, SEED=…)
+exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline's driver, and count (KILLS=20, SEED=…)
+	COPY_MESSAGES=100000 COPY_BATCH=750 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
 
 standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed

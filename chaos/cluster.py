@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -22,12 +23,21 @@ __all__ = ["Cluster"]
 
 _ROOT: Final = Path(__file__).parent.parent
 _REPLICAS: Final = 3
+_STOP_S: Final = 60.0
 
 
 class Cluster:
     """Brokers 1 to n, all of which vote; use it in a `with`."""
 
-    def __init__(self, directory: Path, brokers: int, network: Network) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int,
+        network: Network,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        """`configs` are added to those of all brokers."""
+        self._configs = dict(configs or {})
         self.nodes = range(1, brokers + 1)
         self.network = network
         self._directory = directory
@@ -81,6 +91,12 @@ class Cluster:
         process.kill()
         process.wait()
 
+    def stop(self, node: int) -> None:
+        """End the broker as an operator does: a controlled shutdown."""
+        process = self._processes[node]
+        process.terminate()
+        process.wait(_STOP_S)
+
     def pause(self, node: int) -> None:
         self._processes[node].send_signal(signal.SIGSTOP)
 
@@ -122,6 +138,8 @@ class Cluster:
                 "min.insync.replicas": _REPLICAS - 1,
                 "offsets.topic.replication.factor": _REPLICAS,
                 "offsets.topic.num.partitions": 3,
+                "transaction.state.log.num.partitions": 3,
+                **self._configs,
             }
             self._home(node).mkdir(parents=True)
             (self._home(node) / "broker.yaml").write_text(yaml.safe_dump(configs), encoding="utf-8")
