@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.handlers.find_coordinator import CoordinatorLookup
 from penstock.model.errors import ErrorCode
 from penstock.testing import broker
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -90,3 +94,73 @@ def test_a_new_broker_serves_all_requests_that_arrive_at_once(tmp_path: Path) ->
     with broker(data=tmp_path) as running, ThreadPoolExecutor(16) as clients:
         codes = clients.map(partial(request, running.bootstrap), map(str, range(64)))
         assert set(codes) == {ErrorCode.NONE}
+
+
+class Topic:
+    """An internal topic of two partitions, which other brokers may have created meanwhile."""
+
+    name = "__consumer_offsets"
+
+    def __init__(self, *, exists: bool) -> None:
+        self.exists = exists
+
+    def partition_for(self, key: str) -> int:
+        return int(key) if self.exists else -1
+
+    def leader_of(self, index: int) -> int:
+        return index
+
+    async def ensure(self) -> None:
+        self.exists = True
+
+
+class Spawned:
+    """The context of a request of version 6, on broker 0 of two."""
+
+    version = 6
+
+    class listener:
+        name = "PLAINTEXT"
+
+    def spawn(self, coroutine: Any) -> Any:
+        return asyncio.ensure_future(coroutine)
+
+
+def lookup(topic: Topic) -> tuple[CoordinatorLookup, CoordinatorRuntime[Any]]:
+    runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(
+        cast(Any, topic), cast(Any, None), 0, cast(Any, None)
+    )
+
+    class Node:
+        fenced = False
+        endpoints = {"PLAINTEXT": ("host", 9092)}  # noqa: RUF012
+
+    class Image:
+        brokers = {0: Node(), 1: Node()}  # noqa: RUF012
+
+    return CoordinatorLookup(runtime, runtime, cast(Any, Image())), runtime
+
+
+async def codes(found: Any) -> list[int]:
+    response = await found if asyncio.isfuture(found) else found
+    return [each.error_code for each in response.coordinators]
+
+
+def test_a_request_waits_until_the_partition_of_this_broker_is_open() -> None:
+    """The image has the partition before its log is open: the shard would answer NOT_COORDINATOR."""
+    request = FindCoordinatorRequest(coordinator_keys=["0"])
+
+    class Host:
+        def load(self) -> None: ...
+
+    async def play() -> None:
+        found, runtime = lookup(Topic(exists=True))
+        waiting = found.find_coordinator(cast(Any, Spawned()), request)
+        await asyncio.wait([waiting], timeout=0.01)
+        assert not waiting.done()
+        runtime._hosts[0] = cast(Any, Host())
+        assert runtime._next_host is not None
+        runtime._next_host.set_result(None)
+        assert await codes(waiting) == [ErrorCode.NONE]
+
+    asyncio.run(play())

@@ -6,6 +6,7 @@ the effects that they decide. Owned by: the event loop's thread.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -39,6 +40,8 @@ class CoordinatorRuntime(Generic[S]):
         self._node_id = node_id
         self.settings = settings
         self._hosts: dict[int, CoordinatorShardHost[S]] = {}
+        #: resolved when the next shard is hosted
+        self._next_host: asyncio.Future[None] | None = None
 
     # -- leadership
 
@@ -48,6 +51,9 @@ class CoordinatorRuntime(Generic[S]):
         if isinstance(partition, Partition) and index not in self._hosts:
             host = self._hosts[index] = CoordinatorShardHost(partition, self.settings)
             host.load()
+            if self._next_host is not None:
+                self._next_host.set_result(None)
+                self._next_host = None
 
     def resigned(self, index: int) -> None:
         """This broker is no longer the leader of partition `index`, or the partition is deleted."""
@@ -106,6 +112,15 @@ class CoordinatorRuntime(Generic[S]):
         """
         index = self.topic.partition_for(key)
         return index >= 0 and (self.topic.leader_of(index) != self._node_id or index in self._hosts)
+
+    async def wait_until_settled(self, keys: Sequence[str], timeout_s: float) -> None:
+        """Wait until all keys are settled, for a limited time: a log may be damaged or its disk offline."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while not all(map(self.is_settled, keys)) and loop.time() < deadline:
+            if self._next_host is None:
+                self._next_host = loop.create_future()
+            await asyncio.wait([self._next_host], timeout=deadline - loop.time())
 
     # -- requests
 

@@ -1,4 +1,8 @@
-"""FindCoordinator: the broker that leads the partition of an internal topic to which a key belongs."""
+"""FindCoordinator: the broker that leads the partition of an internal topic to which a key belongs.
+
+A partition that this broker leads is in the image before its log is open. The coordinator would answer
+NOT_COORDINATOR until then, so the request waits for it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 #: the first version with several keys
 _BATCHED_KEYS_FROM: Final = 4
+#: how long a request waits for the log of a partition that this broker leads
+_OPEN_TIMEOUT_S: Final = 1.0
 
 
 class CoordinatorLookup:
@@ -45,11 +51,13 @@ class CoordinatorLookup:
     async def _create_and_find(
         self, context: Context, request: FindCoordinatorRequest, runtime: CoordinatorRuntime[Any]
     ) -> FindCoordinatorResponse:
+        keys = _keys(context, request)
         try:
             await runtime.topic.ensure()
         except ApiError as e:
             log.warning("no_coordinator", reason=str(e))
             return _not_found(context, request, e)
+        await runtime.wait_until_settled(keys, _OPEN_TIMEOUT_S)
         return self._found(context, request)
 
     def _found(self, context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -62,7 +70,7 @@ class CoordinatorLookup:
         if runtime is None:
             return _no_such_coordinator(key_type, key)
         index = runtime.topic.partition_for(key)
-        if index >= 0:
+        if index >= 0 and runtime.is_settled(key):
             leader = runtime.topic.leader_of(index)
             broker = self._image.brokers.get(leader)
             if broker is not None and not broker.fenced and listener in broker.endpoints:
