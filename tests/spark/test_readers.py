@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import types as sql
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
@@ -457,3 +458,32 @@ def test_a_reader_that_turns_away_leaves_nothing_behind(topics: Topics, topic: s
     next(partly)
     del partly
     assert len(list(task_rows(reader, tasks))) == 100
+
+
+def test_only_committed_transactions(topics: Topics, topic: str) -> None:
+    """Aborted and open transactions of two producers, in turn: readers of committed records see neither."""
+    producers = [
+        Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": f"{topic}-{number}"})
+        for number in range(2)
+    ]
+    for producer in producers:
+        producer.init_transactions(30)
+    sent: dict[bool, list[bytes]] = {True: [], False: []}
+    for number in range(8):
+        producer, commits = producers[number % 2], number % 3 != 0
+        producer.begin_transaction()
+        batch = [b"%d.%d" % (number, part) for part in range(3)]
+        for value in batch:
+            producer.produce(topic, value, partition=0)
+        producer.flush(30)
+        (producer.commit_transaction if commits else producer.abort_transaction)(30)
+        sent[commits] += batch
+    producers[0].begin_transaction()
+    producers[0].produce(topic, b"open", partition=0)
+    producers[0].flush(30)
+    isolated = {"kafka__isolation__level": "read_committed"}
+    for options in ({}, {"maxRecordsPerPartition": "2"}):
+        assert values(batch_rows(topics.bootstrap, subscribe=topic, **isolated, **options)) == sent[True]
+    everything = values(batch_rows(topics.bootstrap, subscribe=topic))
+    assert sorted(everything) == sorted([*sent[True], *sent[False], b"open"])
+    producers[0].abort_transaction(30)
