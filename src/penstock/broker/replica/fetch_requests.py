@@ -62,7 +62,6 @@ class ReplicaFetchRequests:
         template = self._template
         if (
             template is None
-            or self._call is None
             or forgotten
             or not 0 < len(partitions) <= MOST
             or self._template_of != (session_id, self._broker_epoch())
@@ -75,7 +74,8 @@ class ReplicaFetchRequests:
             if of_topic != topic_id:
                 return False
             fields += (index, leader_epoch, offset, last_fetched_epoch, start, most, 0)
-        return peer.repeat(self._call, template.write, fields)
+        # A template is made after its call, so the call is there.
+        return peer.repeat(self._call, template.write, fields)  # type: ignore[arg-type]
 
     def request(self, planned: PlannedFetch, wake_in_ms: int | None) -> FetchRequest:
         """The planned request, as the tables have it."""
