@@ -193,7 +193,12 @@ def _doubt(directory: DataDirectory, own: StoredPartition, identities: Set[Ident
     if (own.topic_id, own.partition) in identities:
         return _NAMELESS
     key = TopicPartition(own.topic, own.partition)
-    if directory.shutdown.has_other_segments(key, directory.folders.segments(*key)):
+    try:
+        segments = directory.folders.segments(*key)
+    except OSError:
+        # The folder is a dangling link, for example. Opening the log takes this partition alone offline.
+        return None
+    if directory.shutdown.has_other_segments(key, segments):
         return _OTHER_SEGMENTS
     return None
 
