@@ -1,4 +1,4 @@
-"""The interface of a group of either protocol, for offsets, listings and deletion."""
+"""The interface of a group of any protocol, for offsets, listings and deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """The type in ListGroups: Classic or Consumer."""
+        """The type in ListGroups: classic, consumer or share."""
         ...
 
     @property

@@ -10,6 +10,20 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from penstock.groups.share_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
@@ -195,6 +209,12 @@ _KINDS: Final = (
     _Kind(
         8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0, 0, _ALWAYS
     ),
+    _Kind(10, ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, 0, 0, _ALWAYS),
+    _Kind(11, ShareGroupMetadataKey, ShareGroupMetadataValue, 0, 0, _ALWAYS),
+    _Kind(12, ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, 0, 0, _ALWAYS),
+    _Kind(13, ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, 0, 0, _ALWAYS),
+    _Kind(14, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0, 0, _ALWAYS),
+    _Kind(15, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0, 0, _ALWAYS),
     _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0, 0, _ALWAYS),
 )
 _BY_KEY: Final = {kind.key: kind for kind in _KINDS}

@@ -32,6 +32,10 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_assignment_interval_ms: int = 1000
     migration_policy: str = "bidirectional"
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_ms: int = 5000
+    share_size_max: int = 200
+    share_assignment_interval_ms: int = 1000
     #: the longest time for which a new member waits in its first JoinGroup
     new_member_join_timeout_ms: int = 300_000
 
@@ -59,14 +63,21 @@ class GroupSettings:
             consumer_assignors=tuple(values["group.consumer.assignors"]),
             consumer_assignment_interval_ms=values["group.consumer.assignment.interval.ms"],
             migration_policy=values["group.consumer.migration.policy"],
+            share_session_timeout_ms=values["group.share.session.timeout.ms"],
+            share_heartbeat_ms=values["group.share.heartbeat.interval.ms"],
+            share_size_max=values["group.share.max.size"],
+            share_assignment_interval_ms=values["group.share.assignment.interval.ms"],
         )
 
     def with_own(self, overrides: Mapping[str, str], config: BrokerConfig) -> GroupSettings:
         """The settings of a group that has configs of its own."""
-        values = group_values(overrides, config)
+        values: dict[str, Any] = dict(group_values(overrides, config))
         return replace(
             self,
             consumer_session_timeout_ms=values["consumer.session.timeout.ms"],
             consumer_heartbeat_ms=values["consumer.heartbeat.interval.ms"],
             consumer_assignment_interval_ms=values["consumer.assignment.interval.ms"],
+            share_session_timeout_ms=values["share.session.timeout.ms"],
+            share_heartbeat_ms=values["share.heartbeat.interval.ms"],
+            share_assignment_interval_ms=values["share.assignment.interval.ms"],
         )

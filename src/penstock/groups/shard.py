@@ -34,6 +34,10 @@ from penstock.groups.records import (
     OffsetCommitValue,
     decode_record,
 )
+from penstock.groups.share_admin import ShareAdministration
+from penstock.groups.share_group import ShareGroup
+from penstock.groups.share_replay import ShareReplay
+from penstock.groups.share_requests import SHARE_SESSION, ShareRequests
 from penstock.groups.survey import GroupSurvey, survey_groups
 from penstock.groups.targets import TARGET
 from penstock.groups.transactional_commits import commit_transactional
@@ -73,11 +77,14 @@ class GroupShard:
         self._classic = ClassicRequests(ledger)
         self._consumer = ConsumerRequests(ledger)
         self._mixed = MixedRequests(ledger, self._consumer)
+        self.shares: Final = ShareRequests(ledger)
+        self.share_admin: Final = ShareAdministration(ledger, self.shares)
         self._migration = Migration(ledger, self._consumer.steps, self._classic.rebalance)
         self._replays: dict[type[Any], Callable[[Any, Any], None]] = {
             OffsetCommitKey: self.offsets.replay,
             GroupMetadataKey: self._replay_classic,
             **ConsumerReplay(ledger).by_key,
+            **ShareReplay(ledger).by_key,
         }
 
     # -- for the runtime
@@ -120,6 +127,9 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 for consumer in group.members.values():
                     self._consumer.steps.resume(group, consumer)
+            elif isinstance(group, ShareGroup):
+                for sharer in group.members.values():
+                    self.shares.keep_alive(group, sharer)
             elif isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     self._classic.rebalance.keep_alive(group, member)
@@ -142,6 +152,9 @@ class GroupShard:
                 self._classic.rebalance.join_timer_expired(group)
             elif key[0] == SYNC:
                 self._classic.rebalance.sync_timer_expired(group)
+        elif isinstance(group, ShareGroup):
+            if key[0] == SHARE_SESSION:
+                self.shares.session_expired(group, key[2])
         elif isinstance(group, ConsumerGroup) and key[0] == PATTERNS:
             self._consumer.steps.resolve_patterns(group)
         elif isinstance(group, ConsumerGroup) and key[0] in CONSUMER_TIMERS:
@@ -164,7 +177,7 @@ class GroupShard:
                 self._fence(group, [leaver])
             return response
         if not isinstance(group, ConsumerGroup):
-            if request.member_epoch != JOINING:
+            if request.member_epoch != JOINING or isinstance(group, ShareGroup):
                 raise _not_consumer(request.group_id, group)
             if isinstance(group, ClassicGroup):
                 group = self._migration.upgrade(group)
@@ -203,7 +216,8 @@ class GroupShard:
             group = ClassicGroup(request.group_id, self._ledger.now_ms)
             self._ledger.groups[group.id] = group
             self._ledger.log(group_record(group))
-        assert isinstance(group, ClassicGroup)
+        if not isinstance(group, ClassicGroup):
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return self._classic.join(group, request, client, reply_to)
 
     def _join_mixed(
@@ -252,9 +266,8 @@ class GroupShard:
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         group = self._ledger.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert isinstance(group, ClassicGroup | ConsumerGroup)
         return group
 
     # -- offsets
@@ -280,6 +293,10 @@ class GroupShard:
     def topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         for name, topic_id in topics:
             self.offsets.topic_deleted(name, topic_id)
+        topic_ids = {topic_id for _, topic_id in topics}
+        for group in list(self._ledger.groups.values()):
+            if isinstance(group, ShareGroup):
+                self.shares.state.topics_deleted(group, topic_ids)
 
     # -- administration
 
@@ -308,6 +325,8 @@ class GroupShard:
         self.offsets.delete_orphaned()
         groups = list(self._ledger.groups.values()) if self._ledger.env.may_expire() else []
         for group in groups:
+            if isinstance(group, ShareGroup):
+                continue  # it has no committed offsets, and its share partitions do not expire
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
                 for key in list(group.record_keys()):
                     self._ledger.write(key, None)

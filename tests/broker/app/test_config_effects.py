@@ -18,6 +18,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey
 from penstock.model.config.monitoring_keys import MONITORING_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
+from penstock.model.config.share_keys import SHARE_KEYS
 from penstock.storage.config import LogConfig
 from penstock.testing import broker
 from penstock.testing.simulation.scenario import Options, simulate
@@ -47,6 +48,11 @@ _NOT_REACHED = {
     *(f"group.consumer.{bound}.session.timeout.ms" for bound in ("min", "max")),
     *(f"group.consumer.{bound}.heartbeat.interval.ms" for bound in ("min", "max")),
     *(f"group.consumer.{bound}.assignment.interval.ms" for bound in ("min", "max")),
+    *(key.name for key in SHARE_KEYS if key.name.startswith(("group.share.min.", "group.share.max."))),
+    # Only a broker with share groups reads them: the runs have none.
+    *("group.share.delivery.count.limit", "group.share.record.lock.duration.ms"),
+    "group.share.partition.max.record.locks",
+    *(f"share.coordinator.state.topic.{name}" for name in ("replication.factor", "min.isr", "segment.bytes")),
     # Requests that the clients of the runs do not send, and states that they do not reach.
     *("request.timeout.ms", "max.request.partition.size.limit", "producer.id.expiration.ms"),
     *("replica.selector.class", "penstock.balance.exclude.brokers"),

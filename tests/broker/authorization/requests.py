@@ -192,6 +192,25 @@ CASES: Final = [
     _case(69, 1, _group(OP.DESCRIBE), group_ids=["g"]),
     _case(74, 1, _cluster(OP.DESCRIBE_CONFIGS)),
     _case(75, 0, _topic(OP.DESCRIBE), topics=[{"name": "t"}]),
+    _case(76, 1, _group(OP.READ) | _topic(OP.DESCRIBE), group_id="g", subscribed_topic_names=["t"]),
+    _case(77, 1, _group(OP.DESCRIBE), group_ids=["g"]),
+    _case(78, 2, _group(OP.READ), group_id="g", member_id="m"),
+    _case(79, 2, _group(OP.READ), group_id="g", member_id="m"),
+    *(
+        _case(
+            key, 0, _ACTION, group_id="g", topics=[{"topic_id": TOPIC_ID, "partitions": [{"partition": 0}]}]
+        )
+        for key in (83, 84, 85, 86, 87)
+    ),
+    _case(90, 1, _group(OP.DESCRIBE), groups=[{"group_id": "g", "topics": None}]),
+    _case(
+        91,
+        0,
+        _group(OP.READ) | _topic(OP.READ),
+        group_id="g",
+        topics=[{"topic_name": "t", "partitions": [{"partition_index": 0}]}],
+    ),
+    _case(92, 0, _group(OP.DELETE) | _topic(OP.READ), group_id="g", topics=[{"topic_name": "t"}]),
     _case(80, 0, _cluster(OP.ALTER)),
     _case(81, 0, _cluster(OP.ALTER)),
     # A replica id needs ClusterAction on every listener (CVE-2018-1288).

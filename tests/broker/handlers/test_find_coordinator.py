@@ -138,7 +138,7 @@ def lookup(topic: Topic) -> tuple[CoordinatorLookup, CoordinatorRuntime[Any]]:
     class Image:
         brokers = {0: Node(), 1: Node()}  # noqa: RUF012
 
-    return CoordinatorLookup(runtime, runtime, cast(Any, Image())), runtime
+    return CoordinatorLookup(runtime, runtime, runtime, lambda: True, cast(Any, Image())), runtime
 
 
 async def codes(found: Any) -> list[int]:

@@ -36,6 +36,7 @@ from penstock.model.ids import (
     METADATA_TOPIC,
     parse_topic_id,
 )
+from penstock.net.connection import Connection
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.quotas.connections import address_rates
@@ -228,6 +229,7 @@ class Broker:
         await self.replicas.stop()
         self.groups.stop()
         self.transactions.stop()
+        self.parts.shares.stop()
         self.parts.verifier.stop()
         await self.dispatcher.stop()
         await self.maintenance.stop()
@@ -312,6 +314,7 @@ class Broker:
         await self.parts.securities.use_salt_key()
         removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
+        self.parts.shares.metadata_changed(records, removed)
         if removed:
             self.transactions.topics_removed()
 
@@ -428,5 +431,8 @@ def _dispatcher(
     learn: Mapping[tuple[int, int], Learn],
     stats: Callable[[str], ApiStats],
 ) -> Dispatcher:
-    lost = parts.node.controller_loop.connection_lost
+    def lost(connection: Connection) -> None:
+        parts.node.controller_loop.connection_lost(connection)
+        parts.shares.partitions.connection_lost(connection)
+
     return Dispatcher(handlers, learn, parts.metrics, lost, stats)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
+from penstock.broker.app.share_routes import SHARE_STATE_APIS
 from penstock.broker.base.context import AsyncHandler, Context, Handler
 from penstock.broker.base.repeated import Learn
 from penstock.broker.fetch.repeated_replica import ReplicaFetchLearner
@@ -54,6 +55,7 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
     WRITE_TXN_MARKERS,
     SASL_HANDSHAKE,
     SASL_AUTHENTICATE,
+    *SHARE_STATE_APIS,
 )
 
 

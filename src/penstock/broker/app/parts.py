@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.app.share_parts import ShareParts
 from penstock.broker.base.access import access_of
 from penstock.broker.base.audit import Audit
 from penstock.broker.base.audit_queue import AuditQueue
@@ -48,6 +49,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.ids import (
     AUDIT_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     parse_topic_id,
 )
@@ -139,6 +141,16 @@ class BrokerParts:
         self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
         self.forwarding = Forwarding(node, self.metrics)
         self.topics = TopicCreator(self.forwarding, self.topic_creation)
+        self.shares = ShareParts(
+            config,
+            world,
+            self.image,
+            partitions,
+            self.metrics,
+            lambda partition: self.scrubber.scrub_and_repair(partition),
+            self.topics.create,
+            node.peers.get,
+        )
         self.groups = GroupCoordinator(
             config,
             self.image,
@@ -148,11 +160,16 @@ class BrokerParts:
             Loader(world.workers, self.metrics, lambda partition: self.scrubber.scrub_and_repair(partition)),
             self.topics.create,
             lambda: node.clock_watch.now_ms() is not None,
+            self.shares.persister,
         )
         self.transactions = self._new_transactions(world)
         self.audit_appends = AuditAppends(self.image, partitions.find, self.access)
         self.audit_topic = self._new_audit_topic()
-        internal_topics = (self.groups.runtime.topic, self.transactions.runtime.topic)
+        internal_topics = (
+            self.groups.runtime.topic,
+            self.transactions.runtime.topic,
+            self.shares.coordinator.runtime.topic,
+        )
         self.auto_creation = AutoCreation(self.topics, internal_topics)
         links = ClusterLinks(
             broker_epoch=lambda: node.broker_epoch,
@@ -171,6 +188,7 @@ class BrokerParts:
             coordinators={
                 OFFSETS_TOPIC: self.groups.runtime,
                 TRANSACTIONS_TOPIC: self.transactions.runtime,
+                SHARE_STATE_TOPIC: self.shares.coordinator.runtime,
             },
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),
             new_fetcher=lambda leader, purpose: ReplicaFetcher(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from penstock.broker.app.parts import BrokerParts
+from penstock.broker.app.share_routes import share_handlers
 from penstock.broker.base.context import AsyncHandler, Handler
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.fetch.client_fetch import ClientEnvironment
@@ -53,7 +54,6 @@ from penstock.wire.apis.create_acls import CREATE_ACLS
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_acls import DELETE_ACLS
-from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
@@ -143,6 +143,7 @@ class Routes:
         self.clients: dict[Api[Any, Any], Handler] = {}
         self.clients.update(self.authorized(self._data_handlers()))
         self.clients.update(self.authorized(self._group_handlers()))
+        self.clients.update(self.authorized(share_handlers(parts)))
         self.clients.update(self.authorized(self._admin_handlers()))
         self.clients.update(self._forwarding_handlers())
         #: the handlers of clients that have a quota
@@ -249,7 +250,13 @@ class Routes:
         parts = self._parts
         groups = GroupHandlers(parts.groups.runtime, parts.access)
         offsets = GroupOffsetHandlers(parts.groups.runtime, parts.image)
-        lookup = CoordinatorLookup(parts.groups.runtime, parts.transactions.runtime, parts.image)
+        lookup = CoordinatorLookup(
+            parts.groups.runtime,
+            parts.transactions.runtime,
+            parts.shares.coordinator.runtime,
+            parts.shares.is_enabled,
+            parts.image,
+        )
         txn_offsets = TxnOffsetHandlers(parts.groups.runtime, parts.image, parts.verifier, parts.clock.now_ms)
         return {
             FIND_COORDINATOR: lookup.find_coordinator,
@@ -268,7 +275,6 @@ class Routes:
             SYNC_GROUP: groups.sync_group,
             DESCRIBE_GROUPS: groups.describe_groups,
             LIST_GROUPS: groups.list_groups,
-            DELETE_GROUPS: groups.delete_groups,
             CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
             CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
         }

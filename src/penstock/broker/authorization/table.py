@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from penstock.broker.authorization import cluster, groups, metadata, topics, transactions
+from penstock.broker.authorization import cluster, groups, metadata, shares, topics, transactions
 from penstock.broker.authorization.forms import Check, Environment, on_cluster, on_group, open_to_all
 from penstock.broker.base.context import Handler
 from penstock.security.acls import Operation
@@ -117,9 +117,20 @@ RULES: Final[dict[int, Rule]] = {
     70: Rule("Cluster ClusterAction", _ACTION),
     74: Rule("Cluster DescribeConfigs", on_cluster(_OP.DESCRIBE_CONFIGS)),
     75: Rule("Topic Describe", metadata.check_describe_topic_partitions),
+    76: Rule("Group Read; Topic Describe of the subscribed names", groups.check_consumer_heartbeat),
+    77: Rule("Group Describe; Topic Describe of the members' topics", shares.check_describe),
+    78: Rule("Group Read and Topic Read", shares.check_member),
+    79: Rule("Group Read and Topic Read", shares.check_member),
     80: Rule("Cluster Alter", _ALTER),
     81: Rule("Cluster Alter", _ALTER),
     82: Rule("Cluster ClusterAction", _ACTION),
+    **dict.fromkeys(
+        range(83, 88),
+        Rule("Cluster ClusterAction", on_cluster(_OP.CLUSTER_ACTION, refuse=shares.refuse_state)),
+    ),
+    90: Rule("Group Describe and Topic Describe", shares.check_describe_offsets),
+    91: Rule("Group Read and Topic Read", shares.check_alter_offsets),
+    92: Rule("Group Delete and Topic Read", shares.check_delete_offsets),
     93: Rule("Cluster ClusterAction", on_cluster(_OP.CLUSTER_ACTION, refuse=cluster.refuse_log_info)),
 }
 

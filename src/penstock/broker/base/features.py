@@ -4,9 +4,10 @@
 from it. `group.version` 1 is the consumer group protocol (KIP-848). The levels of both are Kafka's, as far as
 this broker implements them. `eligible.leader.replicas.version` (KIP-966) is Kafka's, too, and cannot be
 switched off here. `transaction.version` 1 writes tagged fields to `__transaction_state`, and 2 raises the
-producer epoch with each transaction (KIP-890). `penstock.version` is specific to Penstock. Level 1 adds
-tagged fields to messages between brokers (docs/internals/node.md). Brokers that do not know a tagged field
-skip it. A change that older brokers could not skip needs a new level.
+producer epoch with each transaction (KIP-890). `share.version` 1 is share groups (KIP-932).
+`penstock.version` is specific to Penstock. Level 1 adds tagged fields to messages between brokers
+(docs/internals/node.md). Brokers that do not know a tagged field skip it. A change that older brokers could
+not skip needs a new level.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SUPPORTED_FEATURES: Final = {
     "group.version": (0, 1),
     "metadata.version": (7, 30),
     "penstock.version": (0, 1),
+    "share.version": (0, 1),
     "transaction.version": (0, 2),
 }
 #: the feature levels of a new cluster
@@ -37,6 +39,7 @@ INITIAL_FEATURES: Final = {
     "group.version": 1,
     "metadata.version": 30,
     "penstock.version": 1,
+    "share.version": 1,
     "transaction.version": 2,
 }
 

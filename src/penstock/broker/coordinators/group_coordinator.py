@@ -9,12 +9,14 @@ from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.txn_markers import Marker, check_marker
 from penstock.coordination.outbox import Effect, EndMarker
 from penstock.groups.ledger import Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
+from penstock.groups.share_state import InitializeShareState
 from penstock.metadata.configs import GROUP
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.metadata.topics import NewTopic
@@ -45,18 +47,20 @@ class GroupCoordinator:
         loader: Loader,
         create_topic: Callable[[NewTopic], Awaitable[None]],
         is_clock_trusted: Callable[[], bool],
+        persister: SharePersister,
     ) -> None:
         """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
         self._config = config
         self._image = image
         self._rng = rng
+        self._persister = persister
         self._env = Environment(GroupSettings.of(config), image, self._new_uuid, is_clock_trusted)
         settings = HostSettings(
             lambda: GroupShard(self._env),
             clock,
             loader,
             config.offsets_commit_timeout_ms / 1000,
-            _run_effect,
+            self._run_effect,
         )
         topic = InternalTopic(OFFSETS_TOPIC, image, self._new_topic, create_topic)
         self.runtime = CoordinatorRuntime(topic, partitions, config.node_id, settings)
@@ -106,6 +110,22 @@ class GroupCoordinator:
         else:
             answered(response)
 
+    def _run_effect(self, index: int, effect: Effect) -> None:
+        assert isinstance(effect, InitializeShareState)
+        self._persister.spawn(self._initialize_shares(index, effect))
+
+    async def _initialize_shares(self, index: int, effect: InitializeShareState) -> None:
+        """Have the state of share partitions created, and tell the shard."""
+        wanted = effect.start_offsets
+        failed = await self._persister.initialize(effect.group_id, effect.state_epoch, wanted)
+
+        def event(shard: GroupShard) -> None:
+            group = shard.shares.get(effect.group_id)
+            if group is not None:
+                shard.shares.state.answered(group, wanted, failed)
+
+        self.runtime.notify(index, event)
+
     def _read_configs(self) -> None:
         """Read the configs anew. Existing groups apply them from their members' next requests on."""
         config, env = self._config, self._env
@@ -136,7 +156,3 @@ class GroupCoordinator:
         from uuid import UUID
 
         return str(UUID(bytes=self._rng.token(_UUID_BYTES), version=4))
-
-
-def _run_effect(index: int, effect: Effect) -> None:
-    raise AssertionError(f"group shards have no effects: {effect!r}")

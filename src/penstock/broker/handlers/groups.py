@@ -22,11 +22,6 @@ from penstock.wire.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from penstock.wire.apis.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
 from penstock.wire.apis.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -197,15 +192,6 @@ class GroupHandlers:
             lambda shard, name: shard.describe_consumer(name),
             lambda name, error: DescribedConsumerGroup(group_id=name, error_code=error.code),
             finish,
-        )
-
-    def delete_groups(self, context: Context, request: DeleteGroupsRequest) -> Any:
-        groups = self._groups
-        return groups.submit_each(
-            ((groups.topic.partition_for(name), name) for name in dict.fromkeys(request.groups_names)),
-            lambda shard, name: shard.delete(name),
-            lambda name, error: DeletableGroupResult(group_id=name, error_code=error.code),
-            lambda responses: DeleteGroupsResponse(results=responses),
         )
 
 

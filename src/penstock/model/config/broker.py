@@ -13,6 +13,7 @@ from penstock.model.config.broker_checks import check_dynamic_name, check_togeth
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.descriptions import (
     ConfigEntry,
+    ConfigSynonym,
     ConfigTexts,
     config_entry,
     overridden_entry,
@@ -361,10 +362,17 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         """A group's configs, given what was set for it."""
         entries = []
         for key in (GROUP_KEYS[name] for name in selected(GROUP_KEYS, names)):
-            broker_key = BROKER_KEYS[key.synonyms[0].name]
-            synonyms, value = self._texts.synonyms(broker_key), key.format(self._values[broker_key.name])
+            synonyms, value = self._group_default(key)
             entries.append(overridden_entry(key, value, synonyms, overrides, ConfigSource.DYNAMIC_GROUP))
         return entries
+
+    def _group_default(self, key: ConfigKey) -> tuple[tuple[ConfigSynonym, ...], str | None]:
+        """The value of a group config that is not set: the broker's, if there is a broker config for it."""
+        if not key.synonyms:
+            value = key.format(key.default)
+            return (ConfigSynonym(key.name, value, ConfigSource.DEFAULT),), value
+        broker_key = BROKER_KEYS[key.synonyms[0].name]
+        return self._texts.synonyms(broker_key), key.format(self._values[broker_key.name])
 
     def _replacements(
         self, dynamic: Mapping[str, str] | None, dynamic_default: Mapping[str, str] | None

@@ -11,7 +11,6 @@ from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
     INT_MAX,
     NO_KERBEROS,
-    UNTIL_SHARE_GROUPS,
     ConfigKey,
     ConfigType,
     UpdateMode,
@@ -19,6 +18,7 @@ from penstock.model.config.keys import (
 )
 from penstock.model.config.quorum_keys import QUORUM_KEYS
 from penstock.model.config.replication_keys import REPLICATION_KEYS
+from penstock.model.config.share_keys import SHARE_KEYS
 from penstock.model.config.transaction_keys import TRANSACTION_KEYS
 
 _S, _I, _SHORT, _L, _LIST = (
@@ -209,55 +209,6 @@ _GROUPS = [
         "The upper limit of the group config consumer.assignment.interval.ms.",
         low=0,
     ),
-    ConfigKey(
-        "group.share.session.timeout.ms",
-        _I,
-        45_000,
-        "A member without a heartbeat for this long is removed from its share group.",
-        low=1,
-        without_effect=UNTIL_SHARE_GROUPS,
-    ),
-    ConfigKey(
-        "group.share.heartbeat.interval.ms",
-        _I,
-        5000,
-        "How often members of a share group send a heartbeat.",
-        low=1,
-        without_effect=UNTIL_SHARE_GROUPS,
-    ),
-    ConfigKey(
-        "group.share.max.size",
-        _I,
-        200,
-        "The most members of a share group.",
-        low=1,
-        high=1000,
-        without_effect=UNTIL_SHARE_GROUPS,
-    ),
-    ConfigKey(
-        "share.coordinator.state.topic.num.partitions",
-        _I,
-        50,
-        "Partitions of __share_group_state. Until share groups are supported, the value only limits "
-        "how that topic can be created.",
-        low=1,
-    ),
-    ConfigKey(
-        "share.coordinator.state.topic.replication.factor",
-        _SHORT,
-        3,
-        "Replicas of __share_group_state.",
-        low=1,
-        without_effect=UNTIL_SHARE_GROUPS,
-    ),
-    ConfigKey(
-        "share.coordinator.state.topic.min.isr",
-        _SHORT,
-        2,
-        "The min.insync.replicas of __share_group_state.",
-        low=1,
-        without_effect=UNTIL_SHARE_GROUPS,
-    ),
 ]
 
 _SECURITY = [
@@ -277,6 +228,7 @@ COORDINATOR_KEYS: list[ConfigKey] = [
     *QUORUM_KEYS,
     *_OFFSETS,
     *_GROUPS,
+    *SHARE_KEYS,
     *TRANSACTION_KEYS,
     *_SECURITY,
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.config.keys import ConfigKey, ConfigType, Synonym, table
+from penstock.model.config.share_keys import SHARE_GROUP_KEYS
 
 _I: Final = ConfigType.INT
 
@@ -34,5 +35,6 @@ GROUP_KEYS: Final = table(
             low=0,
             synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
         ),
+        *SHARE_GROUP_KEYS,
     ]
 )

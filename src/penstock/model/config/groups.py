@@ -1,7 +1,7 @@
 """A group's configs: what was set for it over what the broker says, within the broker's bounds.
 
-Every key takes its default from the broker's `group.KEY`, which has a least and a most beside it. A value
-outside of these is refused where it is set; if they move later, the nearer one counts.
+A key with a broker config for its default, `group.KEY`, has a least and a most beside it. A value outside of
+these is refused where it is set; if they move later, the nearer one counts. Other keys are the group's only.
 """
 
 from __future__ import annotations
@@ -19,30 +19,38 @@ def check_group_configs(overrides: Mapping[str, str], broker: Mapping[str, Confi
     """Raise InvalidConfig if a group cannot have `overrides`."""
     values = _defaults(broker)
     for name, text in overrides.items():
-        values[name] = as_integer(find_key(GROUP_KEYS, name, "group").parse(text))
-        _check_bounds(name, values[name], broker)
-    _check_session(values, prefix="")
+        key = find_key(GROUP_KEYS, name, "group")
+        values[name] = key.parse(text)
+        if key.synonyms:
+            _check_bounds(name, as_integer(values[name]), broker)
+    _check_sessions(values, prefix="")
 
 
 def check_broker_group_configs(broker: Mapping[str, ConfigValue]) -> None:
     """Raise InvalidConfig if what the broker says of all groups does not fit together."""
     values = _defaults(broker)
     for name, value in values.items():
-        _check_bounds(name, value, broker, prefix="group.")
-    _check_session(values, prefix="group.")
+        if GROUP_KEYS[name].synonyms:
+            _check_bounds(name, as_integer(value), broker, prefix="group.")
+    _check_sessions(values, prefix="group.")
 
 
-def group_values(overrides: Mapping[str, str], broker: Mapping[str, ConfigValue]) -> dict[str, int]:
+def group_values(overrides: Mapping[str, str], broker: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
     """Every group config with the value that counts."""
     values = _defaults(broker)
     for name, text in overrides.items():
-        least, most = (as_integer(broker[bound]) for bound in _bounds(name))
-        values[name] = min(max(as_integer(GROUP_KEYS[name].parse(text)), least), most)
+        values[name] = GROUP_KEYS[name].parse(text)
+        if GROUP_KEYS[name].synonyms:
+            least, most = (as_integer(broker[bound]) for bound in _bounds(name))
+            values[name] = min(max(as_integer(values[name]), least), most)
     return values
 
 
-def _defaults(broker: Mapping[str, ConfigValue]) -> dict[str, int]:
-    return {name: as_integer(broker[key.synonyms[0].name]) for name, key in GROUP_KEYS.items()}
+def _defaults(broker: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
+    return {
+        name: broker[key.synonyms[0].name] if key.synonyms else key.default
+        for name, key in GROUP_KEYS.items()
+    }
 
 
 def _bounds(name: str) -> tuple[str, str]:
@@ -59,10 +67,11 @@ def _check_bounds(name: str, value: int, broker: Mapping[str, ConfigValue], pref
         raise InvalidConfig(f"{prefix}{name} ({value}) must not be more than {most} ({broker[most]})")
 
 
-def _check_session(values: Mapping[str, int], prefix: str) -> None:
-    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    if values[session] <= values[heartbeat]:
-        raise InvalidConfig(
-            f"{prefix}{session} ({values[session]}) must be more than "
-            f"{prefix}{heartbeat} ({values[heartbeat]})"
-        )
+def _check_sessions(values: Mapping[str, ConfigValue], prefix: str) -> None:
+    for kind in ("consumer", "share"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if as_integer(values[session]) <= as_integer(values[heartbeat]):
+            raise InvalidConfig(
+                f"{prefix}{session} ({values[session]}) must be more than "
+                f"{prefix}{heartbeat} ({values[heartbeat]})"
+            )

@@ -26,7 +26,6 @@ INTERNAL_LISTENER = (
     "Without effect: listener.security.protocol.map has the protocol of the internal listener, which brokers "
     "use among themselves."
 )
-UNTIL_SHARE_GROUPS = "Without effect until share groups are supported."
 UNTIL_TIERED_STORAGE = "Without effect until tiered storage is supported."
 UNTIL_TWO_PHASE_COMMIT = "Without effect until two-phase commit (KIP-939) is supported."
 

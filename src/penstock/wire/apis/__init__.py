@@ -18,6 +18,7 @@ from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition import ALTER_PARTITION
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from penstock.wire.apis.alter_share_group_offsets import ALTER_SHARE_GROUP_OFFSETS
 from penstock.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
@@ -32,6 +33,8 @@ from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_acls import DELETE_ACLS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
+from penstock.wire.apis.delete_share_group_offsets import DELETE_SHARE_GROUP_OFFSETS
+from penstock.wire.apis.delete_share_group_state import DELETE_SHARE_GROUP_STATE
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
 from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
@@ -41,6 +44,7 @@ from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
+from penstock.wire.apis.describe_share_group_offsets import DESCRIBE_SHARE_GROUP_OFFSETS
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
 from penstock.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -55,6 +59,7 @@ from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.initialize_share_group_state import INITIALIZE_SHARE_GROUP_STATE
 from penstock.wire.apis.join_group import JOIN_GROUP
 from penstock.wire.apis.leave_group import LEAVE_GROUP
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
@@ -68,15 +73,22 @@ from penstock.wire.apis.offset_delete import OFFSET_DELETE
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.read_share_group_state import READ_SHARE_GROUP_STATE
+from penstock.wire.apis.read_share_group_state_summary import READ_SHARE_GROUP_STATE_SUMMARY
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
+from penstock.wire.apis.share_acknowledge import SHARE_ACKNOWLEDGE
+from penstock.wire.apis.share_fetch import SHARE_FETCH
+from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE
+from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.apis.write_share_group_state import WRITE_SHARE_GROUP_STATE
 from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 
 __all__ = ["APIS"]
@@ -150,9 +162,21 @@ APIS: dict[int, Api[Any, Any]] = {
         CONTROLLER_REGISTRATION,
         LIST_CONFIG_RESOURCES,
         DESCRIBE_TOPIC_PARTITIONS,
+        SHARE_GROUP_HEARTBEAT,
+        SHARE_GROUP_DESCRIBE,
+        SHARE_FETCH,
+        SHARE_ACKNOWLEDGE,
         ADD_RAFT_VOTER,
         REMOVE_RAFT_VOTER,
         UPDATE_RAFT_VOTER,
+        INITIALIZE_SHARE_GROUP_STATE,
+        READ_SHARE_GROUP_STATE,
+        WRITE_SHARE_GROUP_STATE,
+        DELETE_SHARE_GROUP_STATE,
+        READ_SHARE_GROUP_STATE_SUMMARY,
+        DESCRIBE_SHARE_GROUP_OFFSETS,
+        ALTER_SHARE_GROUP_OFFSETS,
+        DELETE_SHARE_GROUP_OFFSETS,
         GET_REPLICA_LOG_INFO,
     )
 }

@@ -1,0 +1,71 @@
+"""The parts of a broker that serve share groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, cast
+
+from penstock.broker.base.metrics import Metrics
+from penstock.broker.coordinators.end_offsets import EndOffsets
+from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.coordinators.share_coordinator import ShareCoordinator
+from penstock.broker.coordinators.share_persister import SharePersister
+from penstock.broker.coordinators.share_state_service import ShareStateService
+from penstock.broker.healing.repair import Outcome
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
+from penstock.broker.shares.group_settings import SharesConfig
+from penstock.broker.shares.share_partitions import SharePartitions
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.net.client import Peer
+from penstock.ports import World
+from penstock.wire.schema import Struct
+
+__all__ = ["ShareParts"]
+
+_FEATURE: Final = "share.version"
+
+
+class ShareParts:
+    """Share coordinator, persister and share partitions of a broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        image: ClusterImage,
+        partitions: Partitions,
+        metrics: Metrics,
+        repair: Callable[[Partition], Awaitable[Outcome | None]],
+        create_topic: Callable[[NewTopic], Awaitable[None]],
+        peer: Callable[[int, str], Peer],
+    ) -> None:
+        read_bytes = cast("dict[str, Any]", config)["share.coordinator.load.buffer.size"]
+        loader = Loader(world.workers, metrics, repair, read_bytes)
+        self._image = image
+        self.coordinator = ShareCoordinator(config, image, partitions, world.clock, loader, create_topic)
+        self.service = ShareStateService(self.coordinator.runtime)
+        topic = self.coordinator.runtime.topic
+        self.persister = SharePersister(config.node_id, topic, self.service, peer)
+        self.partitions = SharePartitions(
+            SharesConfig(config, image), world.clock, world.workers, self.persister
+        )
+        self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
+
+    def is_enabled(self) -> bool:
+        """Returns true if the cluster has enabled share groups."""
+        return self._image.features.get(_FEATURE, 0) >= 1
+
+    def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
+        """Apply changed configs and deleted topics; `removed` has the (name, id) of the latter."""
+        self.partitions.metadata_changed(records, removed)
+        if removed:
+            topic_ids: Collection[bytes] = {topic_id for _, topic_id in removed}
+            self.coordinator.topics_removed(topic_ids)
+
+    def stop(self) -> None:
+        self.partitions.stop()
+        self.persister.stop()
+        self.coordinator.stop()

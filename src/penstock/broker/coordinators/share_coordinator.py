@@ -1,0 +1,87 @@
+"""The share coordinator of a broker: `__share_group_state` and its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, cast
+
+from penstock.broker.coordinators.host_settings import HostSettings
+from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.replica.partitions import Partitions
+from penstock.coordination.outbox import Effect
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.model.ids import SHARE_STATE_TOPIC
+from penstock.ports import Clock
+from penstock.shares.settings import Environment, ShareCoordinatorSettings
+from penstock.shares.shard import PruneLog, ShareShard
+
+__all__ = ["ShareCoordinator"]
+
+
+class ShareCoordinator:
+    """Composes the runtime of share shards."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        partitions: Partitions,
+        clock: Clock,
+        loader: Loader,
+        create_topic: Callable[[NewTopic], Awaitable[None]],
+    ) -> None:
+        """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
+        self._config = config
+        self._env = Environment(ShareCoordinatorSettings.of(config), image)
+        settings = HostSettings(
+            lambda: ShareShard(self._env),
+            clock,
+            loader,
+            cast("dict[str, Any]", config)["share.coordinator.write.timeout.ms"] / 1000,
+            self._run_effect,
+        )
+        topic = InternalTopic(SHARE_STATE_TOPIC, image, self._new_topic, create_topic)
+        self.runtime = CoordinatorRuntime(topic, partitions, config.node_id, settings)
+
+    def stop(self) -> None:
+        self.runtime.resign_all()
+
+    def topics_removed(self, topic_ids: Collection[bytes]) -> None:
+        """Delete the state of share partitions of deleted topics."""
+        self.runtime.resign_deleted()
+        self.runtime.notify_all(lambda shard: shard.topics_deleted(topic_ids))
+
+    def _run_effect(self, index: int, effect: Effect) -> None:
+        assert isinstance(effect, PruneLog)
+        partition = self.runtime.partition(index)
+        if partition is None or not partition.leading:
+            return
+        log = partition.log
+        offset = min(effect.offset, log.high_watermark)
+        if offset > log.log_start_offset:
+            log.delete_records(offset)
+            for follower in partition.followers:
+                follower.moved()
+
+    def _new_topic(self) -> NewTopic:
+        config = cast("dict[str, Any]", self._config)
+        # A broker without an internal listener is a cluster of one.
+        alone = self._config.internal_endpoint is None
+        replicas = 1 if alone else config["share.coordinator.state.topic.replication.factor"]
+        return NewTopic(
+            SHARE_STATE_TOPIC,
+            config["share.coordinator.state.topic.num.partitions"],
+            replicas,
+            configs={
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+                "compression.type": "producer",
+                "min.insync.replicas": str(min(config["share.coordinator.state.topic.min.isr"], replicas)),
+                "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+            },
+        )

@@ -1,0 +1,296 @@
+"""Hosts one share partition on the leader: loads its state, persists changes, and wakes waiting fetches.
+
+A host belongs to one term of the leader. It is discarded when the broker no longer leads the partition, when
+the share coordinator fences it, and when the group has no session left on this broker.
+
+Owned by: the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.share_persister import SharePersister
+from penstock.broker.replica.partition import Partition
+from penstock.broker.shares.group_settings import ShareGroupSettings
+from penstock.broker.shares.start_offset import reset_offset
+from penstock.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, PenstockError
+from penstock.ports import Clock, Workers
+from penstock.shares.partition import ShareLimits, SharePartition, StateUpdate, Transition
+from penstock.shares.persisted import UNINITIALIZED
+from penstock.shares.shard import ShareStateKey
+from penstock.shares.states import RecordState, StateBatch
+
+__all__ = ["HostEnvironment", "SharePartitionHost", "WaitingShareFetch"]
+
+log = get_logger("shares")
+#: the error of a request by the error of the share coordinator
+_PERSISTER_ERRORS: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_REQUEST: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+#: errors of the share coordinator that end a host
+_FENCING: Final = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+class WaitingShareFetch(Protocol):
+    """A fetch that waits for records of share partitions."""
+
+    def attempt(self) -> None:
+        """Acquire records, and answer if there are any."""
+        ...
+
+
+class HostEnvironment:
+    """What all hosts of a broker use."""
+
+    __slots__ = ("clock", "discard", "persister", "settings", "workers")
+
+    def __init__(
+        self,
+        clock: Clock,
+        workers: Workers,
+        persister: SharePersister,
+        settings: Callable[[str], ShareGroupSettings],
+        discard: Callable[[SharePartitionHost], None],
+    ) -> None:
+        """`settings` are by group id. `discard` removes a host that has ended, or is no longer needed."""
+        self.clock = clock
+        self.workers = workers
+        self.persister = persister
+        self.settings = settings
+        self.discard = discard
+
+    def now_ms(self) -> int:
+        """The time of acquisition locks: of a clock that never goes back."""
+        return int(self.clock.monotonic() * 1000)
+
+
+class SharePartitionHost:
+    """One share partition in one term of its leader."""
+
+    def __init__(self, key: ShareStateKey, partition: Partition, env: HostEnvironment) -> None:
+        self.key = key
+        self.partition = partition
+        self._env = env
+        self._leader_epoch = partition.leader_epoch
+        #: None until the state is loaded
+        self.share: SharePartition | None = None
+        #: the error of a load that failed, or that ended the host
+        self.error: ErrorCode | None = None
+        #: fetches that wait for records, in the order in which they came
+        self._waiting: dict[WaitingShareFetch, None] = {}
+        self._writes = 0
+        self._wake_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        env.persister.spawn(self._load())
+
+    @property
+    def settings(self) -> ShareGroupSettings:
+        return self._env.settings(self.key.group_id)
+
+    @property
+    def limits(self) -> ShareLimits:
+        return self.settings.limits
+
+    @property
+    def is_current(self) -> bool:
+        """Returns true while the broker leads the partition in the term of the host."""
+        partition = self.partition
+        return partition.leading and partition.leader_epoch == self._leader_epoch and self.error is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns true if nothing is lost with the host: no write is under way and no fetch waits."""
+        return not self._writes and not self._waiting
+
+    # -- load and end
+
+    async def _load(self) -> None:
+        try:
+            self.share = await self._loaded()
+        except ApiError as e:
+            log.warning("share_partition_not_loaded", partition=self._name, error=str(e))
+            self.end(_PERSISTER_ERRORS.get(e.code, e.code))
+        except PenstockError as e:
+            log.error("share_partition_not_loaded", partition=self._name, error=str(e))
+            self.end(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self.wake()
+
+    async def _loaded(self) -> SharePartition:
+        state = await self._env.persister.read(self.key, self._leader_epoch)
+        start_offset = state.start_offset
+        if start_offset == UNINITIALIZED:
+            now_ms = self._env.clock.now_ms()
+            reset = self.settings.offset_reset
+            start_offset = await reset_offset(self.partition, reset, now_ms, self._env.workers)
+            # Persisted before the first delivery: the next leader must not choose another offset.
+            first = StateUpdate(start_offset, 0, ())
+            write = self._env.persister.write(self.key, self._leader_epoch, state.state_epoch, first)
+            error = await awaited(write)
+            if error is not None:
+                raise error
+        if not self.is_current:
+            raise NotLeaderOrFollower
+        batches = [
+            StateBatch(b.first_offset, b.last_offset, RecordState(b.delivery_state), b.delivery_count)
+            for b in state.state_batches
+        ]
+        share = SharePartition.load(start_offset, state.state_epoch, batches)
+        share.move_start(self.partition.log.log_start_offset)
+        return share
+
+    @property
+    def _name(self) -> str:
+        return f"{self.key.group_id}:{self.partition.name}"
+
+    def end(self, error: ErrorCode) -> None:
+        """Discard the state. Fetches that wait find the error, or a new host."""
+        self.error = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._env.discard(self)
+        self._unsubscribe()
+        for fetch in list(self._waiting):
+            fetch.attempt()
+
+    # -- waiting fetches
+
+    def wait(self, fetch: WaitingShareFetch) -> None:
+        if not self._waiting:
+            self._subscribe()
+        self._waiting[fetch] = None
+
+    def stop_waiting(self, fetch: WaitingShareFetch) -> None:
+        self._waiting.pop(fetch, None)
+        if not self._waiting:
+            self._unsubscribe()
+
+    def _subscribe(self) -> None:
+        partition = self.partition
+        if self.settings.is_committed:
+            partition.committed_waiters[self] = partition.log.last_stable_offset
+        else:
+            partition.waiters[self] = None
+
+    def _unsubscribe(self) -> None:
+        self.partition.waiters.pop(self, None)
+        self.partition.committed_waiters.pop(self, None)
+
+    def more(self, size: int) -> None:
+        """The partition has grown, or its role has changed."""
+        self.wake()
+
+    def wake(self) -> None:
+        """Have waiting fetches try again, once all that is done in this turn of the event loop is done."""
+        if self._waiting and not self._wake_due:
+            self._wake_due = True
+            asyncio.get_running_loop().call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._wake_due = False
+        for fetch in list(self._waiting):
+            if self.is_current and not self.has_records:
+                break
+            if fetch in self._waiting:
+                fetch.attempt()
+
+    @property
+    def has_records(self) -> bool:
+        """Returns true if a member could acquire records now."""
+        if self.share is None:
+            return False
+        offset = self.share.next_fetch_offset(self.limits)
+        return offset is not None and offset < self.partition.readable_end(self.settings.is_committed)
+
+    # -- changes of the state
+
+    def persist(self, transition: Transition, done: Callable[[ApiError | None], None]) -> None:
+        """Persist a transition, and commit it or roll it back. `done` gets the error of a failed one."""
+        share = self.share
+        assert share is not None
+
+        def written(error: ApiError | None) -> None:
+            if error is None:
+                share.commit(transition)
+            else:
+                share.roll_back(transition, self._env.now_ms(), self.limits)
+            self._written(error)
+            done(
+                None
+                if error is None
+                else ApiError(_PERSISTER_ERRORS.get(error.code, error.code), error.message)
+            )
+
+        self._write(share, transition.update, written)
+
+    def _write(
+        self, share: SharePartition, update: StateUpdate, written: Callable[[ApiError | None], None]
+    ) -> None:
+        self._writes += 1
+        self._env.persister.write(self.key, self._leader_epoch, share.state_epoch, update).then(written)
+
+    def _written(self, error: ApiError | None) -> None:
+        self._writes -= 1
+        if error is not None and error.code in _FENCING and self.error is None:
+            log.info("share_partition_fenced", partition=self._name, error=str(error))
+            self.end(_PERSISTER_ERRORS.get(error.code, error.code))
+            return
+        if self.error is None:
+            self.wake()
+            if self.is_idle:
+                self._env.discard(self)
+
+    def release(self, member: str) -> None:
+        """Release all that a member has acquired, because its session has ended."""
+        if self.share is None or not self.is_current:
+            return
+        transition = self.share.begin_release(member, self.limits)
+        if transition is not None:
+            self.persist(transition, lambda _: None)
+
+    # -- acquisition locks
+
+    def watch_locks(self) -> None:
+        """Set the timer for the next acquisition lock that expires."""
+        if self.share is None:
+            return
+        next_ms = self.share.locks.next_ms
+        if next_ms is None or (self._timer is not None and self._timer_ms <= next_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = next_ms
+        delay_s = max(0, next_ms - self._env.now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._locks_due)
+
+    def _locks_due(self) -> None:
+        self._timer = None
+        if self.share is None:
+            return
+        if not self.is_current:
+            self.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        update = self.share.release_expired(self._env.now_ms(), self.limits)
+        if update is not None:
+            # As in Kafka, the records are available at once. A failed write loses only their counts.
+            self._write(self.share, update, self._written)
+            self.wake()
+        self.watch_locks()

@@ -1,0 +1,158 @@
+"""Reads batches of a share partition from the log and acquires their records for a member.
+
+Only the headers of batches are read here, never records. A read is small: a member that wants few records
+must not cost a read of all bytes that its request allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from penstock.broker.replica.partition import Partition
+from penstock.broker.shares.partition_host import SharePartitionHost
+from penstock.records.batch import BatchHeader
+from penstock.records.record import iter_batches
+from penstock.shares.acquisition import Acquired, AcquireRequest, FetchedBatch, acquire
+
+__all__ = ["AcquiredData", "read_and_acquire"]
+
+#: the size of the first read, and of each further read for one request
+_FIRST_READ: Final = 64 << 10
+_NEXT_READ: Final = 1 << 20
+
+
+class AcquiredData(NamedTuple):
+    """Records that a member has acquired, and the batches that contain them."""
+
+    ranges: list[Acquired]
+    #: pieces of the log, in order
+    pieces: list[memoryview]
+
+    @property
+    def record_count(self) -> int:
+        return sum(last - first + 1 for first, last, _ in self.ranges)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def records(self) -> bytes | memoryview:
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+
+class _Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+    is_data: bool
+
+
+def read_and_acquire(
+    host: SharePartitionHost, request: AcquireRequest, bytes_max: int, at_least_one: bool, now_ms: int
+) -> AcquiredData:
+    """Acquire up to `request.records_max` records, in up to `bytes_max` bytes of batches.
+
+    With `at_least_one`, the first batch may be larger. Raises ApiError, or ColdPages to be loaded.
+    """
+    share, partition = host.share, host.partition
+    assert share is not None
+    settings = host.settings
+    share.move_start(partition.log.log_start_offset)
+    found = AcquiredData([], [])
+    left, missing, last_base, limit = bytes_max, request.records_max, -1, _FIRST_READ
+    upper = partition.readable_end(settings.is_committed)
+    while missing > 0:
+        offset = share.next_fetch_offset(settings.limits)
+        if offset is None or offset >= upper or (left <= 0 and not (at_least_one and not found.pieces)):
+            break
+        data = _read(partition, offset, min(limit, max(left, 0)), upper, at_least_one and not found.pieces)
+        batches = list(_batches(partition, data, offset, upper, settings.is_committed))
+        if not batches:
+            break
+        part = acquire(
+            share,
+            request._replace(records_max=missing),
+            offset,
+            [FetchedBatch(b.header.base_offset, b.header.last_offset, b.is_data) for b in batches],
+            settings.limits,
+            now_ms,
+        )
+        if not part:
+            if share.next_fetch_offset(settings.limits) == offset:
+                break
+            # The batches had no records for the group.
+            continue
+        piece, base = _slice(data, batches, part, last_base)
+        found.ranges.extend(part)
+        if piece:
+            found.pieces.append(piece)
+        last_base, limit = base, _NEXT_READ
+        count = sum(last - first + 1 for first, last, _ in part)
+        missing -= count
+        left -= len(piece)
+        if _is_alone(part, host):
+            break
+    if found.ranges:
+        host.watch_locks()
+    return found
+
+
+def _is_alone(part: list[Acquired], host: SharePartitionHost) -> bool:
+    """Returns true if records with many failed deliveries are among those acquired: no others follow."""
+    smaller_from = max(2, -(-host.limits.delivery_count // 2))
+    return any(count > smaller_from for _, _, count in part)
+
+
+def _read(partition: Partition, offset: int, limit: int, upper: int, at_least_one: bool) -> memoryview:
+    log = partition.log
+    if partition.flusher.health.offline is not None:
+        partition.check_online()
+    if upper == log.end_offset:
+        newest = log.newest(offset)
+        if newest is not None and (at_least_one or len(newest) <= limit):
+            return memoryview(newest)
+    found = log.read(offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)
+    if found is None:
+        return memoryview(b"")
+    try:
+        return memoryview(found.read())
+    except OSError as e:
+        raise partition.read_failed(e) from e
+
+
+def _batches(
+    partition: Partition, data: memoryview, offset: int, upper: int, is_committed: bool
+) -> Iterator[_Batch]:
+    """The whole batches in `data` from `offset` on. Control batches, and aborted ones, have no records."""
+    headers = [(p, h) for p, h in iter_batches(data) if h.last_offset >= offset and h.base_offset < upper]
+    aborted: list[tuple[int, int]] = []
+    if is_committed and headers:
+        end = headers[-1][1].next_offset
+        aborted = sorted(
+            (first, producer)
+            for producer, first in partition.log.aborted_transactions(offset, end, cached_only=True)
+        )
+    open_aborts: set[int] = set()
+    for position, header in headers:
+        while aborted and aborted[0][0] <= header.last_offset:
+            open_aborts.add(aborted.pop(0)[1])
+        if header.is_control:
+            open_aborts.discard(header.producer_id)
+            yield _Batch(position, header, False)
+        else:
+            is_aborted = header.is_transactional and header.producer_id in open_aborts
+            yield _Batch(position, header, not is_aborted)
+
+
+def _slice(
+    data: memoryview, batches: list[_Batch], part: list[Acquired], last_base: int
+) -> tuple[memoryview, int]:
+    """The batches with acquired records, without the one at `last_base`. Returns the last one's base, too."""
+    first, last = part[0].first, part[-1].last
+    wanted = [b for b in batches if b.header.last_offset >= first and b.header.base_offset <= last]
+    base = wanted[-1].header.base_offset
+    wanted = [b for b in wanted if b.header.base_offset > last_base]
+    if not wanted:
+        return memoryview(b""), base
+    end = wanted[-1].position + wanted[-1].header.size
+    return data[wanted[0].position : end], base

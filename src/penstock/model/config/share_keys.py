@@ -1,0 +1,317 @@
+"""The configs of share groups: of brokers, of the share coordinator, and of single groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.model.config.keys import (
+    COMPATIBLE_ONLY,
+    ConfigKey,
+    ConfigType,
+    Synonym,
+)
+from penstock.model.config.offset_reset import check_offset_reset
+
+__all__ = ["SHARE_GROUP_KEYS", "SHARE_KEYS"]
+
+_S, _I, _SHORT, _BOOL, _LIST = (
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.SHORT,
+    ConfigType.BOOLEAN,
+    ConfigType.LIST,
+)
+
+_MEMBERS = [
+    ConfigKey(
+        "group.share.session.timeout.ms",
+        _I,
+        45_000,
+        "A member without a heartbeat for this long is removed from its share group.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.share.min.session.timeout.ms",
+        _I,
+        45_000,
+        "The lower limit of the group config share.session.timeout.ms.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.share.max.session.timeout.ms",
+        _I,
+        60_000,
+        "The upper limit of the group config share.session.timeout.ms.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.share.heartbeat.interval.ms",
+        _I,
+        5000,
+        "How often members of a share group send a heartbeat.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.share.min.heartbeat.interval.ms",
+        _I,
+        5000,
+        "The lower limit of the group config share.heartbeat.interval.ms.",
+        low=1,
+    ),
+    ConfigKey(
+        "group.share.max.heartbeat.interval.ms",
+        _I,
+        15_000,
+        "The upper limit of the group config share.heartbeat.interval.ms.",
+        low=1,
+    ),
+    ConfigKey("group.share.max.size", _I, 200, "The most members of a share group.", low=1, high=1000),
+    ConfigKey(
+        "group.share.assignors",
+        _LIST,
+        ("simple",),
+        "The assignor of share groups.",
+        choices=("simple",),
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
+        "group.share.assignment.interval.ms",
+        _I,
+        1000,
+        "The shortest time between two assignments of a share group.",
+        low=0,
+    ),
+    ConfigKey(
+        "group.share.min.assignment.interval.ms",
+        _I,
+        0,
+        "The lower limit of the group config share.assignment.interval.ms.",
+        low=0,
+    ),
+    ConfigKey(
+        "group.share.max.assignment.interval.ms",
+        _I,
+        15_000,
+        "The upper limit of the group config share.assignment.interval.ms.",
+        low=0,
+    ),
+]
+
+_DELIVERY = [
+    ConfigKey(
+        "group.share.delivery.count.limit",
+        _I,
+        5,
+        "The most deliveries of a record to a share group. A record is archived if the last one fails.",
+        low=2,
+        high=10,
+    ),
+    ConfigKey(
+        "group.share.min.delivery.count.limit",
+        _I,
+        2,
+        "The lower limit of the group config share.delivery.count.limit.",
+        low=2,
+        high=5,
+    ),
+    ConfigKey(
+        "group.share.max.delivery.count.limit",
+        _I,
+        10,
+        "The upper limit of the group config share.delivery.count.limit.",
+        low=5,
+        high=25,
+    ),
+    ConfigKey(
+        "group.share.record.lock.duration.ms",
+        _I,
+        30_000,
+        "How long a member of a share group has for a record before it is delivered again.",
+        low=1000,
+        high=3_600_000,
+    ),
+    ConfigKey(
+        "group.share.min.record.lock.duration.ms",
+        _I,
+        15_000,
+        "The lower limit of the group config share.record.lock.duration.ms.",
+        low=1000,
+        high=30_000,
+    ),
+    ConfigKey(
+        "group.share.max.record.lock.duration.ms",
+        _I,
+        60_000,
+        "The upper limit of the group config share.record.lock.duration.ms.",
+        low=30_000,
+        high=3_600_000,
+    ),
+    ConfigKey(
+        "group.share.partition.max.record.locks",
+        _I,
+        2000,
+        "The most records of a partition that a share group has in flight.",
+        low=100,
+        high=10_000,
+    ),
+    ConfigKey(
+        "group.share.min.partition.max.record.locks",
+        _I,
+        100,
+        "The lower limit of the group config share.partition.max.record.locks.",
+        low=100,
+        high=2000,
+    ),
+    ConfigKey(
+        "group.share.max.partition.max.record.locks",
+        _I,
+        4000,
+        "The upper limit of the group config share.partition.max.record.locks.",
+        low=2000,
+        high=10_000,
+    ),
+    ConfigKey("group.share.max.share.sessions", _I, 2000, "The most share sessions of a broker.", low=1),
+]
+
+_COORDINATOR = [
+    ConfigKey(
+        "share.coordinator.state.topic.num.partitions", _I, 50, "Partitions of __share_group_state.", low=1
+    ),
+    ConfigKey(
+        "share.coordinator.state.topic.replication.factor",
+        _SHORT,
+        3,
+        "Replicas of __share_group_state. Share groups are unavailable until that many brokers are "
+        "registered. A broker without an internal listener creates one replica.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.state.topic.min.isr",
+        _SHORT,
+        2,
+        "The min.insync.replicas of __share_group_state.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.state.topic.segment.bytes",
+        _I,
+        104857600,
+        "Segment size of __share_group_state.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        _I,
+        500,
+        "The changes of a share partition after which a snapshot of its state is written.",
+        low=0,
+    ),
+    ConfigKey(
+        "share.coordinator.write.timeout.ms",
+        _I,
+        5000,
+        "How long a change of a share partition waits for its replicas.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.load.buffer.size",
+        _I,
+        5242880,
+        "The read size when a coordinator loads the state of share partitions.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.state.topic.prune.interval.ms",
+        _I,
+        300_000,
+        "How often records of __share_group_state that newer snapshots replace are deleted.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        _I,
+        300_000,
+        "How old the last snapshot of a share partition may become before another one is written.",
+        low=1,
+    ),
+    ConfigKey(
+        "share.coordinator.threads",
+        _I,
+        1,
+        "Share coordinator threads.",
+        low=1,
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
+        "share.coordinator.append.linger.ms",
+        _I,
+        -1,
+        "How long a share coordinator gathers records before it writes them.",
+        low=-1,
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
+        "share.coordinator.state.topic.compression.codec",
+        _I,
+        0,
+        "The codec number of __share_group_state.",
+        without_effect=COMPATIBLE_ONLY,
+    ),
+]
+
+SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR]
+
+
+def _bounded(name: str, default: int, doc: str, low: int = 1) -> ConfigKey:
+    """A group config with a broker config for its default and two for its limits."""
+    return ConfigKey(name, _I, default, doc, low=low, synonyms=(Synonym(f"group.{name}"),))
+
+
+SHARE_GROUP_KEYS: Final = [
+    _bounded(
+        "share.session.timeout.ms",
+        45_000,
+        "A member without a heartbeat for this long is removed from the share group.",
+    ),
+    _bounded("share.heartbeat.interval.ms", 5000, "How often members of the share group send a heartbeat."),
+    _bounded(
+        "share.assignment.interval.ms",
+        1000,
+        "The shortest time between two assignments of the share group.",
+        low=0,
+    ),
+    _bounded(
+        "share.record.lock.duration.ms",
+        30_000,
+        "How long a member has for a record before it is delivered again.",
+        low=1000,
+    ),
+    _bounded("share.delivery.count.limit", 5, "The most deliveries of a record to the share group.", low=2),
+    _bounded(
+        "share.partition.max.record.locks",
+        2000,
+        "The most records of a partition that the share group has in flight.",
+        low=100,
+    ),
+    ConfigKey(
+        "share.auto.offset.reset",
+        _S,
+        "latest",
+        "Where the share group starts in a partition: earliest, latest, or by_duration:PERIOD with a period "
+        "in ISO-8601, for example by_duration:PT1H, which starts that long before the first fetch.",
+        check=check_offset_reset,
+    ),
+    ConfigKey(
+        "share.isolation.level",
+        _S,
+        "read_uncommitted",
+        "Whether the share group receives records of open and aborted transactions.",
+        choices=("read_uncommitted", "read_committed"),
+    ),
+    ConfigKey(
+        "share.renew.acknowledge.enable",
+        _BOOL,
+        True,
+        "Whether members may renew the acquisition locks of records.",
+    ),
+]

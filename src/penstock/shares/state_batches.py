@@ -1,0 +1,78 @@
+"""Merges persisted state batches with newer ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from penstock.shares.states import StateBatch
+
+__all__ = ["combine"]
+
+
+def combine(
+    batches: Sequence[StateBatch], updates: Iterable[StateBatch], start_offset: int
+) -> list[StateBatch]:
+    """`batches`, which are sorted and disjoint, with `updates`, without offsets below `start_offset`.
+
+    Where an update overlaps, the higher delivery count wins, then the higher state. So a delayed retry of an
+    older write cannot take back an acknowledgement. Adjacent batches with equal states become one.
+    """
+    merged = list(batches)
+    for update in updates:
+        low = bisect_left(merged, update.first, key=_last)
+        high = low
+        while high < len(merged) and merged[high].first <= update.last:
+            high += 1
+        merged[low:high] = _overlaid(merged[low:high], update)
+    return _joined(_from_start(merged, start_offset))
+
+
+def _last(batch: StateBatch) -> int:
+    return batch.last
+
+
+def _overlaid(batches: Sequence[StateBatch], update: StateBatch) -> list[StateBatch]:
+    """The batches that `update` overlaps, and `update`, cut into disjoint pieces."""
+    pieces: list[StateBatch] = []
+    rest = update.first
+    for batch in batches:
+        if batch.first < update.first:
+            pieces.append(batch._replace(last=update.first - 1))
+        if rest < batch.first:
+            pieces.append(update._replace(first=rest, last=batch.first - 1))
+        shared_first, shared_last = max(batch.first, update.first), min(batch.last, update.last)
+        winner = update if _priority(update) >= _priority(batch) else batch
+        pieces.append(winner._replace(first=shared_first, last=shared_last))
+        if batch.last > update.last:
+            pieces.append(batch._replace(first=update.last + 1))
+        rest = shared_last + 1
+    if rest <= update.last:
+        pieces.append(update._replace(first=rest))
+    return pieces
+
+
+def _priority(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.state
+
+
+def _from_start(batches: Iterable[StateBatch], start_offset: int) -> Iterable[StateBatch]:
+    for batch in batches:
+        if batch.last >= start_offset:
+            yield batch._replace(first=start_offset) if batch.first < start_offset else batch
+
+
+def _joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    joined: list[StateBatch] = []
+    for batch in batches:
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and before.last + 1 == batch.first
+            and before.state == batch.state
+            and before.delivery_count == batch.delivery_count
+        ):
+            joined[-1] = before._replace(last=batch.last)
+        else:
+            joined.append(batch)
+    return joined
