@@ -88,7 +88,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "tests/broker/node/test_damaged_metadata.py": {
-        "test_a_node_refuses_to_drop_what_two_rolled_back_ones_lack": ("quorum_failed",),
+        "test_damage_that_is_found_while_a_node_leads_ends_the_node": ("quorum_failed",),
         "test_a_voter_that_was_not_replaced_in_time_rejoins_by_hand": ("voter_not_replaced",),
         "test_damaged_leader_epochs_are_read_from_the_log": ("leader_epochs_replaced",),
         "test_one_damaged_voter_of_three_fetches_its_metadata_again": ("metadata_damaged",),

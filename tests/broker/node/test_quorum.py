@@ -45,8 +45,8 @@ from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.join_group import JOIN_GROUP
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
-from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
@@ -191,7 +191,7 @@ def test_nodes_apis_are_on_the_internal_listener_only() -> None:
                 assert {api.name: found.get(api.key) for api in apis} == {
                     api.name: versions for api, versions in apis.items()
                 }
-            assert PRODUCE.key not in inside
+            assert JOIN_GROUP.key not in inside
 
     run(main())
 
