@@ -30,6 +30,7 @@ from penstock.wire.apis.share_acknowledge import (
 from penstock.wire.apis.share_fetch import SHARE_FETCH, FetchPartition, FetchTopic, ShareFetchRequest
 from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
 from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT, ShareGroupHeartbeatRequest
+from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, new_name, produce_request
 
@@ -44,7 +45,10 @@ def running() -> Iterator[BrokerThread]:
         "group.share.record.lock.duration.ms": 15000,
         "group.share.max.share.sessions": 8,
     }
-    with broker(config=settings) as started:
+    with broker(config=settings) as started, RawClient(started.bootstrap) as connected:
+        update = FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
+        answer = connected.ask(UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[update]))
+        assert answer.error_code == ErrorCode.NONE
         yield started
 
 
