@@ -11,6 +11,8 @@ import sys
 
 from penstock.client import Consumer, Message, Transaction
 
+#: the line that a worker prints when SIGTERM ends it in order
+READY = "ready"
 #: how long a member that was killed keeps its partitions
 SESSION_S = 2.0
 
@@ -30,6 +32,7 @@ async def main(bootstrap: str, source: str, target: str, name: str, batch: int, 
     closing: list[asyncio.Task[None]] = []
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: closing.append(loop.create_task(consumer.close())))
+    print(READY, flush=True)
 
     async def copy(message: Message, transaction: Transaction) -> None:
         await transaction.send(target, message.value, key=message.key, partition=message.partition)

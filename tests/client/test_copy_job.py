@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster import Cluster
 from chaos.links import Links
+from tests.client.copier import READY
 
 pytestmark = pytest.mark.process
 
@@ -47,10 +48,13 @@ class Workers:
         self._bootstrap = bootstrap
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        #: the size of each worker's log when the worker was started last
+        self._log_sizes: dict[str, int] = {}
 
     def start(self, name: str) -> None:
         arguments = [self._bootstrap, "source", "target", name, str(BATCH), PACE_MS]
         with (self._folder / f"{name}.log").open("ab") as log:
+            self._log_sizes[name] = log.tell()
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "tests.client.copier", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -60,10 +64,20 @@ class Workers:
 
     def end(self, name: str, *, kill: bool) -> None:
         process = self._processes[name]
+        if not kill:
+            self._wait_until_ready(name)
         assert process.poll() is None, self.logs()
         (process.kill if kill else process.terminate)()
         code = process.wait(60)
         assert kill or code == 0, self.logs()
+
+    def _wait_until_ready(self, name: str) -> None:
+        """Return when the worker handles SIGTERM. A worker that was killed may not have come that far."""
+        deadline = time.monotonic() + PATIENCE_S
+        log = self._folder / f"{name}.log"
+        while not log.read_bytes()[self._log_sizes[name] :].count(READY.encode()):
+            assert time.monotonic() < deadline and self._processes[name].poll() is None, self.logs()
+            time.sleep(0.05)
 
     def close(self) -> None:
         for process in self._processes.values():

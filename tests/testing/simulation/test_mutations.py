@@ -9,7 +9,7 @@ import pytest
 
 from tests.testing.simulation.mutants import MUTANTS, Mutant, hunt
 
-_SEEDS_MAX = 20
+_SEEDS_MAX = 24
 #: what takes more seeds, or longer ones, is for `make mutants`
 _SLOW = {
     "fsync before vote",
@@ -47,6 +47,7 @@ _FOUND_BY = {
     "failed syncs are final": 4,
     "new roles count what is synced": 4,
     "broker epoch (controller)": 3,
+    "broker epoch (leader: fetches, joins)": 20,
     "deletion ends at the high watermark": 6,
     "retention keeps what is young": 3,
     "metadata is checked": 2,
