@@ -36,7 +36,10 @@ class EndOffsets:
         self._peer = peer
 
     async def find(self, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], int]:
-        """The end offsets of partitions by (topic, partition), without those that nobody can tell now."""
+        """The end offsets of partitions by (topic, partition).
+
+        Partitions without a leader, and those whose leader does not respond, are left out.
+        """
         found: dict[tuple[str, int], int] = {}
         remote: dict[int, dict[str, list[int]]] = {}
         for name, indexes in wanted.items():
