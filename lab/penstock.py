@@ -19,7 +19,7 @@ def penstock(folder: Path, settings: Mapping[str, str], python: str = sys.execut
     command = [_executable(python), "up", "--port", str(port), "--data", str(folder / "data")]
     for key, value in stated.items():
         command += ["--set", f"{key}={value}"]
-    return Server("penstock", port, command, folder / "penstock.log")
+    return Server("penstock", port, command, folder / "penstock.log", _environment(python))
 
 
 def penstock_node(
@@ -33,7 +33,12 @@ def penstock_node(
     stated = {"log.dirs": str(folder / "data"), **properties}
     configuration.write_text("".join(f"{key}={value}\n" for key, value in stated.items()))
     command = [_executable(python), "up", "--config", str(configuration)]
-    return Server("penstock", port, command, folder / "penstock.log")
+    return Server("penstock", port, command, folder / "penstock.log", _environment(python))
+
+
+def _environment(python: str) -> dict[str, str]:
+    """Another environment runs the package that it has installed, whatever PYTHONPATH names for this one."""
+    return {} if python == sys.executable else {"PYTHONPATH": ""}
 
 
 def _executable(python: str) -> str:
