@@ -34,13 +34,21 @@ PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
-	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line lint check-core check-clients check-brokers check-nodes check-replicas
+	@$(MAKE) --no-print-directory --jobs=8 --keep-going --output-sync=line check-clients check-tools check-cli check-brokers check-nodes check-replicas check-core lint
 
-# The fast tests of clients and tools, which are about as many as all others below the broker.
-FAST_CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples tests/telemetry tests/testing
+# The longest parts start first.
+FAST_CLI_TESTS := tests/cli tests/docs
+FAST_CLIENT_TESTS := tests/client tests/examples
+FAST_TOOL_TESTS := tests/telemetry tests/testing
 
 check-core: $(READY)
-	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_CLIENT_TESTS))
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) $(FAST_TOOL_TESTS))
+
+check-tools: $(READY)
+	$(PY) -m pytest -q --fast $(FAST_TOOL_TESTS)
+
+check-cli: $(READY)
+	$(PY) -m pytest -q --fast $(FAST_CLI_TESTS)
 
 check-clients: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_CLIENT_TESTS)
