@@ -1,77 +1,108 @@
-"""Registers all sub-commands. Each sub-command imports what it needs when it runs, to keep start-up short."""
+"""The root command. It imports the module of a sub-command when that sub-command is called or described."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
 from penstock.cli.client_config import use
-from penstock.cli.commands import (
-    acl,
-    broker,
-    cert,
-    cluster,
-    config,
-    consume,
-    dashboards,
-    group,
-    health,
-    log,
-    partition,
-    produce,
-    quorum,
-    quota,
-    role,
-    telemetry,
-    top,
-    topic,
-    transaction,
-    up,
-    user,
-    version,
-)
 from penstock.cli.completion import install_completion, show_completion
 
 __all__ = ["app"]
 
+# In the order of the help. Each is a module of `commands`, with an `app` or with a function of the same name.
+_COMMANDS = (
+    "up",
+    "cluster",
+    "cert",
+    "broker",
+    "partition",
+    "quorum",
+    "topic",
+    "top",
+    "health",
+    "dashboards",
+    "produce",
+    "consume",
+    "group",
+    "transaction",
+    "config",
+    "acl",
+    "quota",
+    "role",
+    "user",
+    "log",
+    "telemetry",
+    "version",
+)
+_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class _Commands(MutableMapping[str, Any]):
+    """Sub-commands by name, each imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = dict.fromkeys(_COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        command = self._loaded[name]
+        if command is None:
+            command = self._loaded[name] = _load(name)
+        return command
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"penstock.cli.commands.{name}")
+    parent = typer.Typer(add_completion=False, **_STYLE)
+    parent.callback()(lambda: None)  # with a callback it is a group, also of a single command
+    if hasattr(module, "app"):
+        parent.add_typer(module.app, name=name)
+    else:
+        parent.command(name)(getattr(module, name))
+    group: Any = typer.main.get_command(parent)
+    return group.commands[name]
+
+
+class _Root(typer.core.TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+
 app = typer.Typer(
     name="penstock",
+    cls=_Root,
     no_args_is_help=True,
     add_completion=False,  # `completion` has its own, with errors that name the remedy
     # Help is as wide as the terminal; lines longer than this are hard to read.
     context_settings={"max_content_width": 160},
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    **_STYLE,
 )
-app.command()(up.up)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(cert.app, name="cert")
-app.add_typer(broker.app, name="broker")
-app.add_typer(partition.app, name="partition")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(topic.app, name="topic")
-app.command()(top.top)
-app.command()(health.health)
-app.add_typer(dashboards.app, name="dashboards")
-app.command()(produce.produce)
-app.command()(consume.consume)
-app.add_typer(group.app, name="group")
-app.add_typer(transaction.app, name="transaction")
-app.add_typer(config.app, name="config")
-app.add_typer(acl.app, name="acl")
-app.add_typer(quota.app, name="quota")
-app.add_typer(role.app, name="role")
-app.add_typer(user.app, name="user")
-app.add_typer(log.app, name="log")
-app.add_typer(telemetry.app, name="telemetry")
-app.command()(version.version)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        version.version()
+        from penstock.cli.commands.version import version
+
+        version()
         raise typer.Exit
 
 
