@@ -71,7 +71,21 @@ def _reason_or_none(_: Operation, difference: Difference) -> bool:
     return (difference.ours, difference.theirs) in ((TEXT, None), (None, NO_ERROR_TEXT))
 
 
+def _same_number(_: Operation, difference: Difference) -> bool:
+    """Returns true if both lists have a partition at this index, so that only its number differs."""
+    return isinstance(difference.ours, int) and isinstance(difference.theirs, int)
+
+
 ALLOWED: Final[tuple[Allowed, ...]] = (
+    Allowed(
+        "partition-among-equals",
+        None,
+        "*assignment.topic_partitions.partitions",
+        "Where members with different subscriptions have equally many partitions, the `uniform` assignor may "
+        "give a partition to any of them: Penstock to the first by member id, Kafka to the first in its hash "
+        "table. The numbers of partitions per member and topic are the same.",
+        _same_number,
+    ),
     Allowed(
         "waiting-heartbeat-interval",
         "ConsumerGroupHeartbeat",

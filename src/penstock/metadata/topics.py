@@ -50,6 +50,8 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] = {}
     configs: Mapping[str, str] = {}
+    #: whether a partition was assigned more than once, so that `assignments` is not all that was asked for
+    is_ambiguous: bool = False
 
 
 class Defaults(NamedTuple):
@@ -189,6 +191,8 @@ def _manual_placement(image: ClusterImage, topic: NewTopic) -> list[Sequence[int
         raise InvalidRequest("Replicas are assigned by hand, so the replication factor must be -1")
     if topic.partitions != -1:
         raise InvalidRequest("Replicas are assigned by hand, so the number of partitions must be -1")
+    if topic.is_ambiguous:
+        raise InvalidReplicaAssignment("A partition is assigned more than once")
     if sorted(topic.assignments) != list(range(len(topic.assignments))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
     factor = len(topic.assignments[0])

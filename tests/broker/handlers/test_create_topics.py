@@ -346,6 +346,7 @@ def test_the_first_of_several_reasons_is_kafkas(client: RawClient, topic: Topic)
         return ErrorCode(result.error_code)
 
     assert refused(topic.name, "x") == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused(new_name("wrong"), "x") == ErrorCode.INVALID_CONFIG
     assert refused(new_name("wrong"), "1000") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     unplaceable = ask_for_topic(
         client, new_name("wrong"), replication_factor=7, configs={"max.message.bytes": "x"}

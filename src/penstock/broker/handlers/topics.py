@@ -126,7 +126,7 @@ class TopicHandlers:
         if any(c.value is None for c in topic.configs):
             raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
         if len(wanted.assignments) != len(topic.assignments):
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
+            wanted = wanted._replace(is_ambiguous=True)
         _check_coordinator_topic(self._config, wanted)
         return wanted
 
