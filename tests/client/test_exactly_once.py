@@ -123,7 +123,7 @@ def test_dead_letters_are_in_the_transaction(bootstrap: str, name: str, style: A
             await consumer.close()
             await running
         assert (letter.key, letter.value) == (b"9", b"9")
-        assert dict(letter.headers)["penstock.dead-letter.attempts"] == b"3"
+        assert dict(letter.headers)["__dlq.errors.delivery.count"] == b"3"
         assert copy.calls.count(b"9") == 3
         async with Admin(bootstrap) as admin:
             assert await admin.offsets(name) == {(name, 0): 10}
@@ -372,6 +372,7 @@ class Case:
             concurrency=None,
             retry=RetryPolicy(attempts=2, backoff=0),
             dead_letter=dead_letter,
+            group="g",
             tracing=None,
         )
         self._run = ExactlyOnce(job, Limits(60.0, 120.0), cast(Any, self.reader), cast(Any, producer), None)
@@ -444,7 +445,14 @@ def test_a_handler_has_less_time_than_its_transaction() -> None:
     async def sleep(message: Message, transaction: Transaction) -> None:
         await asyncio.sleep(60)
 
-    job = Job(handler=sleep, concurrency=None, retry=RetryPolicy(attempts=1), dead_letter=None, tracing=None)
+    job = Job(
+        handler=sleep,
+        concurrency=None,
+        retry=RetryPolicy(attempts=1),
+        dead_letter=None,
+        group="g",
+        tracing=None,
+    )
     run = ExactlyOnce(job, Limits(0.01, 0.02), cast(Any, Reader()), cast(Any, FakeProducer()), None)
     with pytest.raises(HandlerFailed, match=r"took longer than 80% of .* raise transaction_timeout"):
         asyncio.run(run.run())

@@ -101,12 +101,12 @@ def test_what_keeps_failing_goes_to_the_dead_letters(bootstrap: str, name: str, 
             letter = await anext(reader)
         assert (letter.key, letter.value) == (b"bad", b"bad")
         assert dict(letter.headers) == {
-            "penstock.dead-letter.reason": b"cannot do b'bad'",
-            "penstock.dead-letter.exception": b"builtins.ValueError",
-            "penstock.dead-letter.topic": name.encode(),
-            "penstock.dead-letter.partition": b"0",
-            "penstock.dead-letter.offset": b"0",
-            "penstock.dead-letter.attempts": b"3",
+            "__dlq.errors.topic": name.encode(),
+            "__dlq.errors.partition": b"0",
+            "__dlq.errors.offset": b"0",
+            "__dlq.errors.group": name.encode(),
+            "__dlq.errors.delivery.count": b"3",
+            "__dlq.errors.message": b"ValueError: cannot do b'bad'",
         }
         async with Admin(bootstrap) as admin:
             assert await admin.lag(name) == {(name, 0): 0}
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_a_dead_letter_at_once(bootstrap: str, name: str)
         async with Consumer(bootstrap, dead, group=dead) as reader:
             letter = await anext(reader)
         assert letter.value == b"{broken"
-        assert dict(letter.headers)["penstock.dead-letter.attempts"] == b"1"
+        assert dict(letter.headers)["__dlq.errors.delivery.count"] == b"1"
 
     asyncio.run(play())
 

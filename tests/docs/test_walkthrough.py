@@ -32,7 +32,7 @@ PRINTED: Final = {
         "0\nb'home' {'visitor': 'ada'}\n",
         "2\n",
         "True\n0\n",
-        "booked 1\nbooked 2\nb'many' b'builtins.ValueError'\n",
+        "booked 1\nbooked 2\nb'many' b'ValueError'\n",
         "Topic(name='invoices', partitions=6, replicas=1)\n6 True\n"
         "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
     ],
@@ -42,6 +42,8 @@ PRINTED: Final = {
 #: pages that another test runs, or that nothing here can run
 ELSEWHERE: Final = {
     "docs/cluster.md": "test_the_page_about_clusters",
+    "docs/queues.md": "tests/client/queues/test_pages.py",
+    "docs/queues-coming-from.md": "tests/client/queues/test_pages.py",
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",
     "docs/telemetry-api.md": "tests/telemetry/api/test_documentation.py",

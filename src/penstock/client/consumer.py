@@ -128,6 +128,7 @@ class Consumer:
         self._bootstrap = bootstrap
         self._security = security_of(settings)
         self._topics = topics
+        self._group = group
         self._at_most_once = delivery == "at_most_once"
         self._auto_commit = auto_commit
         self._commit_interval = commit_interval
@@ -276,6 +277,7 @@ class Consumer:
                 concurrency=None if style == "fifo" else concurrency,
                 retry=retry,
                 dead_letter=dead_letter,
+                group=self._group,
                 tracing=self._tracing,
             )
             await self._exactly_once.run(job, producer)
@@ -290,7 +292,7 @@ class Consumer:
             if dead_letter is not None:
                 sender = Producer(self._bootstrap, config=self._security)
                 letters = await stack.enter_async_context(sender), dead_letter
-            handling = Handling(plain, retry, letters, self._tracing)
+            handling = Handling(plain, retry, letters, self._tracing, self._group)
             source = Source(
                 next_message=self._next,
                 settle=self._settle,

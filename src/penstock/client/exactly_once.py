@@ -75,6 +75,7 @@ class Job:
     concurrency: int | None
     retry: RetryPolicy
     dead_letter: str | None
+    group: str
     tracing: Tracing | None
 
 
@@ -283,7 +284,7 @@ class ExactlyOnce:
     async def _bury(self, transaction: Transaction, message: Message, failed: _Failed) -> None:
         assert self._job.dead_letter is not None
         assert failed.error is not None
-        headers = dead_letter_headers(message, failed.error, failed.attempts)
+        headers = dead_letter_headers(message, failed.error, failed.attempts, self._job.group)
         record = Record(
             value=message.raw_value, key=message.raw_key, headers=headers, timestamp=message.timestamp
         )

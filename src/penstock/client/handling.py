@@ -28,11 +28,13 @@ class Handling:
         retry: RetryPolicy,
         dead_letters: tuple[Producer, str] | None,
         tracing: Tracing | None,
+        group: str,
     ) -> None:
         self._handler = handler
         self._retry = retry
         self._dead_letters = dead_letters
         self._tracing = tracing
+        self._group = group
 
     async def handle(self, message: Message) -> None:
         delays = self._retry.delays()
@@ -57,6 +59,6 @@ class Handling:
             topic,
             message.raw_value,
             key=message.raw_key,
-            headers=dead_letter_headers(message, error, attempts),
+            headers=dead_letter_headers(message, error, attempts, self._group),
             timestamp=message.timestamp,
         )
