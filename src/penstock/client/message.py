@@ -4,29 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from penstock.client.errors import SerializationError
+from penstock.client.errors import MisusedClient, SerializationError
 from penstock.client.serializers import Decode
 from penstock.model.ids import TopicPartition
 
-__all__ = ["Delivery", "Headers", "Message", "Record", "as_header_list", "as_milliseconds", "moment"]
+__all__ = [
+    "DELIVER_AT",
+    "Delivery",
+    "Headers",
+    "Message",
+    "Record",
+    "as_header_list",
+    "as_milliseconds",
+    "delayed",
+    "moment",
+]
 
 #: A name may occur more than once; a mapping cannot express that.
 Headers: TypeAlias = Sequence[tuple[str, bytes]] | Mapping[str, bytes | str]
 _UNREAD = object()
+#: the header with the time of delivery: milliseconds since 1970, as text
+DELIVER_AT: Final = "penstock-deliver-at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A message to send, for `Producer.send_batch`."""
+    """A message to send, for `Producer.send_batch`.
+
+    `delay` in seconds and `deliver_at` are for delay topics: the broker moves the message to the target topic
+    then.
+    """
 
     value: Any
     key: Any = None
     headers: Headers = ()
     timestamp: datetime | None = None
     partition: int | None = None
+    delay: float | None = None
+    deliver_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.delay is not None or self.deliver_at is not None:
+            object.__setattr__(self, "headers", delayed(self.headers, self.delay, self.deliver_at))
 
 
 class Delivery(NamedTuple):
@@ -103,6 +125,18 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({self.topic_partition} offset {self.offset}, key {self.raw_key!r})"
+
+
+def delayed(headers: Headers, delay: float | None, deliver_at: datetime | None) -> Headers:
+    """Headers with the time from which on a message of a delay topic is delivered."""
+    if delay is None and deliver_at is None:
+        return headers
+    if delay is not None and deliver_at is not None:
+        raise MisusedClient("delay and deliver_at exclude each other: pass one")
+    if deliver_at is not None and deliver_at.tzinfo is None:
+        raise MisusedClient("deliver_at needs a time zone, for example datetime.now(UTC)")
+    at = deliver_at or datetime.now(UTC) + timedelta(seconds=delay or 0.0)
+    return [*as_header_list(headers), (DELIVER_AT, str(as_milliseconds(at)).encode())]
 
 
 def as_header_list(headers: Headers) -> list[tuple[str, bytes]]:

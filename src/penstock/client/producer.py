@@ -23,7 +23,7 @@ from penstock.client.errors import (
     TransactionFailed,
 )
 from penstock.client.first_contact import FirstContact
-from penstock.client.message import Delivery, Headers, Record, as_header_list, as_milliseconds
+from penstock.client.message import Delivery, Headers, Record, as_header_list, as_milliseconds, delayed
 from penstock.client.partitioners import KeyHash, Keyless, Partitioner, hash_partitioner, round_robin
 from penstock.client.placement import UNASSIGNED, Placement
 from penstock.client.retrying import RetryPolicy
@@ -192,10 +192,21 @@ class Producer:
         headers: Headers = (),
         timestamp: datetime | None = None,
         partition: int | None = None,
+        delay: float | None = None,
+        deliver_at: datetime | None = None,
     ) -> Delivery:
-        """Send, and wait until it is acknowledged; waits too while the queue is full."""
+        """Send, and wait until it is acknowledged; waits too while the queue is full.
+
+        `delay` or `deliver_at` are for delay topics: the broker moves the message to the target topic then.
+        """
         result: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        record = Record(value=value, key=key, headers=headers, timestamp=timestamp, partition=partition)
+        record = Record(
+            value=value,
+            key=key,
+            headers=delayed(headers, delay, deliver_at),
+            timestamp=timestamp,
+            partition=partition,
+        )
         await self.enqueue(topic, record, partial(_settle, result))
         return await result
 
@@ -208,12 +219,15 @@ class Producer:
         headers: Headers = (),
         timestamp: datetime | None = None,
         partition: int | None = None,
+        delay: float | None = None,
+        deliver_at: datetime | None = None,
         callback: DeliveryCallback | None = None,
     ) -> None:
         """Put into the queue, or raise `QueueFull`.
 
         The callback learns what became of it. Failures without a callback are raised by the next `flush`.
         """
+        headers = delayed(headers, delay, deliver_at)
         self._produce(topic, value, key, headers, timestamp, partition, callback)
 
     async def send_batch(self, topic: str, records: Iterable[Record]) -> list[Delivery]:
