@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from penstock.client import Admin, Consumer, Producer
+from penstock.version import VERSION
 
-__version__ = "0.1.0"
-__all__ = ["Admin", "Consumer", "Producer", "__version__"]
+if TYPE_CHECKING:
+    from penstock.client import Admin, Consumer, Producer, Queue
+
+__version__ = VERSION
+__all__ = ["Admin", "Consumer", "Producer", "Queue", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: a broker has no need of the clients, nor of librdkafka.
-    if name in ("Admin", "Consumer", "Producer"):
+    if name in ("Admin", "Consumer", "Producer", "Queue"):
         from penstock import client
 
         return getattr(client, name)

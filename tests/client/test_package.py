@@ -17,7 +17,7 @@ def test_a_broker_does_not_load_the_clients() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer"])
+@pytest.mark.parametrize("name", ["Admin", "Consumer", "Producer", "Queue"])
 def test_the_package_gives_out_the_clients(name: str) -> None:
     assert getattr(penstock, name) is getattr(client, name)
 

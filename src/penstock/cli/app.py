@@ -31,6 +31,7 @@ _COMMANDS = (
     "produce",
     "consume",
     "group",
+    "share",
     "transaction",
     "config",
     "acl",

@@ -20,7 +20,14 @@ from penstock.cli.failure import Failure
 if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
 
-__all__ = ["group_names", "install_completion", "prepare_completion", "show_completion", "topic_names"]
+__all__ = [
+    "group_names",
+    "install_completion",
+    "prepare_completion",
+    "share_group_names",
+    "show_completion",
+    "topic_names",
+]
 
 _PROGRAM: Final = "penstock"
 _VARIABLE: Final = "_PENSTOCK_COMPLETE"
@@ -93,6 +100,11 @@ def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _names(ctx, incomplete, _groups)
 
 
+def share_group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Share groups of the cluster that the command line names, for `autocompletion=`."""
+    return _names(ctx, incomplete, _share_groups)
+
+
 def _shell() -> str:
     """The shell that started the command; else the user's own, for example inside of a container."""
     import shellingham
@@ -127,3 +139,11 @@ def _topics(cluster: Cluster) -> list[str]:
 def _groups(cluster: Cluster) -> list[str]:
     listed = cluster.wait(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
     return [group.group_id for group in listed.valid]
+
+
+def _share_groups(cluster: Cluster) -> list[str]:
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.share_groups import ShareGroups
+
+    with DirectLine(cluster.bootstrap, cluster.timeout_s) as line:
+        return [row["group"] for row in ShareGroups(line).rows()]

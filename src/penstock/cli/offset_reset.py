@@ -1,8 +1,8 @@
-"""The committed offsets of a group, their new values, and the commit that changes them."""
+"""The offsets of a group, their new values, and the commit that changes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.options import milliseconds
 
 Key: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = Mapping[Key, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +78,12 @@ def target(
     return targets[0]
 
 
-def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
-    """The partitions that `TOPIC` and `TOPIC:P,...` name, or else all that the group has committed."""
+def selected(cluster: Cluster, group: str, committed: Offsets, topics: Sequence[str]) -> list[Key]:
+    """The partitions that `TOPIC` and `TOPIC:P,...` name, or else all that the group has an offset for."""
     if not topics:
-        committed = sorted(committed_offsets(cluster, group))
         if not committed:
             raise Failure(f"{group} has committed nothing: name topics with --topic")
-        return committed
+        return sorted(committed)
     # Request all topics: a request for one by name would create it if auto.create.topics.enable is true.
     known = cluster.metadata(cluster.admin).topics
     keys: set[Key] = set()
@@ -99,9 +99,8 @@ def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
     return sorted(keys)
 
 
-def moved(cluster: Cluster, group: str, keys: list[Key], goal: Target) -> list[Move]:
+def moved(cluster: Cluster, committed: Offsets, keys: list[Key], goal: Target) -> list[Move]:
     """The new offsets of the partitions, always between log start and log end."""
-    committed = committed_offsets(cluster, group)
     starts = _looked_up(cluster, keys, OffsetSpec.earliest())
     ends = _looked_up(cluster, keys, OffsetSpec.latest())
     looked_up = {} if goal.spec is None else _looked_up(cluster, keys, goal.spec)

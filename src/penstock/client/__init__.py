@@ -1,11 +1,16 @@
-"""Producer, Consumer and Admin: a small async API over librdkafka, for any broker that speaks Kafka.
+"""Producer, Consumer, Admin and Queue: a small async API for any broker that speaks Kafka.
 
-The event loop's thread owns every object: librdkafka's threads pass their results to it in batches. Durations
-are seconds, timestamps are aware `datetime`s.
+`queues` has connections of its own, the others use librdkafka. The event loop's thread owns every object:
+librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps are aware
+`datetime`s.
 
-Imports: `model`, and librdkafka. An import contract keeps the broker out.
-Used by: applications, through `penstock.Producer`, `penstock.Consumer` and `penstock.Admin`.
+Imports: `model`, and librdkafka; `queues` the wire codec. An import contract keeps the broker out.
+Used by: applications, through `penstock.Producer`, `Consumer`, `Admin` and `Queue`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from penstock.client.admin import Admin
 from penstock.client.consumer import Consumer
@@ -14,6 +19,7 @@ from penstock.client.errors import (
     ClientError,
     DeliveryFailed,
     HandlerFailed,
+    LockLost,
     MisusedClient,
     NotReachable,
     ProducerFenced,
@@ -31,11 +37,16 @@ from penstock.client.serializers import BYTES, JSON, MSGPACK, STRING, Serializer
 from penstock.client.transactions import Transaction
 from penstock.model.ids import TopicPartition
 
+if TYPE_CHECKING:
+    from penstock.client.queues.message import Acknowledgement, QueueMessage
+    from penstock.client.queues.queue import Queue
+
 __all__ = [
     "BYTES",
     "JSON",
     "MSGPACK",
     "STRING",
+    "Acknowledgement",
     "Admin",
     "ClientClosed",
     "ClientError",
@@ -43,13 +54,16 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "HandlerFailed",
+    "LockLost",
     "Message",
     "MisusedClient",
     "NotReachable",
     "Partitioner",
     "Producer",
     "ProducerFenced",
+    "Queue",
     "QueueFull",
+    "QueueMessage",
     "Record",
     "Refused",
     "RetryPolicy",
@@ -65,3 +79,16 @@ __all__ = [
     "range_partitioner",
     "round_robin",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: the wire codec takes longer to import than all other clients.
+    if name == "Queue":
+        from penstock.client.queues.queue import Queue
+
+        return Queue
+    if name in ("Acknowledgement", "QueueMessage"):
+        from penstock.client.queues import message
+
+        return getattr(message, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

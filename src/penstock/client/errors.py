@@ -10,6 +10,7 @@ PenstockError
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
     ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
     ├── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
+    ├── LockLost             a queue's message is delivered again: its outcome came too late
     ├── TransactionAborted   a transaction was rolled back: run it again
     └── TransactionFailed    a transactional producer cannot continue: make a new one
         └── ProducerFenced   another producer has taken over the transactional id, or a transaction timed out
@@ -26,6 +27,7 @@ __all__ = [
     "ClientError",
     "DeliveryFailed",
     "HandlerFailed",
+    "LockLost",
     "MisusedClient",
     "NotReachable",
     "ProducerFenced",
@@ -98,6 +100,16 @@ class HandlerFailed(ClientError):
         super().__init__(
             f"the handler failed {attempts} time(s) on {partition} offset {offset} "
             f"({error!r}): fix it, or pass dead_letter= to continue after such messages"
+        )
+
+
+class LockLost(ClientError):
+    """The outcome of a queue's message was not, or may not have been, applied: it is delivered again."""
+
+    def __init__(self, partition: object, offset: int, reason: str) -> None:
+        super().__init__(
+            f"the lock of {partition} offset {offset} is lost ({reason}): the message is delivered again. "
+            "If processing takes long, renew the lock or raise visibility_timeout"
         )
 
 

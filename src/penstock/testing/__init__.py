@@ -10,9 +10,10 @@
 
 They run in threads of the test's own process, on free loopback ports, in memory (one broker also in a
 directory), and are ready in well under a second. Any Kafka client can talk to them. The pytest plugin
-(installed with the package) gives the same as the fixtures `penstock_broker` and `penstock_cluster`.
+(installed with the package) gives the same as the fixtures `penstock_broker`, `penstock_cluster` and
+`penstock_queues`, a cluster for tests of queues.
 
-Imports: `broker.app` and the packages below it.
+Imports: `broker.app` and the packages below it, and `client`.
 Used by: tests of applications, and the tests of this project.
 """
 
@@ -24,14 +25,17 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.testing.brokers import BrokerThread, broker
     from penstock.testing.clusters import Cluster, cluster
+    from penstock.testing.queue_clusters import QueueCluster, queues
 
-__all__ = ["BrokerThread", "Cluster", "broker", "cluster"]
+__all__ = ["BrokerThread", "Cluster", "QueueCluster", "broker", "cluster", "queues"]
 
 _HOMES: Final = {
     "BrokerThread": "penstock.testing.brokers",
     "broker": "penstock.testing.brokers",
     "Cluster": "penstock.testing.clusters",
     "cluster": "penstock.testing.clusters",
+    "QueueCluster": "penstock.testing.queue_clusters",
+    "queues": "penstock.testing.queue_clusters",
 }
 
 

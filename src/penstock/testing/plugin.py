@@ -1,4 +1,4 @@
-"""The pytest plugin: `penstock_broker` and `penstock_cluster`, in memory and for one test each."""
+"""The pytest plugin: `penstock_broker`, `penstock_cluster` and `penstock_queues`, for one test each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from penstock.testing.brokers import BrokerThread
     from penstock.testing.clusters import Cluster
+    from penstock.testing.queue_clusters import QueueCluster
 
 # Brokers are imported where they are used: a plugin is loaded into every test run on the machine.
 
@@ -30,6 +31,15 @@ def penstock_cluster() -> Iterator[Cluster]:
     from penstock.testing.clusters import cluster
 
     with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def penstock_queues() -> Iterator[QueueCluster]:
+    """A broker with share groups of this test's own, whose time the test moves; gone when the test ends."""
+    from penstock.testing.queue_clusters import queues
+
+    with queues() as running:
         yield running
 
 

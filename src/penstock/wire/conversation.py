@@ -23,10 +23,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from penstock import __version__
 from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from penstock.ports import Buffer
 from penstock.security.sasl_client import KeyNeeded, Login, LoginFailed, SaslClient
+from penstock.version import VERSION
 from penstock.wire.api import Api, RequestT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
@@ -149,7 +149,7 @@ class Conversation:
             return parts
         if self.peer is not None or self._handshake_id is not None or self._sasl is not None:
             return []
-        request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
+        request = ApiVersionsRequest(client_software_name="penstock", client_software_version=VERSION)
         self._handshake_id, parts = self.request(API_VERSIONS, request, version=self._handshake_version)
         return parts
 

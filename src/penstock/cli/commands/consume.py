@@ -1,7 +1,8 @@
 """`penstock consume`: prints messages as lines.
 
 Without a group it reads partitions from a given start and commits nothing. With a group it is a member and
-commits printed messages: after a crash a message may be printed again, but none is skipped.
+commits printed messages: after a crash a message may be printed again, but none is skipped. With `--queue` it
+is a member of a share group and accepts printed messages.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def consume(
             autocompletion=group_names,
         ),
     ] = None,
+    queue: Annotated[
+        bool, typer.Option("--queue", "-q", help="Join the group as a share group, and accept messages.")
+    ] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after N messages.")] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Stop when every partition has been read to its end.")
@@ -74,13 +78,25 @@ def consume(
     """
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
+    how = MessageFormat.JSON if as_json else format
+    if queue:
+        from penstock.cli.queue_reading import QueueReading, group_of, read_queue
+
+        reading = QueueReading(
+            topic, group_of(group), from_beginning, count, exit_at_end, how, key_separator.encode()
+        )
+        with stoppable(patient=False) as stop:
+            printed = read_queue(connection, reading, stop)
+        if stop.is_set():
+            _say_interrupted(printed, None, by_itself=count is not None or exit_at_end)
+        return
 
     cluster = connection.cluster()
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
     end = _End(consumer, connection.timeout)
     with closing(end):
         share = _begin(cluster, consumer, topic, start, group)
-        printer = _Printer(consumer, share, MessageFormat.JSON if as_json else format, key_separator.encode())
+        printer = _Printer(consumer, share, how, key_separator.encode())
         with stoppable(patient=False) as stop:
             printer.run(count, exit_at_end, stop)
     if group is not None and not end.has_left:

@@ -101,13 +101,14 @@ def reset_offsets(
 
     Offsets stay between the start and the end of their partition.
     """
-    from penstock.cli.offset_reset import commit, moved, selected, target
+    from penstock.cli.offset_reset import commit, committed_offsets, moved, selected, target
     from penstock.cli.output import print_json, print_rows
 
     goal = target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
 
     cluster = connection.cluster()
-    moves = moved(cluster, name, selected(cluster, name, topic or ()), goal)
+    committed = committed_offsets(cluster, name)
+    moves = moved(cluster, committed, selected(cluster, name, committed, topic or ()), goal)
     if execute:
         commit(cluster, name, moves)
     rows = [move.row() for move in moves]

@@ -1,0 +1,35 @@
+"""Error codes of share group APIs as errors of the client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.client.errors import Refused
+from penstock.model.errors import ErrorCode
+from penstock.wire.routing import Reaction, reaction_to
+
+__all__ = ["refusal"]
+
+_ADVICE: Final[dict[int, str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: "share groups need brokers with the feature share.version 1",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "request READ on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "request READ on the topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "request access to the cluster",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "raise group.share.max.size, or run fewer members",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group is a consumer group: choose another group",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group exists with another type, or was deleted: choose another group",
+    ErrorCode.INVALID_REQUEST: "check the group, the topics and the settings",
+    ErrorCode.INVALID_CONFIG: "choose a value that the broker allows",
+}
+
+
+def refusal(code: int, message: str | None, about: str) -> Refused:
+    """The error for an error code of a response; `about` is what was refused."""
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    text = f"{about}: {name}" + (f", {message}" if message else "")
+    advice = _ADVICE.get(code)
+    retriable = reaction_to(code) is not Reaction.FAIL
+    return Refused(f"{text}. Advice: {advice}" if advice else text, code, retriable=retriable)
