@@ -105,7 +105,7 @@ def test_any_coordinator_has_requests_that_wait_and_timers() -> None:
 def test_a_key_without_a_coordinator_here_is_refused() -> None:
     async def test() -> None:
         async with counting(elect=False) as counters:
-            assert counters.read("c").error_code == ErrorCode.NOT_COORDINATOR
+            assert (await answer(counters.read("c"))).error_code == ErrorCode.NOT_COORDINATOR
             assert 0 not in counters.runtime and not counters.runtime.is_settled("any key")
             counters.runtime.elected(0)
             assert counters.read("c").value == 0

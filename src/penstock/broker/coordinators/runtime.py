@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from penstock.broker.coordinators.early_requests import EarlyRequests
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.replies import PendingReply
@@ -40,6 +41,7 @@ class CoordinatorRuntime(Generic[S]):
         self._node_id = node_id
         self.settings = settings
         self._hosts: dict[int, CoordinatorShardHost[S]] = {}
+        self._early = EarlyRequests()
         #: resolved when the next shard is hosted
         self._next_host: asyncio.Future[None] | None = None
 
@@ -54,6 +56,7 @@ class CoordinatorRuntime(Generic[S]):
             if self._next_host is not None:
                 self._next_host.set_result(None)
                 self._next_host = None
+            self._early.submit(lambda key: self.topic.partition_for(key) == index)
 
     def resigned(self, index: int) -> None:
         """This broker is no longer the leader of partition `index`, or the partition is deleted."""
@@ -127,17 +130,30 @@ class CoordinatorRuntime(Generic[S]):
     def submit(
         self, key: str, operation: Operation[S], error_response: Callable[[ApiError], Struct]
     ) -> Struct | Deferred[Struct]:
-        """Run `operation` on the shard that holds `key`. Returns the response, or a Deferred of it."""
-        return self.submit_to(self.topic.partition_for(key), operation, error_response)
+        """Run `operation` on the shard that holds `key`. Returns the response, or a Deferred of it.
+
+        A request waits if this broker does not know the topic yet, or has not opened its partition.
+        """
+        index = self.topic.partition_for(key)
+        host = self._hosts.get(index)
+        if host is not None:
+            return host.submit(operation, error_response)
+        if index >= 0 and self.topic.leader_of(index) != self._node_id:
+            return error_response(ApiError(ErrorCode.NOT_COORDINATOR))
+        return self._early.add(
+            key,
+            lambda: self.submit_to(self.topic.partition_for(key), operation, error_response),
+            lambda: error_response(ApiError(ErrorCode.NOT_COORDINATOR)),
+        )
 
     def submit_each(
         self,
-        items: Iterable[tuple[int, T]],
+        items: Iterable[tuple[int | str, T]],
         operation: Callable[[S, T], Struct],
         error_response: Callable[[T, ApiError], Struct],
         finish: Callable[[list[Any]], Struct],
     ) -> Struct | Deferred[Struct]:
-        """Run `operation` for each (partition, item), and combine all responses by `finish`."""
+        """Run `operation` for each (partition or key, item), and combine all responses by `finish`."""
         responses: list[Any] = []
         missing = 1
         result: Deferred[Struct] = Deferred()
@@ -149,8 +165,8 @@ class CoordinatorRuntime(Generic[S]):
             if not missing:
                 result.resolve(finish(responses))
 
-        for position, (index, item) in enumerate(items):
-            response = self._submit_item(index, item, operation, error_response)
+        for position, (place, item) in enumerate(items):
+            response = self._submit_item(place, item, operation, error_response)
             responses.append(response)
             if isinstance(response, Deferred):
                 missing += 1
@@ -162,19 +178,18 @@ class CoordinatorRuntime(Generic[S]):
 
     def _submit_item(
         self,
-        index: int,
+        place: int | str,
         item: T,
         operation: Callable[[S, T], Struct],
         error_response: Callable[[T, ApiError], Struct],
     ) -> Struct | Deferred[Struct]:
-        host = self._hosts.get(index)
-        if host is None:
-            return error_response(item, ApiError(ErrorCode.NOT_COORDINATOR))
-
         def operate(shard: S, _: PendingReply) -> Struct:
             return operation(shard, item)
 
-        return host.submit(operate, partial(error_response, item))
+        refuse = partial(error_response, item)
+        if isinstance(place, int):
+            return self.submit_to(place, operate, refuse)
+        return self.submit(place, operate, refuse)
 
     def notify(self, index: int, event: Callable[[S], None]) -> None:
         """Run a turn of one shard that no request waits for, for example the outcome of an effect."""

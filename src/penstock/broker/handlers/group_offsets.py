@@ -113,7 +113,7 @@ class GroupOffsetHandlers:
             wanted = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
         groups = self._groups
         return groups.submit_each(
-            ((groups.topic.partition_for(group.group_id), group) for group in wanted),
+            ((group.group_id, group) for group in wanted),
             partial(self._fetch_group, context, request.require_stable),
             lambda group, error: _fetch_error(version, group, error.code),
             lambda responses: _fetch_response(version, responses),
