@@ -34,6 +34,8 @@ _SLOW = {
     "a lost vote makes another voter",
     "damage is found and mended",
     "a lack of descriptors is no disk failure",
+    "loaded decisions wait for their commit",
+    "duplicates before guards",
     "the LSO waits for replicated markers",
     "markers have a higher epoch",
     "followers take any marker",

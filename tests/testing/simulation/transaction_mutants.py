@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.broker.coordinators import transaction_additions
+from penstock.broker.coordinators.effects import UncommittedEffects
+from penstock.broker.coordinators.shard_host import CoordinatorShardHost
 from penstock.broker.coordinators.transaction_additions import PartitionAdditions, gathered
 from penstock.broker.replica.txn_markers import MarkerWriter
+from penstock.coordination.outbox import Effect
 from penstock.groups.offsets import Offsets
 from penstock.ports import Buffer
+from penstock.records.batch import TRANSACTIONAL_BIT
+from penstock.records.header_fields import ATTRIBUTES, PRODUCER_EPOCH, PRODUCER_ID
 from penstock.records.record import iter_batches
 from penstock.storage import producers
 from penstock.storage.appending import Appender
@@ -36,6 +41,22 @@ _EPOCH_MAX: Final = 4
 # -- decisions and markers
 
 
+def _take_all(self: UncommittedEffects, high_watermark: int) -> list[Effect]:
+    due = [effect for _, effects in self._waiting for effect in effects]
+    self._waiting.clear()
+    return due
+
+
+_loaded = CoordinatorShardHost._loaded
+
+
+def _resend_at_once(self: CoordinatorShardHost[Any], loaded: Any) -> None:
+    _loaded(self, loaded)
+    effects, self._effects = self._effects, []
+    for effect in effects:
+        self._run_effect(effect)
+
+
 _end, _append_replicated = ProducerStates._end, Appender.append_replicated
 
 
@@ -53,6 +74,26 @@ def _check_replicated_markers(self: Appender, batches: Buffer, newest_epoch: int
         if header.is_control and header.producer_id >= 0:
             states.check_marker_epoch(header.producer_id, header.producer_epoch, 2)
     return _append_replicated(self, batches, newest_epoch)
+
+
+# -- guards
+
+
+_check, _check_guard = ProducerStates.check, ProducerStates._check_guard
+
+
+def _check_any_guard(self: ProducerStates, state: Any, header: Any, origin: Any, guard: Any) -> None:
+    """A guard says only that some verification is under way."""
+    held = self.guards.get(header[PRODUCER_ID])
+    _check_guard(self, state, header, origin, held if guard is not None else None)
+
+
+def _check_guard_first(self: ProducerStates, header: Any, origin: Any, marker: Any, guard: Any = None) -> Any:
+    state = self.states.get(header[PRODUCER_ID])
+    is_first = state is not None and not state.is_within(header[PRODUCER_EPOCH])
+    if marker is None and is_first and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
+        self._check_guard(state, header, origin, guard)
+    return _check(self, header, origin, marker, guard)
 
 
 # -- the coordinator
@@ -131,6 +172,32 @@ def _nothing(*_: object) -> None:
 
 
 TRANSACTION_MUTANTS: Final = (
+    Mutant(
+        guard="markers wait for the committed decision",
+        changes=((UncommittedEffects, "take_committed", _take_all),),
+        transactional=True,
+        directed_fault="prepare_unreplicated",
+    ),
+    Mutant(
+        guard="loaded decisions wait for their commit",
+        changes=((CoordinatorShardHost, "_loaded", _resend_at_once),),
+        # With three brokers, the quorum cannot elect the next coordinator.
+        brokers=5,
+        transactional=True,
+        directed_fault="prepare_on_one",
+    ),
+    Mutant(
+        guard="a guard is unique",
+        changes=((ProducerStates, "_check_guard", _check_any_guard),),
+        transactional=True,
+        directed_fault="verified_after_the_end",
+    ),
+    Mutant(
+        guard="duplicates before guards",
+        changes=((ProducerStates, "check", _check_guard_first),),
+        transactional=True,
+        directed_fault="retried_after_the_end",
+    ),
     Mutant(
         guard="the LSO waits for replicated markers",
         changes=((ProducerStates, "_end", _end_at_once),),

@@ -66,7 +66,8 @@ class TransactionVerifier:
     def __init__(self, coordinator_of: Callable[[str], int], send: AddPartitionsTransport) -> None:
         """`coordinator_of` returns the broker that coordinates a transactional id, -1 if there is none."""
         self._coordinator_of = coordinator_of
-        self._send = send
+        #: sends a request; replaced by tests of responses that arrive late
+        self.send = send
         self._queues: dict[int, dict[str, _Queued]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
 
@@ -110,7 +111,7 @@ class TransactionVerifier:
 
     async def _send_all(self, coordinator: int, transactions: list[_Queued]) -> None:
         try:
-            response = await self._send(coordinator, _request(transactions))
+            response = await self.send(coordinator, _request(transactions))
         except PenstockError as e:
             log.info("transactions_not_verified", coordinator=coordinator, error=str(e))
             for queued in transactions:
