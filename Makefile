@@ -131,7 +131,8 @@ disasters: $(READY) ## damage, roll back and swap real brokers' files and count 
 		status=$$?; $(PY) -m disasters --publish && exit $$status
 
 exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline's driver, and count (KILLS=20, SEED=…)
-	COPY_MESSAGES=100000 COPY_BATCH=750 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
+	COPY_KEYS=0 COPY_MESSAGES=100000 COPY_BATCH=750 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
+	COPY_KEYS=1 COPY_MESSAGES=40000 COPY_BATCH=300 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
 
 standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed

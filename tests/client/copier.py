@@ -1,5 +1,7 @@
 """A worker that copies a topic exactly once, until SIGTERM. Started by `test_copy_job`.
 
+Messages with the same `request-id` header are copied once.
+
 python -m tests.client.copier BOOTSTRAP SOURCE TARGET TRANSACTIONAL_ID BATCH PACE_MS
 """
 
@@ -15,6 +17,8 @@ from penstock.client import Consumer, Message, Transaction
 READY = "ready"
 #: how long a member that was killed keeps its partitions
 SESSION_S = 2.0
+#: the header with the idempotent key; a message without it is always copied
+KEY = "request-id"
 
 
 async def main(bootstrap: str, source: str, target: str, name: str, batch: int, pace_s: float) -> None:
@@ -25,6 +29,7 @@ async def main(bootstrap: str, source: str, target: str, name: str, batch: int, 
         delivery="exactly_once",
         transactional_id=name,
         max_batch=batch,
+        idempotent_key=KEY,
         session_timeout=SESSION_S,
         heartbeat_interval=SESSION_S / 5,
         connect_timeout=None,

@@ -1,6 +1,10 @@
 """Two workers copy a topic exactly once while they and the brokers are stopped and killed.
 
-`make exactly-once` runs this with 100,000 messages, transactions of 750 and 20 kills. SEED says which ones.
+Some requests are repeated with the same idempotent key: soon after the first message, in the same
+transaction or the next one, or much later, when the partition may have another owner. They are copied once.
+
+`make exactly-once` runs this with 100,000 messages, transactions of 750 and 20 kills: first without keys,
+then with keys. SEED says which ones.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster import Cluster
 from chaos.links import Links
-from tests.client.copier import READY
+from tests.client.copier import KEY, READY
 
 pytestmark = pytest.mark.process
 
@@ -28,9 +32,13 @@ MESSAGES = int(os.environ.get("COPY_MESSAGES", "2000"))
 BATCH = int(os.environ.get("COPY_BATCH", "100"))
 PACE_MS = os.environ.get("COPY_PACE_MS", "1")
 KILLS = int(os.environ.get("COPY_KILLS", "3"))
+#: whether messages have idempotent keys, and some are repeated
+KEYS = os.environ.get("COPY_KEYS", "1") == "1"
 SEED = int(os.environ.get("SEED", "1"))
 PARTITIONS = 4
 BROKERS = 3
+#: every so many messages, a message of the same partition is repeated: the last one, or one far behind
+REPEATED = 5
 #: how long the copy may take from one kill to the next
 PATIENCE_S = 120.0
 CONFIGS = {
@@ -135,11 +143,23 @@ def prepare(bootstrap: str) -> None:
     for future in admin.create_topics(topics, request_timeout=30).values():
         future.result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number in range(MESSAGES):
-        producer.produce("source", str(number).encode(), partition=number % PARTITIONS)
-        if number % 10_000 == 0:
+    for place, number in enumerate(sent()):
+        value = str(number).encode()
+        headers = {KEY: value} if KEYS else {}
+        producer.produce("source", value, partition=number % PARTITIONS, headers=headers)
+        if place % 10_000 == 0:
             producer.flush(60)
     assert producer.flush(60) == 0
+
+
+def sent() -> Iterator[int]:
+    """The numbers in the order in which they are sent, with repetitions if there are keys."""
+    for number in range(MESSAGES):
+        yield number
+        if KEYS and number % REPEATED == 0:
+            # One soon after, and one of half the way: from before a kill, most likely.
+            yield number
+            yield number // 2 // PARTITIONS * PARTITIONS + number % PARTITIONS
 
 
 class Progress:
