@@ -175,3 +175,13 @@ def test_the_start_offset_never_goes_back() -> None:
     assert coordinator.read() == (10, [])
     coordinator.initialize(state_epoch=2, start=3)
     assert coordinator.read() == (3, [])
+
+
+def test_a_repeated_initialization_keeps_the_state() -> None:
+    """A request of the group coordinator may arrive a second time when records were acknowledged already."""
+    coordinator = Coordinator()
+    coordinator.initialize(start=-1)
+    coordinator.write(7, (7, 8, ACKNOWLEDGED, 1))
+    coordinator.initialize(start=-1)
+    found = coordinator.shard.read(KEY, 1)
+    assert (found.start_offset, len(found.state_batches)) == (7, 1)

@@ -23,10 +23,12 @@ class Lock(NamedTuple):
 class LockDeadlines:
     """A heap of locks. An entry stays until its deadline, or until the heap is too large."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_heap", "added")
 
     def __init__(self) -> None:
         self._heap: list[Lock] = []
+        #: locks since the beginning
+        self.added = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -38,6 +40,7 @@ class LockDeadlines:
 
     def add(self, lock: Lock) -> None:
         heappush(self._heap, lock)
+        self.added += 1
 
     def is_oversized(self, runs: int) -> bool:
         return len(self._heap) > 2 * runs + _SLACK

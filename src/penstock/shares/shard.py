@@ -116,6 +116,9 @@ class ShareShard:
         before = self._states.get(key)
         if before is not None and state_epoch != NO_EPOCH and before.state_epoch > state_epoch:
             raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
+        if before is not None and before.state_epoch == state_epoch:
+            # A request that arrives twice must not discard the states that were written in between.
+            return
         snapshot_epoch = 0 if before is None else before.snapshot_epoch + 1
         self._write_snapshot(
             key, initial_state(state_epoch, start_offset, snapshot_epoch, self._ledger.now_ms)

@@ -36,14 +36,17 @@ class Mutant:
     disaster: str | None = None
     #: where it takes transactional clients
     transactional: bool = False
+    #: where it takes members of a share group
+    shared: bool = False
     #: changes of the real code without which the guard is rarely needed; they stay when the guard is in place
     conditions: tuple[Change, ...] = ()
 
     def options(self, seed: int) -> Options:
         drawn = Options.draw(seed, self.brokers)
-        if self.transactional:
+        if self.transactional or self.shared:
             allowed = drawn.allowed if self.allowed is None else self.allowed
-            return replace(drawn.with_transactions(self.directed_fault), allowed=allowed)
+            drawn = (drawn.with_shares if self.shared else drawn.with_transactions)(self.directed_fault)
+            return replace(drawn, allowed=allowed)
         if self.allowed is not None:
             drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
         if self.disaster is not None:

@@ -44,6 +44,7 @@ from penstock.wire.schema import Struct
 from tests.testing.simulation.disaster_mutants import DISASTER_MUTANTS
 from tests.testing.simulation.healing_mutants import HEALING_MUTANTS
 from tests.testing.simulation.hunting import Found, Mutant, hunt
+from tests.testing.simulation.share_mutants import SHARE_MUTANTS
 from tests.testing.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
 __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
@@ -308,6 +309,8 @@ MUTANTS: Final = (
     *HEALING_MUTANTS,
     # transactions
     *TRANSACTION_MUTANTS,
+    # share groups
+    *SHARE_MUTANTS,
 )
 
 

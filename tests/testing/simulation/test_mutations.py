@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.testing.simulation.mutants import MUTANTS, Mutant, hunt
+from tests.testing.simulation.share_mutants import SHARE_MUTANTS
 
 _SEEDS_MAX = 24
 #: what takes more seeds, or longer ones, is for `make mutants`
@@ -42,6 +43,7 @@ _SLOW = {
     "pending decisions before producer ids",
     "partitions are added together",
     "markers pass through the group shard",
+    *(mutant.guard for mutant in SHARE_MUTANTS),
 }
 
 #: the seeds that found a removed guard last, where several seeds before them did not: they are tried first

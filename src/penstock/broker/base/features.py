@@ -33,14 +33,13 @@ SUPPORTED_FEATURES: Final = {
     "share.version": (0, 1),
     "transaction.version": (0, 2),
 }
-#: The feature levels of a new cluster. Share groups are a preview, and off, until they have been tested
-#: through failovers of leaders and share coordinators.
+#: the feature levels of a new cluster
 INITIAL_FEATURES: Final = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
     "metadata.version": 30,
     "penstock.version": 1,
-    "share.version": 0,
+    "share.version": 1,
     "transaction.version": 2,
 }
 

@@ -87,7 +87,7 @@ class SharePartitionHost:
         self.key = key
         self.partition = partition
         self._env = env
-        self._leader_epoch = partition.leader_epoch
+        self.leader_epoch = partition.leader_epoch
         #: None until the state is loaded
         self.share: SharePartition | None = None
         #: the error of a load that failed, or that ended the host
@@ -112,7 +112,7 @@ class SharePartitionHost:
     def is_current(self) -> bool:
         """Returns true while the broker leads the partition in the term of the host."""
         partition = self.partition
-        return partition.leading and partition.leader_epoch == self._leader_epoch and self.error is None
+        return partition.leading and partition.leader_epoch == self.leader_epoch and self.error is None
 
     @property
     def is_idle(self) -> bool:
@@ -134,7 +134,7 @@ class SharePartitionHost:
             self.wake()
 
     async def _loaded(self) -> SharePartition:
-        state = await self._env.persister.read(self.key, self._leader_epoch)
+        state = await self._env.persister.read(self.key, self.leader_epoch)
         start_offset = state.start_offset
         if start_offset == UNINITIALIZED:
             now_ms = self._env.clock.now_ms()
@@ -142,7 +142,7 @@ class SharePartitionHost:
             start_offset = await reset_offset(self.partition, reset, now_ms, self._env.workers)
             # Persisted before the first delivery: the next leader must not choose another offset.
             first = StateUpdate(start_offset, 0, ())
-            write = self._env.persister.write(self.key, self._leader_epoch, state.state_epoch, first)
+            write = self._env.persister.write(self.key, self.leader_epoch, state.state_epoch, first)
             error = await awaited(write)
             if error is not None:
                 raise error
@@ -245,7 +245,7 @@ class SharePartitionHost:
         self, share: SharePartition, update: StateUpdate, written: Callable[[ApiError | None], None]
     ) -> None:
         self._writes += 1
-        self._env.persister.write(self.key, self._leader_epoch, share.state_epoch, update).then(written)
+        self._env.persister.write(self.key, self.leader_epoch, share.state_epoch, update).then(written)
 
     def _written(self, error: ApiError | None) -> None:
         self._writes -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partition import Partition
@@ -32,6 +32,10 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._hosts)
+
+    def hosts(self) -> Iterable[SharePartitionHost]:
+        """All share partitions of this broker."""
+        return self._hosts.values()
 
     def settings(self, group_id: str) -> ShareGroupSettings:
         return self.config.of(group_id)

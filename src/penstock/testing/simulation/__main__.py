@@ -12,6 +12,7 @@ from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
 from penstock.testing.simulation.disasters.catalog import DISASTERS, SINGLE, choose
 from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
+from penstock.testing.simulation.share_faults import SHARE_FAULTS
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 
 __all__ = ["main"]
@@ -29,13 +30,14 @@ def main(arguments: list[str] | None = None) -> int:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--directed-fault",
-        choices=DIRECTED_FAULTS | HEALING | TRANSACTION_FAULTS,
+        choices=DIRECTED_FAULTS | HEALING | SHARE_FAULTS | TRANSACTION_FAULTS,
         help="the faults that lead into one race, instead of drawn faults",
     )
     instead.add_argument("--disaster", choices=DISASTERS, help="damage to copies, instead of drawn faults")
     instead.add_argument("--disasters", action="store_true", help="a disaster of each seed's choice")
     instead.add_argument("--operated", action="store_true", help="an operator changes the cluster")
     instead.add_argument("--transactions", action="store_true", help="transactional clients take part")
+    instead.add_argument("--shares", action="store_true", help="members of a share group take part")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     if options.operated and options.brokers == 1:
@@ -52,12 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
         drawn = Options.draw(seed, options.brokers)
         if options.directed_fault in TRANSACTION_FAULTS:
             drawn = drawn.with_transactions(options.directed_fault)
+        elif options.directed_fault in SHARE_FAULTS:
+            drawn = drawn.with_shares(options.directed_fault)
         elif options.directed_fault is not None:
             drawn = drawn.with_directed_fault(options.directed_fault)
         elif options.disaster is not None or options.disasters:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.transactions:
             drawn = Options.draw_transactions(seed, options.brokers)
+        elif options.shares:
+            drawn = Options.draw_shares(seed, options.brokers)
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
         elif not options.operated:
@@ -78,6 +84,8 @@ def _as_drawn(options: Options) -> str:
         return f"--directed-fault {options.directed_fault} "
     if options.transactional:
         return "--transactions "
+    if options.shared:
+        return "--shares "
     if options.disaster is not None:
         return f"--disaster {options.disaster} "
     length = f"--seconds {options.duration_s:g} " if options.compaction else ""

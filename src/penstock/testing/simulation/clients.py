@@ -135,6 +135,17 @@ class Client:
         for partition in found.partitions:
             self._leaders[TopicPartition(topic, partition.partition_index)] = partition.leader_id
 
+    async def leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition, by cached metadata if it has one for any partition."""
+        if not any(partition.topic == topic for partition in self._leaders):
+            await self.refresh(topic)
+        return {p.partition: leader for p, leader in self._leaders.items() if p.topic == topic}
+
+    def forget_leaders(self, topic: str) -> None:
+        """Look for the leaders of all partitions again."""
+        for partition in [partition for partition in self._leaders if partition.topic == topic]:
+            self.forget(partition)
+
     def forget(self, partition: TopicPartition) -> None:
         """Look for the partition's leader again before the next request."""
         self._leaders.pop(partition, None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.share_events import ShareEvent
 from penstock.testing.simulation.transaction_events import TransactionEvent
 
 __all__ = [
@@ -152,6 +153,7 @@ Event: TypeAlias = (
     | Coordinates
     | Deleting
     | DeletionRefused
+    | ShareEvent
     | TransactionEvent
 )
 

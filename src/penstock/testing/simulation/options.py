@@ -11,6 +11,8 @@ from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
+from penstock.testing.simulation.share_faults import SHARE_FAULTS
+from penstock.testing.simulation.shares import share_settings
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import transaction_settings
 
@@ -66,6 +68,8 @@ class Options:
     directories: int = 1
     #: whether transactional clients take part
     transactional: bool = False
+    #: whether members of a share group take part
+    shared: bool = False
 
     @property
     def has_racks(self) -> bool:
@@ -158,6 +162,29 @@ class Options:
             transactional=True,
         )
 
+    @classmethod
+    def draw_shares(cls, seed: int, nodes: int) -> Options:
+        """Options with a share group; a part of the clusters gets a directed fault."""
+        rng = Random(f"{seed}/share-faults")
+        directed = nodes > 1 and rng.random() < _DIRECTED
+        fault = rng.choice(tuple(SHARE_FAULTS)) if directed else None
+        return cls.draw(seed, nodes).with_shares(fault)
+
+    def with_shares(self, directed_fault: str | None = None) -> Options:
+        """These options with members of a share group, under drawn faults or a directed one."""
+        return replace(
+            self,
+            directed_fault=directed_fault,
+            operated=False,
+            voters=self.nodes,
+            partitions=min(2, self.partitions),
+            producers=1,
+            consumers=1,
+            members=0,
+            duration_s=self.duration_s + 2,
+            shared=True,
+        )
+
     def lengthened(self, seconds: float) -> Options:
         """A longer run at the same rate of faults, long enough for sealed segments and compaction."""
         return replace(
@@ -205,6 +232,8 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
         }
     if options.transactional:
         settings |= transaction_settings(options.nodes)
+    if options.shared:
+        settings |= share_settings(options.nodes)
     if options.disaster is not None:
         settings |= _disaster_settings(options)
     if options.directed_fault is not None and options.directed_fault in HEALING:

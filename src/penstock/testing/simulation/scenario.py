@@ -28,6 +28,8 @@ from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.loop import Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.options import INTERNAL_PORT, Options, broker_settings, rack_of
+from penstock.testing.simulation.share_faults import SHARE_FAULTS
+from penstock.testing.simulation.shares import Shares
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import Transactions
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
@@ -82,6 +84,11 @@ class Simulation:
                 cluster, self._stop_with, check_fencing="clock_jump" not in options.allowed
             )
             cluster.workers += self.transactions.workers()
+        #: None in a run without a share group
+        self.shares: Shares | None = None
+        if options.shared:
+            self.shares = Shares(cluster, self._stop_with)
+            cluster.workers += self.shares.workers()
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
@@ -126,6 +133,8 @@ class Simulation:
         await admin.process.spawn(loop, creating)
         if self.transactions is not None:
             await self.transactions.create_topics(min(3, self.options.nodes))
+        if self.shares is not None:
+            await self.shares.prepare()
         cluster.start_workers()
         await self._inject_faults()
         heal(cluster)
@@ -136,6 +145,8 @@ class Simulation:
         await cluster.stop_workers()
         if self.transactions is not None:
             await self.transactions.await_end()
+        if self.shares is not None:
+            await self.shares.drain()
         await self._settle()
         if cluster.damage is not None:
             await self._probe()
@@ -144,6 +155,8 @@ class Simulation:
         cluster.checker.finish(logs)
         if self.transactions is not None:
             await self.transactions.verify(logs)
+        if self.shares is not None:
+            self.shares.verify(logs)
 
     async def _inject_faults(self) -> None:
         """Run the directed fault or the disaster of the options, or else the faults that the seed draws."""
@@ -152,7 +165,9 @@ class Simulation:
         if name is not None:
             cluster.note("scenario", f"plays {name}")
             try:
-                await (DIRECTED_FAULTS | DISASTERS | HEALING | TRANSACTION_FAULTS)[name](cluster)
+                await (DIRECTED_FAULTS | DISASTERS | HEALING | SHARE_FAULTS | TRANSACTION_FAULTS)[name](
+                    cluster
+                )
             except StateNotReached:
                 cluster.note("scenario", "the plot came to nothing")
                 if cluster.damage is not None:

@@ -1,0 +1,112 @@
+"""Checks the guarantees of share groups: deliveries as partition leaders make them, acknowledgements as
+members see them.
+
+A delivery is compared with acknowledgements that were answered before it. A leader that was replaced, and
+does not know it yet, may deliver finished records: it cannot persist anything any more. So its deliveries
+are not compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from penstock.model.ids import TopicPartition
+from penstock.shares.states import AcknowledgeType
+from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.history import Event
+from penstock.testing.simulation.share_events import ShareAcknowledged, ShareAcknowledging
+
+__all__ = ["Delivery", "ShareChecker"]
+
+#: acknowledgements after which a record is not delivered again
+_FINAL: Final = frozenset({AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
+
+
+class Delivery(NamedTuple):
+    """One record as a member has it on one leader."""
+
+    member: str
+    count: int
+
+
+class ShareChecker:
+    """The records of one share group."""
+
+    def __init__(self, delivery_limit: int) -> None:
+        self._limit = delivery_limit
+        #: the highest leader epoch in which a leader has had share partitions
+        self._epochs: dict[TopicPartition, int] = defaultdict(lambda: -1)
+        #: offsets for which an acknowledgement was sent after which they are not delivered again
+        self._finishing: dict[TopicPartition, set[int]] = defaultdict(set)
+        #: offsets for which one was answered
+        self.finished: dict[TopicPartition, set[int]] = defaultdict(set)
+        #: the delivery count of answered releases
+        self._released: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        self._deliveries: dict[TopicPartition, Counter[int]] = defaultdict(Counter)
+
+    def observe(self, client: str, event: Event) -> None:
+        match event:
+            case ShareAcknowledging(partition, acks):
+                for ack in acks:
+                    if ack.kind in _FINAL:
+                        self._finishing[partition].update(range(ack.first, ack.last + 1))
+            case ShareAcknowledged(partition, acks):
+                for ack in acks:
+                    offsets = range(ack.first, ack.last + 1)
+                    if ack.kind in _FINAL:
+                        self.finished[partition].update(offsets)
+                    elif ack.kind is AcknowledgeType.RELEASE:
+                        released = self._released[partition]
+                        for offset in offsets:
+                            released[offset] = max(ack.delivery_count, released.get(offset, 0))
+            case _:
+                pass
+
+    def has_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """A leader has share partitions in this epoch."""
+        self._epochs[partition] = max(leader_epoch, self._epochs[partition])
+
+    def delivered(
+        self,
+        partition: TopicPartition,
+        leader_epoch: int,
+        offset: int,
+        now: Delivery,
+        before: Delivery | None,
+        last_count: int | None,
+    ) -> None:
+        """A leader has locked a record for a member.
+
+        `before` is the lock that the record had a moment ago, `last_count` the count of the last delivery by
+        the same leader.
+        """
+        where = f"{partition} offset {offset} in epoch {leader_epoch}: {now}"
+        if before is not None:
+            raise Violation("record acquired twice", f"{where}, while it was {before}")
+        if now.count > self._limit:
+            raise Violation("record delivered too often", where)
+        if last_count is not None and now.count != last_count + 1:
+            raise Violation("wrong delivery count", f"{where} after {last_count}")
+        self._deliveries[partition][offset] += 1
+        if leader_epoch < self._epochs[partition]:
+            return
+        if offset in self.finished[partition]:
+            raise Violation("finished record delivered", where)
+        released = self._released[partition].get(offset, 0)
+        if now.count <= released:
+            raise Violation("delivery count fell", f"{where}, released after {released} deliveries")
+
+    def finish(self, logs: Mapping[TopicPartition, Sequence[tuple[int, bytes]]]) -> None:
+        """Check that no record of `logs` was skipped, when the group has finished all records."""
+        for partition, records in logs.items():
+            for offset, value in records:
+                if offset in self._finishing[partition]:
+                    continue
+                deliveries = self._deliveries[partition][offset]
+                if deliveries < self._limit:
+                    raise Violation(
+                        "record skipped",
+                        f"{partition} offset {offset} {value!r}: {deliveries} deliveries, not acknowledged",
+                    )

@@ -1,0 +1,124 @@
+"""Directed faults of share groups: each leads into a race that one rule of share groups decides.
+
+They act on the leader of a partition that the share group reads, or on a share coordinator, and leave the
+connections to clients as they are: members go on with a leader that was replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from penstock.model.ids import SHARE_STATE_TOPIC
+from penstock.testing.simulation.cluster import TOPIC, SimCluster
+from penstock.testing.simulation.cluster_roles import (
+    ClusterRoles,
+    StateNotReached,
+    cluster_roles,
+    newest_image,
+    replica_on,
+)
+from penstock.testing.simulation.node import Node
+
+__all__ = ["SHARE_FAULTS"]
+
+_DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
+_GLANCE_S: Final = 0.0002
+_PATIENCE_S: Final = 5.0
+#: long enough for the controller to replace a leader
+_REPLACED_S: Final = 12.0
+
+
+async def share_leader_isolated(cluster: SimCluster) -> None:
+    """The leader of a partition loses all other brokers, is replaced, and comes back. Clients reach it."""
+    await _isolate(cluster, await _roles(cluster, TOPIC))
+
+
+async def share_coordinator_isolated(cluster: SimCluster) -> None:
+    """A share coordinator loses all other brokers, is replaced, and comes back. Clients reach it."""
+    await _isolate(cluster, await _roles(cluster, SHARE_STATE_TOPIC))
+
+
+async def share_write_unreplicated(cluster: SimCluster) -> None:
+    """A share coordinator is killed when it has records that no other replica has."""
+    roles = await _roles(cluster, SHARE_STATE_TOPIC)
+    for node in roles.followers:
+        cluster.loop.network.cut(node.name, roles.leader.name)
+    await _until(lambda: _has_uncommitted(roles.leader, roles))
+    await _pause(cluster, 0.0, 0.2)
+    roles.leader.kill()
+    cluster.loop.network.heal()
+    await _pause(cluster, 2.0, 4.0)
+
+
+async def share_leaders_in_turn(cluster: SimCluster) -> None:
+    """The leaders of a partition are killed one after the other, and started again."""
+    for topic in (TOPIC, SHARE_STATE_TOPIC, TOPIC):
+        roles = await _roles(cluster, topic)
+        roles.leader.kill()
+        await _pause(cluster, 0.3, 1.0)
+        roles.leader.boot()
+        await _pause(cluster, 0.5, 1.5)
+
+
+async def _isolate(cluster: SimCluster, roles: ClusterRoles) -> None:
+    network, leader = cluster.loop.network, roles.leader
+    for node in cluster.nodes:
+        if node is not leader:
+            network.cut(node.name, leader.name)
+            network.cut(leader.name, node.name)
+    cluster.note("network", f"{leader.name} loses all other brokers")
+    await _until(lambda: _leader_id(cluster, roles, leader) not in (leader.id, -1), _REPLACED_S)
+    await _pause(cluster, 0.5, 2.0)
+    network.heal()
+    await _pause(cluster, 0.5, 2.0)
+
+
+SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
+    fault.__name__: fault
+    for fault in (
+        share_leader_isolated,
+        share_coordinator_isolated,
+        share_write_unreplicated,
+        share_leaders_in_turn,
+    )
+}
+
+
+async def _roles(cluster: SimCluster, topic: str) -> ClusterRoles:
+    """Of a partition of `topic`, when all replicas are in sync and members have worked for a moment."""
+    found: list[ClusterRoles] = []
+
+    def is_there() -> bool:
+        found[:] = [roles for roles in cluster_roles(cluster.nodes) if roles.partition.topic == topic]
+        return bool(found)
+
+    await _until(is_there, _REPLACED_S)
+    await _pause(cluster, 0.3, 1.0)
+    await _until(is_there, _REPLACED_S)
+    return cluster.rng.choice(found)
+
+
+async def _pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
+    await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
+
+
+async def _until(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while not condition():
+        if loop.time() > deadline:
+            raise StateNotReached
+        await asyncio.sleep(_GLANCE_S)
+
+
+def _leader_id(cluster: SimCluster, roles: ClusterRoles, without: Node) -> int:
+    nodes = [node for node in cluster.nodes if node is not without]
+    topic = newest_image(nodes).topics.get(roles.partition.topic)
+    return -1 if topic is None else topic.partitions[roles.partition.partition].leader
+
+
+def _has_uncommitted(node: Node, roles: ClusterRoles) -> bool:
+    replica = replica_on(node, roles.partition)
+    return replica is not None and replica.log.high_watermark < replica.log.end_offset

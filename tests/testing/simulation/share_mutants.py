@@ -1,0 +1,223 @@
+"""Brokers without one of the rules of share groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from penstock.broker.shares import reading
+from penstock.broker.shares.partition_host import SharePartitionHost
+from penstock.shares import acknowledgement, acquisition, partition, persisted
+from penstock.shares.in_flight import Run
+from penstock.shares.partition import ShareLimits, SharePartition, Transition
+from penstock.shares.persisted import PersistedState
+from penstock.shares.shard import PruneLog, ShareShard, ShareStateKey
+from penstock.shares.states import TERMINAL, RecordState, StateBatch
+from tests.testing.simulation.hunting import Mutant
+
+__all__ = ["SHARE_MUTANTS"]
+
+_KILLS: Final = ("kill", "kill_in_write", "power_loss", "partition")
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+# -- the leader
+
+_persist, _load = SharePartitionHost.persist, SharePartition.load.__func__  # type: ignore[attr-defined]
+
+
+def _answer_first(self: SharePartitionHost, transition: Transition, done: Any) -> None:
+    done(None)
+    _persist(self, transition, _nothing)
+
+
+def _finish_gaps(
+    cls: type[SharePartition], start_offset: int, state_epoch: int, batches: Iterable[StateBatch]
+) -> SharePartition:
+    filled: list[StateBatch] = []
+    at = start_offset
+    for batch in batches:
+        if batch.first > at:
+            filled.append(StateBatch(at, batch.first - 1, RecordState.ARCHIVED, 1))
+        filled.append(batch)
+        at = batch.last + 1
+    loaded: SharePartition = _load(cls, start_offset, state_epoch, filled)
+    return loaded
+
+
+def _forget_counts(
+    cls: type[SharePartition], start_offset: int, state_epoch: int, batches: Iterable[StateBatch]
+) -> SharePartition:
+    loaded: SharePartition = _load(
+        cls, start_offset, state_epoch, [batch._replace(delivery_count=0) for batch in batches]
+    )
+    return loaded
+
+
+def _is_current_in_any_epoch(self: SharePartitionHost) -> bool:
+    return self.partition.leading and self.error is None
+
+
+def _begin_past_others(self: SharePartition, targets: Any) -> Transition:
+    """The start offset passes records whose transitions may be rolled back, or that are still acquired."""
+    runs = []
+    for run, target in targets:
+        run.target = target
+        if target in TERMINAL:
+            self.complete += len(run)
+        runs.append(run)
+    start_offset = max((run.last + 1 for run in runs if run.target in TERMINAL), default=self.start_offset)
+    return Transition(runs, self._update([run.batch() for run in runs], start_offset, 0))
+
+
+def _never_archived(delivery_count: int, delivery_count_limit: int) -> RecordState:
+    return RecordState.AVAILABLE
+
+
+def _keep_locks(self: SharePartition, now_ms: int, limits: ShareLimits) -> None:
+    self.locks.take_due(now_ms)
+
+
+def _lock_uncounted(self: SharePartition, run: Run, member: str, deadline_ms: int) -> None:
+    self.available -= len(run)
+    run.state = RecordState.ACQUIRED
+    run.delivery_count = max(1, run.delivery_count)
+    self.hold(run, member, deadline_ms)
+
+
+def _acquire_behind_a_hole(
+    share: SharePartition, request: Any, fetch_offset: int, batches: Any, limits: Any, now_ms: int
+) -> Any:
+    """New records are acquired from the batch after the first one."""
+    if fetch_offset == share.next_offset and len(batches) > 1:
+        batches = [batches[0]._replace(is_data=False), *batches[1:]]
+    return _acquire(share, request, fetch_offset, batches, limits, now_ms)
+
+
+_acquire = acquisition.acquire
+
+
+# -- the share coordinator
+
+_read = ShareShard.read
+
+
+def _read_without_fencing(self: ShareShard, key: ShareStateKey, leader_epoch: int) -> Any:
+    return _read(self, key, -1)
+
+
+def _empty_snapshot(self: PersistedState, now_ms: int) -> PersistedState:
+    return self._replace(snapshot_epoch=self.snapshot_epoch + 1, write_ms=now_ms, updates=0, batches=())
+
+
+def _newest_first(
+    batches: Iterable[StateBatch], updates: Iterable[StateBatch], start_offset: int
+) -> list[StateBatch]:
+    """Updates replace all batches, instead of those that they overlap."""
+    return sorted(updates)
+
+
+def _prune_all(self: ShareShard) -> None:
+    self._ledger.after_commit(PruneLog(self._next_offset))
+
+
+def _lost_start(self: PersistedState, *arguments: Any) -> PersistedState:
+    return _updated(self, *arguments)._replace(start_offset=self.start_offset)
+
+
+_updated = PersistedState.updated
+
+SHARE_MUTANTS: Final = (
+    Mutant(
+        guard="acknowledgements are persisted before they are answered",
+        changes=((SharePartitionHost, "persist", _answer_first),),
+        shared=True,
+        directed_fault="share_write_unreplicated",
+    ),
+    Mutant(
+        guard="writes of earlier leaders are refused",
+        changes=((ShareShard, "_check_leader", _nothing),),
+        shared=True,
+        directed_fault="share_leader_isolated",
+    ),
+    Mutant(
+        guard="a read fences earlier leaders",
+        changes=((ShareShard, "read", _read_without_fencing),),
+        shared=True,
+        directed_fault="share_leader_isolated",
+    ),
+    Mutant(
+        guard="gaps in the persisted state are delivered again",
+        changes=((SharePartition, "load", classmethod(_finish_gaps)),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="delivery counts are persisted",
+        changes=((SharePartition, "load", classmethod(_forget_counts)),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="a share partition belongs to one leader epoch",
+        changes=((SharePartitionHost, "is_current", property(_is_current_in_any_epoch)),),
+        shared=True,
+        directed_fault="share_leaders_in_turn",
+    ),
+    Mutant(
+        guard="the start offset passes finished records only",
+        changes=((SharePartition, "begin", _begin_past_others),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="the delivery limit ends deliveries",
+        changes=(
+            (partition, "released_state", _never_archived),
+            (acknowledgement, "released_state", _never_archived),
+        ),
+        shared=True,
+    ),
+    Mutant(
+        guard="locks expire",
+        changes=((SharePartition, "release_expired", _keep_locks),),
+        shared=True,
+    ),
+    Mutant(
+        guard="each delivery counts",
+        changes=((SharePartition, "lock", _lock_uncounted),),
+        shared=True,
+    ),
+    Mutant(
+        guard="only offsets without records are skipped",
+        changes=((reading, "acquire", _acquire_behind_a_hole),),
+        shared=True,
+    ),
+    Mutant(
+        guard="snapshots have all states",
+        changes=((PersistedState, "as_cold_snapshot", _empty_snapshot),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="updates keep other states",
+        changes=((persisted, "combine", _newest_first),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="the log of states keeps the last snapshots",
+        changes=((ShareShard, "prune", _prune_all),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="the start offset is persisted",
+        changes=((PersistedState, "updated", _lost_start),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+)
