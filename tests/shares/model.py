@@ -15,6 +15,7 @@ class NaiveRecord:
         self.member = ""
         self.deadline_ms = 0
         self.target: RecordState | None = None
+        self.rests = False
 
 
 class NaivePartition:
@@ -31,6 +32,7 @@ class NaivePartition:
             record = self.records.setdefault(offset, NaiveRecord(AVAILABLE, 0))
             assert record.state is AVAILABLE
             assert record.target is None
+            assert not record.rests
             record.state, record.member, record.deadline_ms = ACQUIRED, member, deadline_ms
             record.delivery_count += 1
             assert record.delivery_count == count
@@ -42,15 +44,31 @@ class NaivePartition:
             if r.state is ACQUIRED and r.member == member and r.target is None
         ]
 
-    def expire(self, now_ms: int, limits: ShareLimits) -> None:
-        for record in self.records.values():
-            if record.state is ACQUIRED and record.target is None and record.deadline_ms <= now_ms:
-                self.release(record, limits)
+    def expire(self, now_ms: int, limits: ShareLimits) -> list[int]:
+        """Returns the offsets that are to become dead letters."""
+        undeliverable = []
+        for offset, record in self.records.items():
+            if record.target is not None or record.deadline_ms > now_ms:
+                continue
+            record.rests = False
+            if record.state is ACQUIRED:
+                if limits.has_dead_letters and record.delivery_count >= limits.delivery_count:
+                    record.target = ARCHIVED
+                    undeliverable.append(offset)
+                else:
+                    self.release(record, now_ms, limits)
         self.advance()
+        return undeliverable
 
-    def release(self, record: NaiveRecord, limits: ShareLimits) -> None:
+    def release(self, record: NaiveRecord, now_ms: int, limits: ShareLimits) -> None:
         record.state = ARCHIVED if record.delivery_count >= limits.delivery_count else AVAILABLE
         record.member = ""
+        self.rest(record, now_ms, limits)
+
+    def rest(self, record: NaiveRecord, now_ms: int, limits: ShareLimits) -> None:
+        if record.state is AVAILABLE and limits.backoff_ms:
+            wait_ms = min(limits.backoff_max_ms, limits.backoff_ms * 2 ** (record.delivery_count - 1))
+            record.rests, record.deadline_ms = True, now_ms + wait_ms
 
     def move_start(self, offset: int) -> None:
         if offset > self.start_offset:
@@ -72,11 +90,13 @@ def check_same(partition: SharePartition, naive: NaivePartition) -> None:
     seen = {}
     for run in partition.runs:
         for offset in range(run.first, run.last + 1):
-            seen[offset] = (run.state, run.delivery_count, run.member, run.target)
-    assert seen == {o: (r.state, r.delivery_count, r.member, r.target) for o, r in naive.records.items()}
+            seen[offset] = (run.state, run.delivery_count, run.member, run.target, run.rests)
+    assert seen == {
+        o: (r.state, r.delivery_count, r.member, r.target, r.rests) for o, r in naive.records.items()
+    }
     assert partition.start_offset == naive.start_offset
     assert partition.next_offset == naive.next_offset
-    free = [o for o, r in naive.records.items() if r.state is AVAILABLE and r.target is None]
+    free = [o for o, r in naive.records.items() if r.state is AVAILABLE and r.target is None and not r.rests]
     assert partition.available == len(free)
     finished = [r for r in naive.records.values() if (r.state if r.target is None else r.target) in TERMINAL]
     assert partition.complete == len(finished)

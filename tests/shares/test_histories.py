@@ -13,6 +13,12 @@ from penstock.shares.states import AcknowledgeType, RecordState
 from tests.shares.model import ARCHIVED, AVAILABLE, NaivePartition, NaiveRecord, check_same
 
 LIMITS = ShareLimits(delivery_count=4, lock_ms=50, in_flight=40)
+VARIANTS = (
+    LIMITS,
+    LIMITS._replace(has_dead_letters=True),
+    LIMITS._replace(backoff_ms=10, backoff_max_ms=35),
+    LIMITS._replace(backoff_ms=10, backoff_max_ms=35, has_dead_letters=True),
+)
 MEMBERS = ("a", "b", "c")
 
 
@@ -21,6 +27,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.limits = VARIANTS[seed % len(VARIANTS)]
         self.now_ms = 1000
         start = self.rng.randrange(3)
         self.partition = SharePartition(start)
@@ -42,18 +49,18 @@ class History:
         check_same(self.partition, self.naive)
 
     def fetch(self) -> None:
-        offset = self.partition.next_fetch_offset(LIMITS)
+        offset = self.partition.next_fetch_offset(self.limits)
         if offset is None:
-            assert self.partition.in_flight >= LIMITS.in_flight
+            assert self.partition.in_flight >= self.limits.in_flight
             return
         strict = self.rng.random() < 0.5
         wanted = self.rng.choice((1, 3, 10, 100))
         request = AcquireRequest(self.rng.choice(MEMBERS), wanted, self.rng.choice((1, 4, 50)), strict)
         read = [b for b in self.batches if b.last >= offset][: self.rng.randrange(1, 6)]
-        found = acquire(self.partition, request, offset, read, LIMITS, self.now_ms)
+        found = acquire(self.partition, request, offset, read, self.limits, self.now_ms)
         if strict:
             assert sum(a.last - a.first + 1 for a in found) <= wanted
-        deadline_ms = self.now_ms + LIMITS.lock_ms
+        deadline_ms = self.now_ms + self.limits.lock_ms
         data = {o for b in read if b.is_data for o in range(b.first, b.last + 1)}
         for first, last, count in found:
             assert data.issuperset(range(first, last + 1))
@@ -80,14 +87,14 @@ class History:
         batches = [Acknowledgement(o, o, [k]) for o, k in zip(chosen, kinds, strict=True)]
         if chosen[-1] - chosen[0] + 1 == len(chosen):
             batches = [Acknowledgement(chosen[0], chosen[-1], kinds)]
-        transition = acknowledge(self.partition, member, batches, LIMITS, self.now_ms)
+        transition = acknowledge(self.partition, member, batches, self.limits, self.now_ms)
         changed = []
         for offset, kind in zip(chosen, kinds, strict=True):
             record = self.naive.records[offset]
             if kind == AcknowledgeType.RENEW:
-                record.deadline_ms = self.now_ms + LIMITS.lock_ms
+                record.deadline_ms = self.now_ms + self.limits.lock_ms
                 continue
-            limit = record.delivery_count >= LIMITS.delivery_count
+            limit = record.delivery_count >= self.limits.delivery_count
             released = ARCHIVED if limit else AVAILABLE
             record.target = (ARCHIVED, RecordState.ACKNOWLEDGED, released, ARCHIVED)[kind]
             changed.append(offset)
@@ -98,10 +105,10 @@ class History:
     def leave(self) -> None:
         member = self.rng.choice(MEMBERS)
         owned = self.naive.owned(member)
-        transition = self.partition.begin_release(member, LIMITS)
+        transition = self.partition.begin_release(member, self.limits)
         for offset in owned:
             record = self.naive.records[offset]
-            record.target = ARCHIVED if record.delivery_count >= LIMITS.delivery_count else AVAILABLE
+            record.target = ARCHIVED if record.delivery_count >= self.limits.delivery_count else AVAILABLE
         assert (transition is None) == (not owned)
         if transition is not None:
             self.writes.append((transition, owned))
@@ -113,9 +120,9 @@ class History:
         transition, offsets = self.writes.pop(self.rng.randrange(len(self.writes)))
         persisted = self.rng.random() < 0.7
         if persisted:
-            self.partition.commit(transition)
+            self.partition.commit(transition, self.now_ms, self.limits)
         else:
-            self.partition.roll_back(transition, self.now_ms, LIMITS)
+            self.partition.roll_back(transition, self.now_ms, self.limits)
         for offset in offsets:
             record = self.naive.records.get(offset)
             if record is None:
@@ -123,16 +130,22 @@ class History:
             assert record.target is not None
             if persisted:
                 record.state, record.member = record.target, ""
+                self.naive.rest(record, self.now_ms, self.limits)
             record.target = None
             if not persisted and record.deadline_ms <= self.now_ms:
-                self.naive.release(record, LIMITS)
+                self.naive.release(record, self.now_ms, self.limits)
         self.naive.advance()
         if persisted:
             assert self.partition.start_offset >= min(transition.update.start_offset, self.naive.start_offset)
 
     def expire(self) -> None:
-        self.partition.release_expired(self.now_ms, LIMITS)
-        self.naive.expire(self.now_ms, LIMITS)
+        transition = self.partition.release_expired(self.now_ms, self.limits).transition
+        undeliverable = self.naive.expire(self.now_ms, self.limits)
+        assert (transition is None) == (not undeliverable)
+        if transition is not None:
+            dead = [o for u in transition.undeliverable for o in range(u.first, u.last + 1)]
+            assert sorted(dead) == undeliverable
+            self.writes.append((transition, undeliverable))
 
     def wait(self) -> None:
         self.now_ms += self.rng.randrange(30)
@@ -159,6 +172,6 @@ def test_locks_are_bounded() -> None:
         acquire(partition, AcquireRequest("a", 1, 1), offset, [FetchedBatch(offset, offset)], LIMITS, 0)
         transition = acknowledge(partition, "a", [Acknowledgement(offset, offset, [1])], LIMITS, 0)
         assert transition is not None
-        partition.commit(transition)
+        partition.commit(transition, 0, LIMITS)
     assert partition.start_offset == 2000
     assert len(partition.locks) < 100

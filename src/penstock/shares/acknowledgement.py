@@ -7,9 +7,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
-from penstock.shares.in_flight import Run
-from penstock.shares.partition import ShareLimits, SharePartition, Transition
-from penstock.shares.states import STATE_BY_ACKNOWLEDGEMENT, AcknowledgeType, RecordState, released_state
+from penstock.shares.partition import ShareLimits, SharePartition, Target, Transition, release_target
+from penstock.shares.states import STATE_BY_ACKNOWLEDGEMENT, AcknowledgeType, DeadLetterCause, RecordState
 
 __all__ = ["Acknowledgement", "acknowledge", "check_acknowledgements"]
 
@@ -62,16 +61,17 @@ def acknowledge(
             if batch.first <= last_before:
                 raise _refused("An offset is acknowledged twice.")
         last_before = batch.last
-    targets: list[tuple[Run, RecordState]] = []
+    targets: list[Target] = []
     for batch in batches:
         for first, last, kind in _ranges(batch, partition.start_offset):
             for run in partition.runs.exactly(first, last):
                 if kind is AcknowledgeType.RENEW:
                     partition.hold(run, member, now_ms + limits.lock_ms)
                 elif kind is AcknowledgeType.RELEASE:
-                    targets.append((run, released_state(run.delivery_count, limits.delivery_count)))
+                    targets.append(release_target(run, limits))
                 else:
-                    targets.append((run, STATE_BY_ACKNOWLEDGEMENT[kind]))
+                    cause = DeadLetterCause.REJECTED if kind is AcknowledgeType.REJECT else None
+                    targets.append(Target(run, STATE_BY_ACKNOWLEDGEMENT[kind], cause))
     return partition.begin(targets) if targets else None
 
 

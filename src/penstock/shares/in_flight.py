@@ -20,7 +20,17 @@ NO_MEMBER: Final = ""
 class Run:
     """Consecutive offsets with the same state, delivery count and owner."""
 
-    __slots__ = ("batch_size", "deadline_ms", "delivery_count", "first", "last", "member", "state", "target")
+    __slots__ = (
+        "batch_size",
+        "deadline_ms",
+        "delivery_count",
+        "first",
+        "last",
+        "member",
+        "rests",
+        "state",
+        "target",
+    )
 
     def __init__(
         self,
@@ -39,12 +49,14 @@ class Run:
         self.delivery_count = delivery_count
         #: the owner of the acquisition lock
         self.member = member
-        #: when the acquisition lock expires
+        #: when the acquisition lock expires, or the retry backoff ends
         self.deadline_ms = deadline_ms
         #: the size of the run that was acquired first, from which this one may be a part
         self.batch_size = batch_size or last - first + 1
         #: the state that is being persisted; None if no transition is under way
         self.target: RecordState | None = None
+        #: true during the retry backoff of a released run, which is not delivered
+        self.rests = False
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -56,7 +68,7 @@ class Run:
 
     @property
     def is_available(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.target is None
+        return self.state is RecordState.AVAILABLE and self.target is None and not self.rests
 
     def batch(self) -> StateBatch:
         """The run as it is persisted, in the state that it will have."""
@@ -117,6 +129,7 @@ class InFlightRuns:
             deadline_ms=run.deadline_ms,
             batch_size=run.batch_size,
         )
+        rest.rests = run.rests
         run.last = offset - 1
         self._runs.insert(i + 1, rest)
         self._firsts.insert(i + 1, offset)

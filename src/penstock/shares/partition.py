@@ -6,7 +6,9 @@ delivered by this leader.
 
 A state change that has to survive the leader is a transition: its runs keep their old state, with a target,
 until the share coordinator has persisted it (`commit`) or refused it (`roll_back`). An expired acquisition
-lock changes the state at once, as in Kafka: the persisted state is only less advanced then.
+lock changes the state at once, as in Kafka: the persisted state is only less advanced then. If the group has
+dead letters, records whose last delivery has failed are a transition instead: their dead letters are written
+before the records are archived.
 
 Owned by: one host in the broker. Pure: the caller passes the time.
 """
@@ -18,9 +20,18 @@ from typing import NamedTuple
 
 from penstock.shares.in_flight import NO_MEMBER, InFlightRuns, Run
 from penstock.shares.locks import Lock, LockDeadlines
-from penstock.shares.states import TERMINAL, RecordState, StateBatch, released_state
+from penstock.shares.states import TERMINAL, DeadLetterCause, RecordState, StateBatch, released_state
 
-__all__ = ["ShareLimits", "SharePartition", "StateUpdate", "Transition"]
+__all__ = [
+    "Expired",
+    "ShareLimits",
+    "SharePartition",
+    "StateUpdate",
+    "Target",
+    "Transition",
+    "Undeliverable",
+    "release_target",
+]
 
 
 class ShareLimits(NamedTuple):
@@ -31,6 +42,15 @@ class ShareLimits(NamedTuple):
     #: the most records in flight of a partition
     in_flight: int = 2000
     renewal_enabled: bool = True
+    #: true if undeliverable records become dead letters
+    has_dead_letters: bool = False
+    #: the wait before the second delivery, which doubles with each delivery, and its maximum
+    backoff_ms: int = 0
+    backoff_max_ms: int = 0
+
+    def backoff_after(self, delivery_count: int) -> int:
+        """The wait after a delivery that failed."""
+        return min(self.backoff_max_ms, self.backoff_ms << max(0, delivery_count - 1))
 
 
 class StateUpdate(NamedTuple):
@@ -42,11 +62,46 @@ class StateUpdate(NamedTuple):
     batches: Sequence[StateBatch]
 
 
+class Target(NamedTuple):
+    """The state that an acquired run is to have, and the cause if it is undeliverable."""
+
+    run: Run
+    state: RecordState
+    cause: DeadLetterCause | None = None
+
+
+class Undeliverable(NamedTuple):
+    """Records that are to become dead letters."""
+
+    first: int
+    last: int
+    delivery_count: int
+    cause: DeadLetterCause
+
+
 class Transition(NamedTuple):
     """Runs whose targets are being persisted."""
 
     runs: Sequence[Run]
     update: StateUpdate
+    undeliverable: Sequence[Undeliverable] = ()
+
+
+class Expired(NamedTuple):
+    """What the end of acquisition locks and retry backoffs has changed."""
+
+    #: true if records may be available now
+    is_changed: bool
+    #: of records that were released
+    update: StateUpdate | None = None
+    #: of records that are to become dead letters
+    transition: Transition | None = None
+
+
+def release_target(run: Run, limits: ShareLimits) -> Target:
+    """The target of a released run: it is archived when its last delivery has failed."""
+    state = released_state(run.delivery_count, limits.delivery_count)
+    return Target(run, state, DeadLetterCause.LIMIT if state is RecordState.ARCHIVED else None)
 
 
 class SharePartition:
@@ -157,12 +212,14 @@ class SharePartition:
         self.hold(run, member, deadline_ms)
 
     def hold(self, run: Run, member: str, deadline_ms: int) -> None:
-        """Set or renew the acquisition lock of an acquired run."""
+        """Set or renew the acquisition lock of an acquired run, or the retry backoff of a released one."""
         run.member, run.deadline_ms = member, deadline_ms
         self.locks.add(Lock(deadline_ms, run.first, run.last))
         if self.locks.is_oversized(len(self.runs)):
             self.locks.replace(
-                Lock(r.deadline_ms, r.first, r.last) for r in self.runs if r.state is RecordState.ACQUIRED
+                Lock(r.deadline_ms, r.first, r.last)
+                for r in self.runs
+                if r.rests or r.state is RecordState.ACQUIRED
             )
 
     def archive(self, run: Run) -> None:
@@ -172,39 +229,64 @@ class SharePartition:
         run.state = RecordState.ARCHIVED
         self.complete += len(run)
 
-    def release_expired(self, now_ms: int, limits: ShareLimits) -> StateUpdate | None:
-        """Release the runs whose acquisition locks have expired. Returns the update to persist."""
+    def release_expired(self, now_ms: int, limits: ShareLimits) -> Expired:
+        """Release the runs whose acquisition locks have expired, and end retry backoffs."""
         released: list[Run] = []
+        undeliverable: dict[int, Target] = {}
+        is_changed = False
         for lock in self.locks.take_due(now_ms):
             for run in self.runs.overlapping(lock.first, lock.last):
-                if run.state is RecordState.ACQUIRED and run.target is None and run.deadline_ms <= now_ms:
-                    self._release(run, limits)
-                    released.append(run)
+                if run.target is not None or run.deadline_ms > now_ms:
+                    continue
+                if run.rests:
+                    run.rests = False
+                    self._count_available(run)
+                    is_changed = True
+                elif run.state is RecordState.ACQUIRED:
+                    target = release_target(run, limits)
+                    if limits.has_dead_letters and target.cause is not None:
+                        undeliverable[run.first] = target
+                    else:
+                        self._release(run, now_ms, limits)
+                        released.append(run)
+        transition = self.begin(undeliverable.values()) if undeliverable else None
         if not released:
-            return None
+            return Expired(is_changed or transition is not None, None, transition)
         batches = [run.batch() for run in released]
         self.advance_start()
-        return self._update(batches, self.start_offset, self.complete)
+        return Expired(True, self._update(batches, self.start_offset, self.complete), transition)
 
-    def _release(self, run: Run, limits: ShareLimits) -> None:
+    def _release(self, run: Run, now_ms: int, limits: ShareLimits) -> None:
         run.state = released_state(run.delivery_count, limits.delivery_count)
         run.member = NO_MEMBER
         if run.is_available:
-            self._count_available(run)
+            self._make_available(run, now_ms, limits)
         else:
             self.complete += len(run)
 
+    def _make_available(self, run: Run, now_ms: int, limits: ShareLimits) -> None:
+        """Have a run delivered again, after the retry backoff."""
+        backoff_ms = limits.backoff_after(run.delivery_count)
+        if backoff_ms:
+            run.rests = True
+            self.hold(run, NO_MEMBER, now_ms + backoff_ms)
+        else:
+            self._count_available(run)
+
     # -- transitions
 
-    def begin(self, targets: Iterable[tuple[Run, RecordState]]) -> Transition:
+    def begin(self, targets: Iterable[Target]) -> Transition:
         """Give acquired runs their targets."""
         runs: list[Run] = []
-        for run, target in targets:
+        undeliverable: list[Undeliverable] = []
+        for run, target, cause in targets:
             assert run.state is RecordState.ACQUIRED, run
             assert run.target is None, run
             run.target = target
             if target in TERMINAL:
                 self.complete += len(run)
+            if cause is not None:
+                undeliverable.append(Undeliverable(run.first, run.last, run.delivery_count, cause))
             runs.append(run)
         start_offset, complete = self.start_offset, self.complete
         changing = set(map(id, runs))
@@ -215,25 +297,26 @@ class SharePartition:
                 break
             start_offset = run.last + 1
             complete -= len(run)
-        return Transition(runs, self._update([run.batch() for run in runs], start_offset, complete))
+        update = self._update([run.batch() for run in runs], start_offset, complete)
+        return Transition(runs, update, undeliverable)
 
     def begin_release(self, member: str, limits: ShareLimits) -> Transition | None:
         """Release all that a member has acquired, when its session ends. None if there is nothing."""
         owned = [
-            (run, released_state(run.delivery_count, limits.delivery_count))
+            release_target(run, limits)
             for run in self.runs
             if run.state is RecordState.ACQUIRED and run.member == member and run.target is None
         ]
         return self.begin(owned) if owned else None
 
-    def commit(self, transition: Transition) -> None:
+    def commit(self, transition: Transition, now_ms: int, limits: ShareLimits) -> None:
         """The transition is persisted."""
         for run in transition.runs:
             assert run.target is not None, run
             run.state, run.target = run.target, None
             run.member = NO_MEMBER
             if run.is_available and self._holds(run):
-                self._count_available(run)
+                self._make_available(run, now_ms, limits)
         self.advance_start()
 
     def roll_back(self, transition: Transition, now_ms: int, limits: ShareLimits) -> None:
@@ -245,7 +328,7 @@ class SharePartition:
                 self.complete -= len(run)
             run.target = None
             if run.deadline_ms <= now_ms:
-                self._release(run, limits)
+                self._release(run, now_ms, limits)
         self.advance_start()
 
     def _holds(self, run: Run) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 __all__ = [
     "STATE_BY_ACKNOWLEDGEMENT",
     "TERMINAL",
     "AcknowledgeType",
+    "DeadLetterCause",
     "RecordState",
     "StateBatch",
     "released_state",
@@ -45,6 +46,13 @@ STATE_BY_ACKNOWLEDGEMENT: Final = {
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
     AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
+
+
+class DeadLetterCause(Enum):
+    """Why a record cannot be delivered. The values are the texts of dead letters."""
+
+    REJECTED = "Record rejected by the consumer."
+    LIMIT = "Delivery count limit exceeded."
 
 
 class StateBatch(NamedTuple):

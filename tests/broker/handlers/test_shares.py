@@ -14,28 +14,22 @@ from penstock.model.errors import ErrorCode
 from penstock.testing.brokers import BrokerThread, broker
 from penstock.wire.apis import alter_share_group_offsets as alter
 from penstock.wire.apis import delete_share_group_offsets as delete
-from penstock.wire.apis import describe_share_group_offsets as describe
-from penstock.wire.apis import incremental_alter_configs as configs
 from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
-from penstock.wire.apis.produce import PRODUCE
-from penstock.wire.apis.share_acknowledge import (
-    SHARE_ACKNOWLEDGE,
-    AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
-from penstock.wire.apis.share_fetch import SHARE_FETCH, FetchPartition, FetchTopic, ShareFetchRequest
 from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
-from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT, ShareGroupHeartbeatRequest
-from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, batch_of, create_topic, new_name, produce_request
-
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-GROUP_RESOURCE = 32
+from tests.broker.requests import Topic, create_topic, new_name
+from tests.broker.share_groups import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Member,
+    append,
+    offsets,
+    set_group_configs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +39,7 @@ def running() -> Iterator[BrokerThread]:
         "group.share.record.lock.duration.ms": 15000,
         "group.share.max.share.sessions": 8,
     }
-    with broker(config=settings) as started, RawClient(started.bootstrap) as connected:
-        update = FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
-        answer = connected.ask(UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[update]))
-        assert answer.error_code == ErrorCode.NONE
+    with broker(config=settings) as started:
         yield started
 
 
@@ -63,126 +54,10 @@ def topic(client: RawClient) -> Topic:
     return create_topic(client)
 
 
-def append(client: RawClient, topic: Topic, *values: bytes) -> None:
-    (answer,) = client.ask(PRODUCE, 13, produce_request(topic, batch_of(values), version=13)).responses
-    assert answer.partition_responses[0].error_code == ErrorCode.NONE
-
-
-def set_configs(client: RawClient, group: str, **values: str) -> None:
-    changes = [
-        configs.AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
-        for name, value in values.items()
-    ]
-    resource = configs.AlterConfigsResource(
-        resource_type=GROUP_RESOURCE, resource_name=group, configs=changes
-    )
-    request = configs.IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = client.ask(configs.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
-    assert answer.error_code == ErrorCode.NONE, answer.error_message
-
-
-class Member:
-    """A member of a share group with one topic, as a client on the wire."""
-
-    def __init__(self, client: RawClient, group: str, topic: Topic, name: str = "") -> None:
-        self.client, self.group, self.topic = client, group, topic
-        self.id = name or new_name("m")[-36:]
-        self.epoch = 0
-        self.session_epoch = 0
-
-    def join(self) -> Member:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-        self.client.ask(FIND_COORDINATOR, 4, request)
-        assigned: Any = None
-        while not assigned:
-            response = self.heartbeat()
-            assert response.error_code == ErrorCode.NONE, response.error_message
-            self.epoch = response.member_epoch
-            assigned = response.assignment and response.assignment.topic_partitions
-        return self
-
-    def heartbeat(self, epoch: int | None = None) -> Any:
-        request = ShareGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.id,
-            member_epoch=self.epoch if epoch is None else epoch,
-            subscribed_topic_names=[self.topic.name],
-        )
-        return self.client.ask(SHARE_GROUP_HEARTBEAT, 1, request)
-
-    def fetch(self, *acks: tuple[int, int, list[int]], version: int = 2, **changes: Any) -> Any:
-        """(response, its only partition or None)."""
-        partition = FetchPartition(partition_index=0, acknowledgement_batches=_batches(acks))
-        request = ShareFetchRequest(
-            group_id=self.group,
-            member_id=self.id,
-            share_session_epoch=self.session_epoch,
-            max_wait_ms=500,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            max_records=500,
-            batch_size=500,
-            topics=[FetchTopic(topic_id=self.topic.id, partitions=[partition])],
-        )
-        for name, value in changes.items():
-            setattr(request, name, value)
-        response = self.client.ask(SHARE_FETCH, version, request)
-        if not response.error_code and request.share_session_epoch >= 0:
-            self.session_epoch = request.share_session_epoch + 1
-        return response, response.responses[0].partitions[0] if response.responses else None
-
-    def take(self, **changes: Any) -> list[tuple[int, int, int]]:
-        """Fetch until there are acquired records: (first, last, delivery count)."""
-        for _ in range(40):
-            response, partition = self.fetch(**changes)
-            assert response.error_code == ErrorCode.NONE, response.error_message
-            if partition is not None and partition.acquired_records:
-                return [(a.first_offset, a.last_offset, a.delivery_count) for a in partition.acquired_records]
-        raise AssertionError("no records came")
-
-    def acknowledge(
-        self,
-        *acks: tuple[int, int, list[int]],
-        version: int = 2,
-        epoch: int | None = None,
-        renew: bool = False,
-    ) -> Any:
-        request = ShareAcknowledgeRequest(
-            group_id=self.group,
-            member_id=self.id,
-            share_session_epoch=self.session_epoch if epoch is None else epoch,
-            is_renew_ack=renew,
-            topics=[
-                AcknowledgeTopic(
-                    topic_id=self.topic.id,
-                    partitions=[
-                        AcknowledgePartition(partition_index=0, acknowledgement_batches=_batches(acks))
-                    ],
-                )
-            ],
-        )
-        response = self.client.ask(SHARE_ACKNOWLEDGE, version, request)
-        if not response.error_code and request.share_session_epoch > 0:
-            self.session_epoch = request.share_session_epoch + 1
-        return response
-
-    def outcome(self, *acks: tuple[int, int, list[int]], **changes: Any) -> str:
-        """The name of the error of an acknowledgement."""
-        response = self.acknowledge(*acks, **changes)
-        code = response.error_code or response.responses[0].partitions[0].error_code
-        return ErrorCode(code).name
-
-
-def _batches(acks: tuple[tuple[int, int, list[int]], ...]) -> list[AcknowledgementBatch]:
-    return [
-        AcknowledgementBatch(first_offset=f, last_offset=last, acknowledge_types=t) for f, last, t in acks
-    ]
-
-
 @pytest.fixture
 def group(client: RawClient) -> str:
     name = new_name("group")
-    set_configs(client, name, share_auto_offset_reset="earliest")
+    set_group_configs(client, name, share_auto_offset_reset="earliest")
     return name
 
 
@@ -225,7 +100,7 @@ def test_two_members_share_a_partition(client: RawClient, topic: Topic, group: s
 
 
 def test_expired_locks_and_the_delivery_limit(client: RawClient, topic: Topic, group: str) -> None:
-    set_configs(client, group, share_record_lock_duration_ms="1000", share_delivery_count_limit="2")
+    set_group_configs(client, group, share_record_lock_duration_ms="1000", share_delivery_count_limit="2")
     append(client, topic, b"a", b"b")
     member = Member(client, group, topic).join()
     assert member.take() == [(0, 1, 1)]
@@ -243,7 +118,7 @@ def test_locks_are_renewed(client: RawClient, topic: Topic, group: str) -> None:
     response, _ = member.fetch((0, 0, [RENEW]), is_renew_ack=True)
     assert "maxBytes must be set to 0" in response.error_message
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    set_configs(client, group, share_renew_acknowledge_enable="false")
+    set_group_configs(client, group, share_renew_acknowledge_enable="false")
     assert member.outcome((0, 0, [RENEW]), renew=True) == "INVALID_RECORD_STATE"
 
 
@@ -318,14 +193,6 @@ def test_bad_heartbeats(client: RawClient, topic: Topic, group: str) -> None:
     assert ErrorCode(stranger.heartbeat(epoch=1).error_code).name == "UNKNOWN_MEMBER_ID"
     nowhere = Member(client, new_name("group"), topic)
     assert ErrorCode(nowhere.heartbeat(epoch=1).error_code).name == "GROUP_ID_NOT_FOUND"
-
-
-def offsets(client: RawClient, group: str) -> list[tuple[int, int]]:
-    """(start offset, lag) of the share partitions."""
-    wanted = describe.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    request = describe.DescribeShareGroupOffsetsRequest(groups=[wanted])
-    (answer,) = client.ask(describe.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
-    return [(p.start_offset, p.lag) for topic in answer.topics for p in topic.partitions]
 
 
 def test_administration(client: RawClient, topic: Topic, group: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.base.audit_queue import AuditQueue
-from penstock.broker.handlers.audit_events import AuditAppends
+from penstock.broker.handlers.broker_appends import BrokerAppends
+from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.request import audit_topic
 from penstock.broker.request.audit_topic import AuditTopic
 from penstock.model.errors import ErrorCode
@@ -113,7 +114,8 @@ class Stage:
         topic = SimpleNamespace(id=bytes(16), partitions={0: SimpleNamespace(leader=2)})
         image: Any = SimpleNamespace(topics={AUDIT_TOPIC: topic})
         unused: Any = None
-        self.topic = AuditTopic(self.queue, unused, image, 1, unused, unused, self.send)
+        writer = TopicWriter(1, image, unused, self.send)
+        self.topic = AuditTopic(self.queue, unused, image, 1, unused, writer)
 
     async def send(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
         data = request.topic_data[0].partition_data[0].records
@@ -152,9 +154,15 @@ def test_events_stay_in_the_queue_until_they_are_committed(monkeypatch: pytest.M
 def test_only_nodes_send_events_and_only_to_the_audit_topic(
     is_allowed: bool, name: str, code: ErrorCode
 ) -> None:
-    image: Any = SimpleNamespace(topics={AUDIT_TOPIC: SimpleNamespace(id=b"i" * 16)})
+    topics = {name: SimpleNamespace(id=b"i" * 16, name=name) for name in (AUDIT_TOPIC, "another")}
+    image: Any = SimpleNamespace(topics=topics, topics_by_id={})
     access: Any = SimpleNamespace(allows_on_cluster=lambda context, operation: is_allowed)
-    appends = AuditAppends(image, lambda topic, index: ErrorCode.NOT_LEADER_OR_FOLLOWER, access)
+    appends = BrokerAppends(
+        image,
+        lambda topic, index: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        access,
+        lambda topic: topic == AUDIT_TOPIC,
+    )
     request = produce_request(Topic(name, TopicId(bytes(16))), batch_of([b"x"]), version=7)
     context: Any = None
     response = asyncio.run(appends.produce(context, request))

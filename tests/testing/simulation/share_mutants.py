@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
-from penstock.shares import acknowledgement, acquisition, partition, persisted
+from penstock.shares import acquisition, partition, persisted
 from penstock.shares.in_flight import Run
-from penstock.shares.partition import ShareLimits, SharePartition, Transition
+from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import PersistedState
 from penstock.shares.shard import PruneLog, ShareShard, ShareStateKey
 from penstock.shares.states import TERMINAL, RecordState, StateBatch
@@ -64,7 +64,7 @@ def _is_current_in_any_epoch(self: SharePartitionHost) -> bool:
 def _begin_past_others(self: SharePartition, targets: Any) -> Transition:
     """The start offset passes records whose transitions may be rolled back, or that are still acquired."""
     runs = []
-    for run, target in targets:
+    for run, target, _ in targets:
         run.target = target
         if target in TERMINAL:
             self.complete += len(run)
@@ -77,8 +77,9 @@ def _never_archived(delivery_count: int, delivery_count_limit: int) -> RecordSta
     return RecordState.AVAILABLE
 
 
-def _keep_locks(self: SharePartition, now_ms: int, limits: ShareLimits) -> None:
+def _keep_locks(self: SharePartition, now_ms: int, limits: ShareLimits) -> Expired:
     self.locks.take_due(now_ms)
+    return Expired(False)
 
 
 def _lock_uncounted(self: SharePartition, run: Run, member: str, deadline_ms: int) -> None:
@@ -175,10 +176,7 @@ SHARE_MUTANTS: Final = (
     ),
     Mutant(
         guard="the delivery limit ends deliveries",
-        changes=(
-            (partition, "released_state", _never_archived),
-            (acknowledgement, "released_state", _never_archived),
-        ),
+        changes=((partition, "released_state", _never_archived),),
         shared=True,
     ),
     Mutant(

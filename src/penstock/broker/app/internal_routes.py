@@ -80,7 +80,7 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
     handlers.update({api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)})
     handlers.update(routes.authorized(own))
     # Checks for ClusterAction itself: Produce of clients needs Write on a topic.
-    handlers[PRODUCE] = parts.audit_appends.produce
+    handlers[PRODUCE] = parts.broker_appends.produce
     return handlers
 
 

@@ -25,7 +25,7 @@ from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.coordinators.transaction_additions import PartitionAdditions
 from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from penstock.broker.fetch.sessions import FetchSessions
-from penstock.broker.handlers.audit_events import AuditAppends
+from penstock.broker.handlers.broker_appends import BrokerAppends
 from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
@@ -33,6 +33,7 @@ from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
+from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.produce.verification import TransactionVerifier
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.links import ClusterLinks
@@ -141,6 +142,15 @@ class BrokerParts:
         self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
         self.forwarding = Forwarding(node, self.metrics)
         self.topics = TopicCreator(self.forwarding, self.topic_creation)
+        self.broker_appends = BrokerAppends(
+            self.image, partitions.find, self.access, self._may_append_for_brokers
+        )
+        self.topic_writer = TopicWriter(
+            self.node_id,
+            self.image,
+            self.broker_appends.append,
+            lambda node_id, request: self.peer(node_id, "appends").send(PRODUCE, request, _PATIENCE_S),
+        )
         self.shares = ShareParts(
             config,
             world,
@@ -150,6 +160,7 @@ class BrokerParts:
             lambda partition: self.scrubber.scrub_and_repair(partition),
             self.topics.create,
             node.peers.get,
+            self.topic_writer,
         )
         self.groups = GroupCoordinator(
             config,
@@ -163,7 +174,6 @@ class BrokerParts:
             self.shares.persister,
         )
         self.transactions = self._new_transactions(world)
-        self.audit_appends = AuditAppends(self.image, partitions.find, self.access)
         self.audit_topic = self._new_audit_topic()
         internal_topics = (
             self.groups.runtime.topic,
@@ -254,9 +264,12 @@ class BrokerParts:
             self.image,
             self.node_id,
             self.clock,
-            self.audit_appends.append,
-            lambda node_id, request: self.peer(node_id, "audit").send(PRODUCE, request, _PATIENCE_S),
+            self.topic_writer,
         )
+
+    def _may_append_for_brokers(self, topic: str) -> bool:
+        """Returns true for topics that other brokers write audit events or dead letters to."""
+        return topic == AUDIT_TOPIC or self.shares.config.topic(topic).takes_dead_letters
 
     def _new_transactions(self, world: World) -> TransactionCoordinator:
         loader = Loader(

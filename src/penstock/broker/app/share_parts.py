@@ -12,8 +12,10 @@ from penstock.broker.coordinators.share_coordinator import ShareCoordinator
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.coordinators.share_state_service import ShareStateService
 from penstock.broker.healing.repair import Outcome
+from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.broker.shares.dead_letters import DeadLetters
 from penstock.broker.shares.group_settings import SharesConfig
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.metadata.image import ClusterImage
@@ -41,6 +43,7 @@ class ShareParts:
         repair: Callable[[Partition], Awaitable[Outcome | None]],
         create_topic: Callable[[NewTopic], Awaitable[None]],
         peer: Callable[[int, str], Peer],
+        writer: TopicWriter,
     ) -> None:
         read_bytes = cast("dict[str, Any]", config)["share.coordinator.load.buffer.size"]
         loader = Loader(world.workers, metrics, repair, read_bytes)
@@ -49,8 +52,12 @@ class ShareParts:
         self.service = ShareStateService(self.coordinator.runtime)
         topic = self.coordinator.runtime.topic
         self.persister = SharePersister(config.node_id, topic, self.service, peer)
+        self.config = SharesConfig(config, image)
+        self.dead_letters = DeadLetters(
+            self.config, image, world.clock, world.workers, writer, create_topic, self.persister.spawn
+        )
         self.partitions = SharePartitions(
-            SharesConfig(config, image), world.clock, world.workers, self.persister
+            self.config, world.clock, world.workers, self.persister, self.dead_letters
         )
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
@@ -22,12 +22,6 @@ from penstock.model.errors import ErrorCode, PenstockError
 from penstock.model.ids import AUDIT_TOPIC
 from penstock.ports import Clock
 from penstock.records.record import Record, build_batch
-from penstock.wire.apis.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 
 __all__ = ["AuditTopic", "audit_topic_of"]
 
@@ -38,7 +32,6 @@ _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_LIMIT_S: Final = 5.0
 #: how long a stopping broker goes on writing
 _DRAIN_S: Final = 1.0
-_TIMEOUT_MS: Final = 10_000
 
 
 def audit_topic_of(config: BrokerConfig) -> NewTopic:
@@ -68,17 +61,14 @@ class AuditTopic:
         image: ClusterImage,
         node_id: int,
         clock: Clock,
-        append: Callable[[int, bytes], Awaitable[ErrorCode]],
-        send: Callable[[int, ProduceRequest], Awaitable[ProduceResponse]],
+        writer: TopicWriter,
     ) -> None:
-        """`append` appends to a partition that this broker leads, `send` sends to another broker."""
         self._queue = queue
         self._topic = topic
         self._image = image
         self._node_id = node_id
         self._clock = clock
-        self._append = append
-        self._send = send
+        self._writer = writer
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -119,20 +109,8 @@ class AuditTopic:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leaders = {index: partition.leader for index, partition in known.partitions.items()}
         own = [index for index, leader in leaders.items() if leader == self._node_id]
-        batch = self._batch(events)
-        if own:
-            return await self._append(own[0], batch)
-        index, leader = next(((i, n) for i, n in leaders.items() if n >= 0), (0, -1))
-        if leader < 0:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        data = PartitionProduceData(index=index, records=memoryview(batch))
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=_TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=AUDIT_TOPIC, topic_id=known.id, partition_data=[data])],
-        )
-        response = await self._send(leader, request)
-        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+        index = own[0] if own else next((i for i, leader in leaders.items() if leader >= 0), 0)
+        return await self._writer.write(AUDIT_TOPIC, index, self._batch(events))
 
     def _batch(self, events: list[dict[str, Any]]) -> bytes:
         return bytes(

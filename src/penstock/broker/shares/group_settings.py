@@ -1,4 +1,4 @@
-"""The configs of share groups that partition leaders apply."""
+"""The configs of share groups, and of the topics that they read, that partition leaders apply."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.metadata.configs import GROUP
-from penstock.metadata.image import ClusterImage
-from penstock.model.config import BrokerConfig, group_values
+from penstock.metadata.image import TOPIC, ClusterImage
+from penstock.model.config import BrokerConfig, group_values, resolve_topic_configs
 from penstock.model.config.offset_reset import OffsetReset, parse_offset_reset
 from penstock.shares.partition import ShareLimits
 
-__all__ = ["ShareGroupSettings", "SharesConfig"]
+__all__ = ["DeadLetterSettings", "ShareGroupSettings", "ShareTopicSettings", "SharesConfig"]
+
+
+class DeadLetterSettings(NamedTuple):
+    """Where the dead letters of a group go (KIP-1191)."""
+
+    #: empty for none
+    topic: str
+    copies_records: bool
+    #: whether a missing topic is created, and the prefix that its name must have
+    creates_topics: bool
+    name_prefix: str
 
 
 class ShareGroupSettings(NamedTuple):
@@ -19,18 +30,32 @@ class ShareGroupSettings(NamedTuple):
     #: read committed records only
     is_committed: bool
     offset_reset: OffsetReset
+    dead_letters: DeadLetterSettings
+
+
+class ShareTopicSettings(NamedTuple):
+    """The configs of a topic that concern share groups."""
+
+    #: the age that a batch must have to be delivered
+    delay_ms: int
+    #: whether records that all share groups have finished are deleted
+    deletes_consumed: bool
+    #: whether brokers may write dead letters to it
+    takes_dead_letters: bool
 
 
 class SharesConfig:
-    """The settings of each group, read once until a config changes."""
+    """The settings of each group and topic, read once until a config changes."""
 
     def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
         self._config = config
         self._image = image
         self._known: dict[str, ShareGroupSettings] = {}
+        self._topics: dict[str, ShareTopicSettings] = {}
 
     def changed(self) -> None:
         self._known.clear()
+        self._topics.clear()
 
     @property
     def sessions_max(self) -> int:
@@ -47,6 +72,19 @@ class SharesConfig:
             found = self._known[group_id] = self._read(group_id)
         return found
 
+    def topic(self, name: str) -> ShareTopicSettings:
+        found = self._topics.get(name)
+        if found is None:
+            values: dict[str, Any] = dict(
+                resolve_topic_configs(self._image.configs.get((TOPIC, name), {}), self._config)
+            )
+            found = self._topics[name] = ShareTopicSettings(
+                delay_ms=values["penstock.delivery.delay.ms"],
+                deletes_consumed=values["penstock.delete.after.consumption"],
+                takes_dead_letters=values["errors.deadletterqueue.group.enable"],
+            )
+        return found
+
     def _read(self, group_id: str) -> ShareGroupSettings:
         values: dict[str, Any] = dict(
             group_values(self._image.configs.get((GROUP, group_id), {}), self._config)
@@ -56,6 +94,17 @@ class SharesConfig:
             lock_ms=values["share.record.lock.duration.ms"],
             in_flight=values["share.partition.max.record.locks"],
             renewal_enabled=values["share.renew.acknowledge.enable"],
+            has_dead_letters=bool(values["errors.deadletterqueue.topic.name"]),
+            backoff_ms=values["penstock.share.retry.backoff.ms"],
+            backoff_max_ms=values["penstock.share.retry.backoff.max.ms"],
+        )
+        broker: Mapping[str, Any] = self._config
+        dead_letters = DeadLetterSettings(
+            values["errors.deadletterqueue.topic.name"],
+            values["errors.deadletterqueue.copy.record.enable"],
+            broker["errors.deadletterqueue.auto.create.topics.enable"],
+            broker["errors.deadletterqueue.topic.name.prefix"],
         )
         is_committed = values["share.isolation.level"] == "read_committed"
-        return ShareGroupSettings(limits, is_committed, parse_offset_reset(values["share.auto.offset.reset"]))
+        reset = parse_offset_reset(values["share.auto.offset.reset"])
+        return ShareGroupSettings(limits, is_committed, reset, dead_letters)

@@ -16,7 +16,8 @@ from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partition import Partition
-from penstock.broker.shares.group_settings import ShareGroupSettings
+from penstock.broker.shares.dead_letters import DeadLetters
+from penstock.broker.shares.group_settings import ShareGroupSettings, SharesConfig
 from penstock.broker.shares.start_offset import reset_offset
 from penstock.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, PenstockError
 from penstock.ports import Clock, Workers
@@ -58,21 +59,23 @@ class WaitingShareFetch(Protocol):
 class HostEnvironment:
     """What all hosts of a broker use."""
 
-    __slots__ = ("clock", "discard", "persister", "settings", "workers")
+    __slots__ = ("clock", "config", "dead_letters", "discard", "persister", "workers")
 
     def __init__(
         self,
         clock: Clock,
         workers: Workers,
         persister: SharePersister,
-        settings: Callable[[str], ShareGroupSettings],
+        config: SharesConfig,
+        dead_letters: DeadLetters,
         discard: Callable[[SharePartitionHost], None],
     ) -> None:
-        """`settings` are by group id. `discard` removes a host that has ended, or is no longer needed."""
+        """`discard` removes a host that has ended, or is no longer needed."""
         self.clock = clock
         self.workers = workers
         self.persister = persister
-        self.settings = settings
+        self.config = config
+        self.dead_letters = dead_letters
         self.discard = discard
 
     def now_ms(self) -> int:
@@ -98,11 +101,14 @@ class SharePartitionHost:
         self._wake_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        #: the first offset that is not delivered yet because of the delivery delay, and when it will be
+        self._delayed: tuple[int, int] | None = None
+        self._delay_timer: asyncio.TimerHandle | None = None
         env.persister.spawn(self._load())
 
     @property
     def settings(self) -> ShareGroupSettings:
-        return self._env.settings(self.key.group_id)
+        return self._env.config.of(self.key.group_id)
 
     @property
     def limits(self) -> ShareLimits:
@@ -163,9 +169,10 @@ class SharePartitionHost:
     def end(self, error: ErrorCode) -> None:
         """Discard the state. Fetches that wait find the error, or a new host."""
         self.error = error
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._delay_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._delay_timer = None
         self._env.discard(self)
         self._unsubscribe()
         for fetch in list(self._waiting):
@@ -218,7 +225,34 @@ class SharePartitionHost:
         if self.share is None:
             return False
         offset = self.share.next_fetch_offset(self.limits)
-        return offset is not None and offset < self.partition.readable_end(self.settings.is_committed)
+        if offset is None or offset >= self.partition.readable_end(self.settings.is_committed):
+            return False
+        return self._delayed is None or offset < self._delayed[0]
+
+    # -- the delivery delay of the topic
+
+    @property
+    def delay_ms(self) -> int:
+        """The age that batches must have to be delivered."""
+        return self._env.config.topic(self.partition.topic).delay_ms
+
+    def wall_ms(self) -> int:
+        """The time that timestamps of batches are compared with."""
+        return self._env.clock.now_ms()
+
+    def delay_until(self, offset: int, due_ms: int) -> None:
+        """Wake waiting fetches at `due_ms` by the wall clock: until then `offset` is too young."""
+        if self._delayed == (offset, due_ms):
+            return
+        self._delayed = offset, due_ms
+        if self._delay_timer is not None:
+            self._delay_timer.cancel()
+        delay_s = max(0, due_ms - self._env.clock.now_ms()) / 1000
+        self._delay_timer = asyncio.get_running_loop().call_later(delay_s, self._delay_over)
+
+    def _delay_over(self) -> None:
+        self._delayed = self._delay_timer = None
+        self.wake()
 
     # -- changes of the state
 
@@ -228,23 +262,32 @@ class SharePartitionHost:
         assert share is not None
 
         def written(error: ApiError | None) -> None:
+            now_ms = self._env.now_ms()
             if error is None:
-                share.commit(transition)
+                share.commit(transition, now_ms, self.limits)
             else:
-                share.roll_back(transition, self._env.now_ms(), self.limits)
+                share.roll_back(transition, now_ms, self.limits)
             self._written(error)
+            self.watch_locks()
             done(
                 None
                 if error is None
                 else ApiError(_PERSISTER_ERRORS.get(error.code, error.code), error.message)
             )
 
-        self._write(share, transition.update, written)
+        self._writes += 1
+        if transition.undeliverable and self.limits.has_dead_letters:
+            # Before the records are archived: after a failover the next leader delivers them again.
+            letters = self._env.dead_letters.write(
+                self.key.group_id, self.partition, transition.undeliverable
+            )
+            letters.then(lambda _: self._write(share, transition.update, written))
+        else:
+            self._write(share, transition.update, written)
 
     def _write(
         self, share: SharePartition, update: StateUpdate, written: Callable[[ApiError | None], None]
     ) -> None:
-        self._writes += 1
         self._env.persister.write(self.key, self.leader_epoch, share.state_epoch, update).then(written)
 
     def _written(self, error: ApiError | None) -> None:
@@ -288,9 +331,13 @@ class SharePartitionHost:
         if not self.is_current:
             self.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        update = self.share.release_expired(self._env.now_ms(), self.limits)
-        if update is not None:
+        expired = self.share.release_expired(self._env.now_ms(), self.limits)
+        if expired.update is not None:
             # As in Kafka, the records are available at once. A failed write loses only their counts.
-            self._write(self.share, update, self._written)
+            self._writes += 1
+            self._write(self.share, expired.update, self._written)
+        if expired.transition is not None:
+            self.persist(expired.transition, lambda _: None)
+        if expired.is_changed:
             self.wake()
         self.watch_locks()

@@ -58,6 +58,7 @@ def read_and_acquire(
     assert share is not None
     settings = host.settings
     share.move_start(partition.log.log_start_offset)
+    delay_ms = host.delay_ms
     found = AcquiredData([], [])
     left, missing, last_base, limit = bytes_max, request.records_max, -1, _FIRST_READ
     upper = partition.readable_end(settings.is_committed)
@@ -67,6 +68,8 @@ def read_and_acquire(
             break
         data = _read(partition, offset, min(limit, max(left, 0)), upper, at_least_one and not found.pieces)
         batches = list(_batches(partition, data, offset, upper, settings.is_committed))
+        if delay_ms:
+            batches = _old_enough(host, batches, delay_ms)
         if not batches:
             break
         part = acquire(
@@ -95,6 +98,17 @@ def read_and_acquire(
     if found.ranges:
         host.watch_locks()
     return found
+
+
+def _old_enough(host: SharePartitionHost, batches: list[_Batch], delay_ms: int) -> list[_Batch]:
+    """The batches before the first one that is too young."""
+    now_ms = host.wall_ms()
+    for i, batch in enumerate(batches):
+        due_ms = batch.header.max_timestamp + delay_ms
+        if due_ms > now_ms and batch.is_data:
+            host.delay_until(max(batch.header.base_offset, 0), due_ms)
+            return batches[:i]
+    return batches
 
 
 def _is_alone(part: list[Acquired], host: SharePartitionHost) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partition import Partition
+from penstock.broker.shares.dead_letters import DeadLetters
 from penstock.broker.shares.group_settings import ShareGroupSettings, SharesConfig
 from penstock.broker.shares.partition_host import HostEnvironment, SharePartitionHost
-from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
 from penstock.shares.sessions import ShareSession, ShareSessions
@@ -23,11 +23,16 @@ class SharePartitions:
     """Finds or loads share partitions, and discards those that no session needs."""
 
     def __init__(
-        self, config: SharesConfig, clock: Clock, workers: Workers, persister: SharePersister
+        self,
+        config: SharesConfig,
+        clock: Clock,
+        workers: Workers,
+        persister: SharePersister,
+        dead_letters: DeadLetters,
     ) -> None:
         self.config = config
         self.sessions = ShareSessions()
-        self.env = HostEnvironment(clock, workers, persister, config.of, self._discard)
+        self.env = HostEnvironment(clock, workers, persister, config, dead_letters, self._discard)
         self._hosts: dict[ShareStateKey, SharePartitionHost] = {}
 
     def __len__(self) -> int:
@@ -84,7 +89,7 @@ class SharePartitions:
 
     def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
         """Apply changed configs and deleted topics; `removed` has the (name, id) of the latter."""
-        if any(isinstance(record, ConfigRecord) and record.resource_type != TOPIC for record in records):
+        if any(isinstance(record, ConfigRecord) for record in records):
             self.config.changed()
         gone = {topic_id for _, topic_id in removed}
         for host in [host for key, host in self._hosts.items() if key.topic_id in gone]:

@@ -259,7 +259,23 @@ _COORDINATOR = [
     ),
 ]
 
-SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR]
+_DEAD_LETTERS = [
+    ConfigKey(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        _BOOL,
+        False,
+        "Whether brokers create the topic of a share group's dead letters if it does not exist.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.topic.name.prefix",
+        _S,
+        "dlq.",
+        "The prefix that the names of topics for dead letters must have. With an empty prefix any name is "
+        "permitted that does not start with `__`.",
+    ),
+]
+
+SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR, *_DEAD_LETTERS]
 
 
 def _bounded(name: str, default: int, doc: str, low: int = 1) -> ConfigKey:
@@ -307,6 +323,38 @@ SHARE_GROUP_KEYS: Final = [
         "read_uncommitted",
         "Whether the share group receives records of open and aborted transactions.",
         choices=("read_uncommitted", "read_committed"),
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.topic.name",
+        _S,
+        "",
+        "The topic for records that members reject, and for those whose last delivery has failed (KIP-1191). "
+        "The topic must have errors.deadletterqueue.group.enable=true. Empty for none.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.copy.record.enable",
+        _BOOL,
+        False,
+        "Whether dead letters have the key, the value and the headers of their record. Without them they "
+        "have the headers `__dlq.errors.*`, which name the record, only.",
+    ),
+    ConfigKey(
+        "penstock.share.retry.backoff.ms",
+        _I,
+        0,
+        "The time before a record is delivered again after its first delivery has failed: it was released, "
+        "or its acquisition lock has expired. The time doubles with each delivery. It is not persisted: "
+        "after a change of the partition's leader records may be delivered earlier.",
+        low=0,
+        high=86_400_000,
+    ),
+    ConfigKey(
+        "penstock.share.retry.backoff.max.ms",
+        _I,
+        60_000,
+        "The longest time between two deliveries by penstock.share.retry.backoff.ms.",
+        low=0,
+        high=86_400_000,
     ),
     ConfigKey(
         "share.renew.acknowledge.enable",

@@ -250,6 +250,27 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=_same("min.insync.replicas"),
         ),
         ConfigKey(
+            "errors.deadletterqueue.group.enable",
+            _B,
+            False,
+            "Whether brokers may write dead letters of share groups to the topic (KIP-1191).",
+        ),
+        ConfigKey(
+            "penstock.delete.after.consumption",
+            _B,
+            False,
+            "Whether records are deleted once all share groups of the topic have finished them. Without a "
+            "share group nothing is deleted. Retention applies as well. Consumer groups are not considered.",
+        ),
+        ConfigKey(
+            "penstock.delivery.delay.ms",
+            _L,
+            0,
+            "The age that a batch must have, by its largest timestamp, before share groups receive its "
+            "records. Other consumers receive them at once.",
+            low=0,
+        ),
+        ConfigKey(
             "penstock.record.decompressed.bytes.max",
             _I,
             100 * _MIB,

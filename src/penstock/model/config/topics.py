@@ -10,12 +10,15 @@ from penstock.model.config.keys import ConfigValue, find_key
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
-#: Topic configs that say nothing to a log: replication's, tiering's, and the one that stands in for another.
+#: topic configs that a log does not use: of replication, tiering and share groups, and a substitute
 _NOT_FOR_THE_LOG = frozenset(
     {
+        "errors.deadletterqueue.group.enable",
         "follower.replication.throttled.replicas",
         "internal.segment.bytes",
         "leader.replication.throttled.replicas",
+        "penstock.delete.after.consumption",
+        "penstock.delivery.delay.ms",
         "remote.log.copy.disable",
         "remote.log.delete.on.disable",
     }

@@ -1,7 +1,7 @@
-"""Appends audit events to partitions of `__audit`: those of this broker, and those that others send.
+"""Appends batches that brokers write: audit events, and dead letters of share groups.
 
-Clients cannot write to the topic, because it is internal. Brokers send their events with Produce to the
-internal listener of the leader, which needs ClusterAction.
+A broker sends a batch for a partition of another broker with Produce to the internal listener of its leader,
+which needs ClusterAction. Topics that are not meant for such batches are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.model.ids import AUDIT_TOPIC, TopicId
+from penstock.model.ids import TopicId
 from penstock.security.acls import Operation
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.produce import (
@@ -25,22 +25,28 @@ from penstock.wire.apis.produce import (
     TopicProduceResponse,
 )
 
-__all__ = ["AuditAppends"]
+__all__ = ["BrokerAppends"]
 
 
-class AuditAppends:
-    """Appends batches of audit events as the leader of their partition."""
+class BrokerAppends:
+    """Appends batches of brokers as the leader of their partition."""
 
     def __init__(
-        self, image: ClusterImage, find: Callable[[str | TopicId, int], Slot], access: Access | None
+        self,
+        image: ClusterImage,
+        find: Callable[[str | TopicId, int], Slot],
+        access: Access | None,
+        may_append: Callable[[str], bool],
     ) -> None:
+        """`may_append` returns true for topics that other brokers may write to."""
         self._image = image
         self._find = find
         self._access = access
+        self._may_append = may_append
 
-    async def append(self, index: int, batch: bytes) -> ErrorCode:
+    async def append(self, topic: str, index: int, batch: bytes) -> ErrorCode:
         """Append a batch; the result once it is committed."""
-        partition = self._find(AUDIT_TOPIC, index)
+        partition = self._find(topic, index)
         if isinstance(partition, ErrorCode):
             return partition
         try:
@@ -48,6 +54,8 @@ class AuditAppends:
             if leadership is not None:
                 leadership.check_enough_replicas()
             appended = partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+            if partition.acks_wait:
+                await partition.flusher.flush()
         except ApiError as e:
             return e.code
         if leadership is None:
@@ -62,7 +70,7 @@ class AuditAppends:
         return await committed
 
     async def produce(self, context: Context, request: ProduceRequest) -> ProduceResponse:
-        """Produce on the internal listener: audit events of another broker, and nothing else."""
+        """Produce on the internal listener: batches that another broker writes, and nothing else."""
         access = self._access
         refusal = None
         if access is not None and not access.allows_on_cluster(context, Operation.CLUSTER_ACTION):
@@ -81,9 +89,10 @@ class AuditAppends:
     async def _append_sent(
         self, topic: TopicProduceData, index: int, records: memoryview | None
     ) -> ErrorCode:
-        known = self._image.topics.get(AUDIT_TOPIC)
+        topic_id = TopicId(topic.topic_id)
+        known = self._image.topics_by_id.get(topic_id) or self._image.topics.get(topic.name)
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if (topic.name != AUDIT_TOPIC and topic.topic_id != known.id) or not records:
+        if not records or not self._may_append(known.name):
             return ErrorCode.INVALID_REQUEST
-        return await self.append(index, bytes(records))
+        return await self.append(known.name, index, bytes(records))

@@ -1,0 +1,200 @@
+"""Writes dead letters of share groups (KIP-1191) to their topics.
+
+A dead letter is written, and committed, before its record is archived. If the topic does not exist, does not
+permit dead letters, or cannot be written in time, the record is archived all the same.
+
+Owned by: the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.page_cache import retry_when_cached
+from penstock.broker.produce.topic_writer import TopicWriter
+from penstock.broker.replica.partition import Partition
+from penstock.broker.shares.group_settings import DeadLetterSettings, SharesConfig
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.topics import NewTopic
+from penstock.model.errors import ErrorCode, PenstockError, TopicAlreadyExists
+from penstock.net.deferred import Deferred
+from penstock.ports import Clock, Workers
+from penstock.records.record import Record, build_batch, iter_batches, iter_records
+from penstock.shares.dead_letters import Source, chunks, dead_letters
+from penstock.shares.partition import Undeliverable
+
+__all__ = ["DeadLetters"]
+
+log = get_logger("shares")
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.05
+_PAUSE_MAX_S: Final = 1.0
+_READ_BYTES: Final = 1 << 20
+#: errors of an attempt that another attempt does not change
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class _NotWritten(Exception):
+    """The reason why dead letters were not written."""
+
+
+class DeadLetters:
+    """The dead letters of all share groups of a broker."""
+
+    def __init__(
+        self,
+        config: SharesConfig,
+        image: ClusterImage,
+        clock: Clock,
+        workers: Workers,
+        writer: TopicWriter,
+        create_topic: Callable[[NewTopic], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`create_topic` raises the ApiError of the controller. `spawn` runs tasks until the broker stops."""
+        self._config = config
+        self._image = image
+        self._clock = clock
+        self._workers = workers
+        self._writer = writer
+        self._create_topic = create_topic
+        self._spawn = spawn
+        #: dead letters, and records that were archived without one, since the start
+        self.written = 0
+        self.failed = 0
+
+    def write(
+        self, group_id: str, partition: Partition, undeliverable: Sequence[Undeliverable]
+    ) -> Deferred[None]:
+        """Write dead letters. Resolves when they are committed, or cannot be written."""
+        done: Deferred[None] = Deferred()
+        self._spawn(self._write(group_id, partition, undeliverable, done))
+        return done
+
+    async def _write(
+        self,
+        group_id: str,
+        partition: Partition,
+        undeliverable: Sequence[Undeliverable],
+        done: Deferred[None],
+    ) -> None:
+        settings = self._config.of(group_id).dead_letters
+        source = Source(group_id, partition.topic, partition.index)
+        count = sum(each.last - each.first + 1 for each in undeliverable)
+        try:
+            index = partition.index % await self._partition_count(settings)
+            copies = await self._copies(partition, undeliverable) if settings.copies_records else {}
+            records = dead_letters(source, undeliverable, copies, self._clock.now_ms())
+            async with asyncio.timeout(_PATIENCE_S):
+                for chunk in chunks(records):
+                    await self._write_batch(settings.topic, index, chunk)
+        except (_NotWritten, PenstockError, TimeoutError) as e:
+            self.failed += count
+            log.warning(
+                "dead_letters_not_written",
+                group=group_id,
+                partition=partition.name,
+                topic=settings.topic,
+                records=count,
+                error=str(e) or "timeout",
+            )
+        else:
+            self.written += count
+        done.resolve(None)
+
+    # -- the topic
+
+    async def _partition_count(self, settings: DeadLetterSettings) -> int:
+        """The number of partitions of the topic, which is created if the cluster allows that."""
+        name = settings.topic
+        if name.startswith("__") or not name.startswith(settings.name_prefix):
+            raise _NotWritten(
+                f"The topic name {name!r} does not start with {settings.name_prefix!r} "
+                "(errors.deadletterqueue.topic.name.prefix)"
+            )
+        if name not in self._image.topics:
+            if not settings.creates_topics:
+                raise _NotWritten(f"The topic {name!r} does not exist")
+            try:
+                await self._create_topic(
+                    NewTopic(name, configs={"errors.deadletterqueue.group.enable": "true"})
+                )
+            except TopicAlreadyExists:
+                log.debug("dead_letter_topic_exists", topic=name)
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise _NotWritten(f"The topic {name!r} is being created")
+        if not self._config.topic(name).takes_dead_letters:
+            raise _NotWritten(f"The topic {name!r} does not have errors.deadletterqueue.group.enable=true")
+        return len(topic.partitions)
+
+    async def _write_batch(self, topic: str, index: int, records: Sequence[Record]) -> None:
+        """Write until it succeeds. A batch that is too large is written without keys and values."""
+        pause_s = _PAUSE_S
+        batch = build_batch(records)
+        is_stripped = False
+        while True:
+            try:
+                code = await self._writer.write(topic, index, batch)
+            except PenstockError as e:
+                log.debug("dead_letters_not_sent", topic=topic, error=str(e))
+            else:
+                if code is ErrorCode.NONE:
+                    return
+                if code is ErrorCode.MESSAGE_TOO_LARGE and not is_stripped:
+                    is_stripped = True
+                    batch = build_batch(record._replace(key=None, value=None) for record in records)
+                    continue
+                if code in _FINAL:
+                    raise _NotWritten(code.name)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    # -- copies
+
+    async def _copies(
+        self, partition: Partition, undeliverable: Sequence[Undeliverable]
+    ) -> dict[int, Record]:
+        """The records by offset. Those that retention has deleted meanwhile are left out."""
+        found: dict[int, Record] = {}
+        for first, last, _, _ in undeliverable:
+            offset = max(first, partition.log.log_start_offset)
+            while offset <= last:
+                data = await self._read(partition, offset)
+                records = await self._workers.in_thread(lambda: _decoded(data))  # noqa: B023
+                found |= {r.offset: r for r in records if first <= r.offset <= last}
+                end = max((h.next_offset for _, h in iter_batches(data)), default=offset)
+                if end <= offset:
+                    break
+                offset = end
+        return found
+
+    async def _read(self, partition: Partition, offset: int) -> bytes:
+        def read() -> bytes:
+            upper = partition.log.high_watermark
+            found = partition.log.read(offset, _READ_BYTES, upper=upper, at_least_one=True, cached_only=True)
+            return b"" if found is None else bytes(found.read())
+
+        try:
+            return await retry_when_cached(partition, self._workers, read)
+        except OSError as e:
+            raise partition.read_failed(e) from e
+
+
+def _decoded(data: bytes) -> list[Record]:
+    return [
+        record
+        for position, header in iter_batches(data)
+        if not header.is_control
+        for record in iter_records(data[position : position + header.size])
+    ]
