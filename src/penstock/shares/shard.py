@@ -172,6 +172,15 @@ class ShareShard:
             delivery_complete_count=state.delivery_complete_count,
         )
 
+    def lowest_starts(self, partitions: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """The lowest start offset of all groups in each partition; UNINITIALIZED is the lowest of all."""
+        found: dict[tuple[bytes, int], int] = {}
+        for key, state in self._states.items():
+            name = key.topic_id, key.partition
+            if name in partitions:
+                found[name] = min(state.start_offset, found.get(name, state.start_offset))
+        return found
+
     def delete(self, key: ShareStateKey) -> None:
         if key.partition < 0:
             raise _invalid("The partition id cannot be negative.")

@@ -195,6 +195,7 @@ class Broker:
         self._apply_quotas()
         self.groups.start()
         self.transactions.start()
+        self.parts.shares.start()
         await self.partitions.load(self.image)
         self.node.loader.on_applied = self._applied
 

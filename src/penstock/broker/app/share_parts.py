@@ -15,6 +15,7 @@ from penstock.broker.healing.repair import Outcome
 from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.broker.shares.consumed_records import ConsumedRecords
 from penstock.broker.shares.dead_letters import DeadLetters
 from penstock.broker.shares.group_settings import SharesConfig
 from penstock.broker.shares.share_partitions import SharePartitions
@@ -59,7 +60,12 @@ class ShareParts:
         self.partitions = SharePartitions(
             self.config, world.clock, world.workers, self.persister, self.dead_letters
         )
+        interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
+        self.consumed = ConsumedRecords(image, partitions, self.persister, interval_s)
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
+
+    def start(self) -> None:
+        self.persister.spawn(self.consumed.run())
 
     def is_enabled(self) -> bool:
         """Returns true if the cluster has enabled share groups."""

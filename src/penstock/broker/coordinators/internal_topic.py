@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from penstock.coordination.partitioning import partition_of
-from penstock.metadata.image import ClusterImage
+from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import TopicAlreadyExists
 
@@ -38,6 +38,11 @@ class InternalTopic:
     def leader_of(self, index: int) -> int:
         """The broker that leads an existing partition."""
         return self._image.topics[self.name].partitions[index].leader
+
+    def partitions(self) -> Mapping[int, PartitionImage]:
+        """All partitions; none if the topic does not exist yet."""
+        topic = self._image.topics.get(self.name)
+        return {} if topic is None else topic.partitions
 
     async def ensure(self) -> None:
         """Create the topic unless it exists."""

@@ -60,12 +60,7 @@ class ShareCoordinator:
         partition = self.runtime.partition(index)
         if partition is None or not partition.leading:
             return
-        log = partition.log
-        offset = min(effect.offset, log.high_watermark)
-        if offset > log.log_start_offset:
-            log.delete_records(offset)
-            for follower in partition.followers:
-                follower.moved()
+        partition.advance_log_start(min(effect.offset, partition.log.high_watermark))
 
     def _new_topic(self) -> NewTopic:
         config = cast("dict[str, Any]", self._config)

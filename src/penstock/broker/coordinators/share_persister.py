@@ -7,7 +7,7 @@ coordinator refuses it, or if none has answered in time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from penstock.broker.base.awaiting import awaited
@@ -190,6 +190,37 @@ class SharePersister:
 
         return await self._call_each(self._summary, group_id, partitions, request)
 
+    # -- requests of partition leaders for all groups
+
+    async def lowest_starts(self, partitions: Iterable[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """The lowest start offset of all share groups in each partition; none for one without a group.
+
+        Raises an ApiError unless all shards have answered.
+        """
+        topics = [
+            summary.ReadStateSummaryData(
+                topic_id=topic_id, partitions=[summary.PartitionData(partition=index, leader_epoch=-1)]
+            )
+            for topic_id, index in partitions
+        ]
+        shards: dict[int, list[summary.ShardToRead]] = {}
+        for index, shard in self._topic.partitions().items():
+            if shard.leader < 0:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            wanted = summary.ShardToRead(index=index, leader_epoch=shard.leader_epoch)
+            shards.setdefault(shard.leader, []).append(wanted)
+        lowest: dict[tuple[bytes, int], int] = {}
+        for leader, of_leader in shards.items():
+            request = summary.ReadShareGroupStateSummaryRequest(topics=topics, shards=of_leader)
+            response: Any = await self._send(self._summary, leader, request)
+            answered = {result.index for result in response.shards if not result.error_code}
+            if answered != {shard.index for shard in of_leader}:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            for start in (start for result in response.shards for start in result.starts):
+                name = start.topic_id, start.partition
+                lowest[name] = min(start.start_offset, lowest.get(name, start.start_offset))
+        return lowest
+
     # -- calls
 
     async def _call_each(
@@ -237,7 +268,9 @@ class SharePersister:
         if index < 0:
             await self._topic.ensure()
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = self._topic.leader_of(index)
+        return await self._send(call, self._topic.leader_of(index), request)
+
+    async def _send(self, call: _Call, leader: int, request: Struct) -> Struct:
         if leader == self._node_id:
             response = call.local(request)
             return await awaited(response) if isinstance(response, Deferred) else response

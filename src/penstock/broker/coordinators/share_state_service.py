@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
-from penstock.model.errors import ApiError
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import format_topic_id
 from penstock.net.deferred import Deferred
 from penstock.shares.shard import ShareShard, ShareStateKey
@@ -84,12 +84,40 @@ class ShareStateService:
         )
 
     def summary(self, request: summary.ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
+        if request.shards:
+            return self._lowest_starts(request)
         return self._each(
             request,
             lambda shard, item: shard.summary(item[0]),
             summary.PartitionResult,
             summary.ReadStateSummaryResult,
             summary.ReadShareGroupStateSummaryResponse,
+        )
+
+    def _lowest_starts(self, request: summary.ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
+        """The lowest start offsets of all groups, by shard. Refuses shards in another leader epoch."""
+        partitions = {
+            (topic.topic_id, data.partition) for topic in request.topics for data in topic.partitions
+        }
+
+        def operate(shard: ShareShard, wanted: summary.ShardToRead) -> Struct:
+            partition = self._runtime.partition(wanted.index)
+            if partition is None or partition.leader_epoch != wanted.leader_epoch:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            starts = [
+                summary.LowestStart(topic_id=topic_id, partition=index, start_offset=start)
+                for (topic_id, index), start in shard.lowest_starts(partitions).items()
+            ]
+            return summary.ShardResult(index=wanted.index, starts=starts)
+
+        def error_response(wanted: summary.ShardToRead, error: ApiError) -> Struct:
+            return summary.ShardResult(index=wanted.index, error_code=error.code)
+
+        return self._runtime.submit_each(
+            [(wanted.index, wanted) for wanted in request.shards],
+            operate,
+            error_response,
+            lambda results: summary.ReadShareGroupStateSummaryResponse(shards=results),
         )
 
     def _each(

@@ -253,6 +253,13 @@ class Partition:
                 follower.moved()
         return expired
 
+    def advance_log_start(self, offset: int) -> None:
+        """Delete the records below a committed offset; the next fetch responses carry it to followers."""
+        if offset > self.log.log_start_offset:
+            self.log.delete_records(offset)
+            for follower in self.followers:
+                follower.moved()
+
     def flushed(self, end_offset: int, size: int) -> None:
         """The disk has everything below `end_offset`; `size` bytes of it were hidden so far."""
         self.hidden_bytes -= size

@@ -275,7 +275,18 @@ _DEAD_LETTERS = [
     ),
 ]
 
-SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR, *_DEAD_LETTERS]
+_CONSUMED = [
+    ConfigKey(
+        "penstock.delete.after.consumption.interval.ms",
+        _I,
+        5000,
+        "How often leaders delete the records that all share groups of a topic with "
+        "penstock.delete.after.consumption have finished.",
+        low=10,
+    ),
+]
+
+SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR, *_DEAD_LETTERS, *_CONSUMED]
 
 
 def _bounded(name: str, default: int, doc: str, low: int = 1) -> ConfigKey:
