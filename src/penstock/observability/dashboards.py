@@ -199,6 +199,29 @@ _TOPICS: Final = Dashboard(
             (Query("max by (group, topic) (penstock_group_lag_seconds)", "{{group}} {{topic}}"),),
         ),
         Panel(
+            "Share group lag",
+            "short",
+            (Query("max by (group, topic) (penstock_share_group_lag_records)", "{{group}} {{topic}}"),),
+        ),
+        Panel(
+            "Share group records in flight",
+            "short",
+            (Query("sum by (group, topic) (penstock_share_in_flight_records)", "{{group}} {{topic}}"),),
+        ),
+        Panel(
+            "Share group redeliveries",
+            "cps",
+            (Query(_rate("penstock_share_redeliveries_total", "group, topic"), "{{group}} {{topic}}", True),),
+        ),
+        Panel(
+            "Dead letters",
+            "cps",
+            (
+                Query(_rate("penstock_dead_letters_total", "instance"), "{{instance}} written", True),
+                Query(_rate("penstock_dead_letters_failed_total", "instance"), "{{instance}} failed", True),
+            ),
+        ),
+        Panel(
             "Replica lag in time",
             "s",
             (

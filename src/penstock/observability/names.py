@@ -161,6 +161,35 @@ _GROUPS: Final = (
         ("group",),
     ),
 )
+_SHARES: Final = (
+    _own(
+        "share_group_lag_records",
+        "Records that a share group has not finished. The share coordinator reports it.",
+        _GROUP,
+    ),
+    _own(
+        "share_in_flight_records",
+        "Records between the start offset and the end of what was delivered. The leader of the partition "
+        "reports this and the following metrics.",
+        _GROUP,
+    ),
+    _own(
+        "share_available_records",
+        "Records in flight that wait to be delivered again.",
+        _GROUP,
+    ),
+    _own("share_deliveries_total", "Records that were delivered to members of a share group.", _GROUP),
+    _own("share_redeliveries_total", "Deliveries after the first one of a record.", _GROUP),
+    _own("share_expired_locks_total", "Records whose acquisition lock has expired.", _GROUP),
+    _own(
+        "share_acknowledgements_total",
+        "Acknowledged records by type: accept, release, reject, renew, gap.",
+        (*_GROUP, "type"),
+    ),
+    _own("share_sessions", "Share sessions of members."),
+    _own("dead_letters_total", "Dead letters that were written."),
+    _own("dead_letters_failed_total", "Records that were archived without their dead letter."),
+)
 _TRANSACTIONS: Final = (
     _own("transactions_open", "Open transactions that this broker coordinates."),
     _own("transactions_oldest_open_seconds", "The age of the oldest of them."),
@@ -190,6 +219,7 @@ GROUPS: Final[Mapping[str, tuple[Family, ...]]] = {
     "Replication": _REPLICATION,
     "Metadata quorum": _QUORUM,
     "Consumer groups": _GROUPS,
+    "Share groups": _SHARES,
     "Transactions": _TRANSACTIONS,
     "Storage": _STORAGE,
 }

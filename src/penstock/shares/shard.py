@@ -8,7 +8,7 @@ time for the removal of the records below the oldest snapshot that is still need
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from penstock.coordination.ledger import Ledger
@@ -190,6 +190,13 @@ class ShareShard:
     def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         for key in [key for key in self._states if key.topic_id in topic_ids]:
             self.delete(key)
+
+    def survey(self) -> Iterator[tuple[ShareStateKey, PersistedState]]:
+        """The share partitions for the metrics. They may change between two of them."""
+        for key in list(self._states):
+            state = self._states.get(key)
+            if state is not None:
+                yield key, state
 
     # -- snapshots and pruning
 

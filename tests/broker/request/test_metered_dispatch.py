@@ -41,6 +41,7 @@ from penstock.wire.apis.produce import (
 )
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, new_name
+from tests.broker.share_groups import Member, set_group_configs
 
 #: as long as no client has a quota, see `test_without_quotas_requests_take_the_plain_path`
 PLAIN = "serve_plain"
@@ -217,6 +218,19 @@ def test_a_throttled_full_fetch_starts_no_session(
         throttled = fetch(limited, topic, session=(0, 0))
         assert throttled.throttle_time_ms > 0 and throttled.session_id == 0
     assert len(running.broker.parts.fetch_sessions) == before
+
+
+def test_a_throttled_share_fetch_has_its_records(admin: RawClient, limited: RawClient) -> None:
+    """They are acquired: an empty response would keep them from all members until the lock expires."""
+    topic, group = create_topic(admin), new_name("group")
+    set_group_configs(admin, group, share_auto_offset_reset="earliest")
+    produce(admin, topic, 20_600)
+    member = Member(limited, group, topic).join()
+    with quota(admin, limited, "consumer_byte_rate", 1000):
+        response, data = member.fetch(max_wait_ms=5000)
+        while data is None or not data.acquired_records:
+            response, data = member.fetch(max_wait_ms=5000)
+        assert response.throttle_time_ms > 0
 
 
 def test_the_time_of_requests_is_limited(admin: RawClient, limited: RawClient) -> None:

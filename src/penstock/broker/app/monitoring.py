@@ -56,6 +56,7 @@ def _sources(parts: BrokerParts) -> Sources:
         securities=parts.securities,
         groups=parts.groups.runtime,
         transactions=parts.transactions,
+        shares=parts.shares,
         registered=lambda: _is_registered(parts),
         fenced=lambda: _is_fenced(parts),
     )

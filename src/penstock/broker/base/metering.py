@@ -81,6 +81,11 @@ class RequestMeter:
                 meter.refund(size, now_ms)
         return self.throttle_ms
 
+    def charge_delivery(self, size: int) -> None:
+        """Charge the bytes of a ShareFetch response, which is never empty: its records are acquired."""
+        if self._limits.fetch is not None:
+            self._raise(self._limits.fetch.charge(size, self._now_ms()))
+
     @property
     def fetch_bytes_max(self) -> int | None:
         """The most bytes of a Fetch response that is not throttled for certain; None without a quota."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.base.leader_hints import LeaderHints
+from penstock.broker.base.metering import MeteredContext
 from penstock.broker.handlers.share_answers import acknowledge_response, fetch_response
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -18,6 +19,7 @@ from penstock.broker.shares.acknowledging import (
     AckOutcome,
     acknowledgements_of,
 )
+from penstock.broker.shares.reading import AcquiredData
 from penstock.broker.shares.share_fetch import FetchResult, FetchWishes, ShareFetch
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
@@ -93,6 +95,8 @@ class ShareHandlers:
         found: FetchResult | Deferred[FetchResult] = {}
         is_final = request.share_session_epoch == FINAL_EPOCH
         if not is_final and not request.is_renew_ack:
+            if isinstance(context, MeteredContext) and context.meter.fetch_bytes_max is not None:
+                request.max_bytes = min(request.max_bytes, context.meter.fetch_bytes_max)
             wishes = self._wishes(request, group_id, member_id)
             found = ShareFetch(context, self._shares, find, self._workers, session.partitions, wishes).run()
         is_full = request.share_session_epoch == INITIAL_EPOCH
@@ -101,6 +105,8 @@ class ShareHandlers:
             if is_final:
                 self._end(group_id, member_id)
             response = fetch_response(session, is_full, outcome, found)
+            if isinstance(context, MeteredContext):
+                context.meter.charge_delivery(_size_of(found))
             response.acquisition_lock_timeout_ms = self._shares.settings(group_id).limits.lock_ms
             self._add_hints(context, response)
             return response
@@ -218,6 +224,10 @@ class ShareHandlers:
         response.node_endpoints = self._hints.add(
             answers, context.listener.name, LeaderIdAndEpoch, NodeEndpoint
         )
+
+
+def _size_of(found: FetchResult) -> int:
+    return sum(result.size for result in found.values() if isinstance(result, AcquiredData))
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:

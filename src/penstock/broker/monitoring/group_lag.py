@@ -1,4 +1,4 @@
-"""Samples the high watermarks of the partitions that groups have committed offsets of.
+"""Samples the high watermarks of the partitions that groups have committed offsets of, or share groups read.
 
 Only the coordinator of a group reports its lag, and the leaders of the partitions may be other brokers. So
 each coordinator sends one request to each leader per round. It requests only partitions with a committed
@@ -17,6 +17,7 @@ from penstock.broker.monitoring.sources import Sources
 from penstock.broker.replica.partition import Partition
 from penstock.groups.survey import GroupSurvey
 from penstock.model.errors import PenstockError
+from penstock.model.ids import TopicId
 from penstock.observability.lag import OffsetHistory
 from penstock.wire.apis.list_offsets import (
     ListOffsetsPartition,
@@ -75,6 +76,25 @@ class GroupLag:
             if shard is not None:
                 yield from shard.survey()
 
+    def share_partitions(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """Group, topic, partition, start offset and finished records of the share partitions of this broker.
+
+        Share partitions whose start offset is not chosen yet are left out.
+        """
+        runtime, topics = self._sources.shares.coordinator.runtime, self._sources.image.topics_by_id
+        for index in list(runtime.indexes()):
+            shard = runtime.shard(index)
+            for key, state in () if shard is None else shard.survey():
+                topic = topics.get(TopicId(key.topic_id))
+                if topic is not None and state.start_offset >= 0:
+                    complete = max(0, state.delivery_complete_count)
+                    yield key.group_id, topic.name, key.partition, state.start_offset, complete
+
+    def end_of(self, topic: str, index: int) -> int | None:
+        """The sampled high watermark of a partition; None if it is not known."""
+        history = self._histories.get((topic, index))
+        return None if history is None else history.end
+
     def of_topic(self, survey: GroupSurvey, topic: str) -> TopicLag:
         lag, now_s = TopicLag(), self._sources.clock.monotonic()
         for index, committed in list(survey.offsets.get(topic, {}).items()):
@@ -105,6 +125,9 @@ class GroupLag:
         for survey in self.groups():
             for topic, partitions in list(survey.offsets.items()):
                 wanted.update(dict.fromkeys((topic, index) for index in partitions))
+            yield
+        for _, topic, index, _, _ in self.share_partitions():
+            wanted[topic, index] = None
             yield
 
     def _read_own(

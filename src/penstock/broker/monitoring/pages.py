@@ -30,6 +30,7 @@ from penstock.broker.monitoring.request_metrics import (
     collect_requests,
     collect_security,
 )
+from penstock.broker.monitoring.share_metrics import collect_shares
 from penstock.broker.monitoring.slices import in_slices
 from penstock.broker.monitoring.sources import Snapshot, Sources, take_snapshot
 from penstock.observability.exposition import Format, Page
@@ -153,6 +154,7 @@ class Pages:
         yield from collect_partitions(page, sources, counts)
         yield from collect_quorum(page, sources)
         yield from collect_groups(page, self._lags)
+        yield from collect_shares(page, sources, self._lags)
         yield from collect_transactions(page, sources)
         yield from collect_storage(page, sources, snapshot)
         level = broker_health(self._facts.broker(snapshot, self._watch.worst_s)).level

@@ -6,16 +6,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from penstock.broker.base.audit import Audit
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.coordinators.share_coordinator import ShareCoordinator
 from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.broker.shares.dead_letters import DeadLetters
+from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import StorageError
@@ -25,6 +28,19 @@ from penstock.ports import Clock, Workers
 __all__ = ["Snapshot", "Sources", "hosted", "take_snapshot"]
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class ShareSources(Protocol):
+    """The parts of a broker that serve share groups."""
+
+    @property
+    def coordinator(self) -> ShareCoordinator: ...
+
+    @property
+    def partitions(self) -> SharePartitions: ...
+
+    @property
+    def dead_letters(self) -> DeadLetters: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +62,7 @@ class Sources:
     securities: ListenerSecurities
     groups: CoordinatorRuntime[GroupShard]
     transactions: TransactionCoordinator
+    shares: ShareSources
     #: whether the controller has registered this process, and whether it is fenced
     registered: Callable[[], bool]
     fenced: Callable[[], bool]

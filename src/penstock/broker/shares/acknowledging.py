@@ -92,6 +92,7 @@ class Acknowledging:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             now_ms = self._shares.env.now_ms()
             transition = acknowledge(host.share, request.member_id, batches, host.limits, now_ms)
+            host.stats.count_acknowledgements(batches)
             host.watch_locks()
         except ApiError as e:
             done(partition, e)

@@ -25,6 +25,7 @@ from penstock.shares.partition import ShareLimits, SharePartition, StateUpdate, 
 from penstock.shares.persisted import UNINITIALIZED
 from penstock.shares.shard import ShareStateKey
 from penstock.shares.states import RecordState, StateBatch
+from penstock.shares.stats import ShareStats
 
 __all__ = ["HostEnvironment", "SharePartitionHost", "WaitingShareFetch"]
 
@@ -86,9 +87,12 @@ class HostEnvironment:
 class SharePartitionHost:
     """One share partition in one term of its leader."""
 
-    def __init__(self, key: ShareStateKey, partition: Partition, env: HostEnvironment) -> None:
+    def __init__(
+        self, key: ShareStateKey, partition: Partition, env: HostEnvironment, stats: ShareStats
+    ) -> None:
         self.key = key
         self.partition = partition
+        self.stats = stats
         self._env = env
         self.leader_epoch = partition.leader_epoch
         #: None until the state is loaded
@@ -332,6 +336,7 @@ class SharePartitionHost:
             self.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         expired = self.share.release_expired(self._env.now_ms(), self.limits)
+        self.stats.count_expired(expired)
         if expired.update is not None:
             # As in Kafka, the records are available at once. A failed write loses only their counts.
             self._writes += 1

@@ -96,6 +96,7 @@ def read_and_acquire(
         if _is_alone(part, host):
             break
     if found.ranges:
+        host.stats.count_deliveries(found.ranges)
         host.watch_locks()
     return found
 

@@ -13,6 +13,7 @@ from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
 from penstock.shares.sessions import ShareSession, ShareSessions
 from penstock.shares.shard import ShareStateKey
+from penstock.shares.stats import ShareStats
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
@@ -34,6 +35,8 @@ class SharePartitions:
         self.sessions = ShareSessions()
         self.env = HostEnvironment(clock, workers, persister, config, dead_letters, self._discard)
         self._hosts: dict[ShareStateKey, SharePartitionHost] = {}
+        #: by group and topic
+        self.stats: dict[tuple[str, str], ShareStats] = {}
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -57,7 +60,8 @@ class SharePartitions:
         """The share partition of a partition that this broker leads. It may have to be loaded first."""
         host = self.get(key)
         if host is None:
-            host = self._hosts[key] = SharePartitionHost(key, partition, self.env)
+            stats = self.stats.setdefault((key.group_id, partition.topic), ShareStats())
+            host = self._hosts[key] = SharePartitionHost(key, partition, self.env, stats)
         return host
 
     # -- sessions
