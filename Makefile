@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz fuzz-authentication sim mutants chaos differential disasters exactly-once standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz fuzz-authentication sim mutants chaos differential share-tools disasters exactly-once standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -114,8 +114,8 @@ fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 fuzz-authentication: $(READY) ## attack secured listeners before authentication for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
 
-sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1)
-	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions)
+sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1)
+	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares)
 
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
 	$(PY) -m tests.testing.simulation.mutants
@@ -125,6 +125,9 @@ chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECON
 
 differential: $(READY) ## send the same random requests to Apache Kafka and compare the answers (SEED=…, SEEDS=…, ONLY=fetch,…)
 	nice -n 5 $(PY) -m differential --seeds $(or $(SEEDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+share-tools: $(READY) ## run Kafka's share-group tools against Penstock and Apache Kafka, and compare their output
+	nice -n 5 $(PY) -m differential.share_tools
 
 disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka)
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure
@@ -11,9 +11,6 @@ from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeCluste
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 
 __all__ = ["Raise", "possible_raises", "raise_levels"]
-
-#: features that an upgrade leaves as they are: an operator switches a preview on
-_PREVIEWS: Final = frozenset({"share.version"})
 
 
 class Raise(NamedTuple):
@@ -25,7 +22,7 @@ class Raise(NamedTuple):
 
 
 def possible_raises(line: DirectLine) -> list[Raise]:
-    """The features that can be raised, each to the highest level that every broker supports; no previews."""
+    """The features that can be raised, each to the highest level that every broker supports."""
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
     answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
@@ -41,7 +38,7 @@ def possible_raises(line: DirectLine) -> list[Raise]:
     newest = max(found, key=lambda answer: answer.finalized_features_epoch)
     levels = {feature.name: feature.max_version_level for feature in newest.finalized_features}
     known = [{feature.name: feature.max_version for feature in answer.supported_features} for answer in found]
-    names = sorted(known[0].keys() - _PREVIEWS)
+    names = sorted(known[0])
     highest = {name: min(each.get(name, 0) for each in known) for name in names}
     return [Raise(name, levels.get(name, 0), to) for name, to in highest.items() if to > levels.get(name, 0)]
 
