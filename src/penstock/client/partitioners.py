@@ -9,7 +9,6 @@ of partitions will do instead.
 from __future__ import annotations
 
 import random
-import struct
 import time
 import zlib
 from bisect import bisect_right
@@ -18,6 +17,7 @@ from itertools import count
 from typing import Final, Literal, TypeAlias
 
 from penstock.client.errors import MisusedClient
+from penstock.model.murmur2 import murmur2
 
 __all__ = [
     "LIBRDKAFKA_NAMES",
@@ -36,9 +36,6 @@ Keyless: TypeAlias = Literal["sticky", "round_robin"]
 
 #: the partitioners of librdkafka that hash a key in the same way
 LIBRDKAFKA_NAMES: Final[dict[KeyHash, str]] = {"key_hash": "murmur2_random", "crc32": "consistent_random"}
-_MASK: Final = 0xFFFFFFFF
-_MULTIPLIER: Final = 0x5BD1E995
-_SEED: Final = 0x9747B28C
 #: how long messages without a key stay with one partition, as librdkafka's sticky.partitioning.linger.ms
 _STICKY_S: Final = 0.01
 
@@ -77,20 +74,6 @@ def hash_partitioner(key_hash: KeyHash, keyless: Keyless) -> Partitioner:
         return next_partition(None, partitions) if key is None else (hashed(key) % partitions)
 
     return partition
-
-
-def murmur2(key: bytes) -> int:
-    """The hash of Java's clients, without its sign as they use it for partitions."""
-    whole = len(key) & ~3
-    hashed = _SEED ^ len(key)
-    for (word,) in struct.iter_unpack("<I", key[:whole]):
-        mixed = word * _MULTIPLIER & _MASK
-        mixed = (mixed ^ mixed >> 24) * _MULTIPLIER & _MASK
-        hashed = hashed * _MULTIPLIER & _MASK ^ mixed
-    if whole < len(key):
-        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
-    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
-    return (hashed ^ hashed >> 15) & 0x7FFFFFFF
 
 
 def _sticky() -> Partitioner:

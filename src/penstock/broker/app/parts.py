@@ -161,6 +161,7 @@ class BrokerParts:
             self.topics.create,
             node.peers.get,
             self.topic_writer,
+            self.producer_ids.take,
         )
         self.groups = GroupCoordinator(
             config,
@@ -268,8 +269,8 @@ class BrokerParts:
         )
 
     def _may_append_for_brokers(self, topic: str) -> bool:
-        """Returns true for topics that other brokers write audit events or dead letters to."""
-        return topic == AUDIT_TOPIC or self.shares.config.topic(topic).takes_dead_letters
+        """Returns true for topics that other brokers write audit events, dead letters or messages to."""
+        return topic == AUDIT_TOPIC or self.shares.takes_batches(topic)
 
     def _new_transactions(self, world: World) -> TransactionCoordinator:
         loader = Loader(

@@ -17,6 +17,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.shares.consumed_records import ConsumedRecords
 from penstock.broker.shares.dead_letters import DeadLetters
+from penstock.broker.shares.delay_topics import DelayTopics
 from penstock.broker.shares.group_settings import SharesConfig
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.metadata.image import ClusterImage
@@ -45,6 +46,7 @@ class ShareParts:
         create_topic: Callable[[NewTopic], Awaitable[None]],
         peer: Callable[[int, str], Peer],
         writer: TopicWriter,
+        new_producer_id: Callable[[], int | None],
     ) -> None:
         read_bytes = cast("dict[str, Any]", config)["share.coordinator.load.buffer.size"]
         loader = Loader(world.workers, metrics, repair, read_bytes)
@@ -62,10 +64,16 @@ class ShareParts:
         )
         interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
         self.consumed = ConsumedRecords(image, partitions, self.persister, interval_s)
+        self.delays = DelayTopics(image, partitions, world.clock, world.workers, writer, new_producer_id)
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
 
     def start(self) -> None:
         self.persister.spawn(self.consumed.run())
+        self.persister.spawn(self.delays.run())
+
+    def takes_batches(self, topic: str) -> bool:
+        """Returns true for topics that brokers write dead letters or delayed messages to."""
+        return self.config.topic(topic).takes_dead_letters or self.delays.is_target(topic)
 
     def is_enabled(self) -> bool:
         """Returns true if the cluster has enabled share groups."""

@@ -1,4 +1,4 @@
-"""Appends batches that brokers write: audit events, and dead letters of share groups.
+"""Appends batches that brokers write: audit events, dead letters of share groups, and delayed messages.
 
 A broker sends a batch for a partition of another broker with Produce to the internal listener of its leader,
 which needs ClusterAction. Topics that are not meant for such batches are refused.
@@ -15,6 +15,7 @@ from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
+from penstock.records.batch import read_header
 from penstock.security.acls import Operation
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.produce import (
@@ -26,6 +27,12 @@ from penstock.wire.apis.produce import (
 )
 
 __all__ = ["BrokerAppends"]
+
+
+def _origin(batch: bytes) -> AppendOrigin:
+    """Batches with a producer id are checked as those of clients: a repeated one is not appended again."""
+    is_idempotent = read_header(batch).producer_id >= 0
+    return AppendOrigin.CLIENT if is_idempotent else AppendOrigin.COORDINATOR
 
 
 class BrokerAppends:
@@ -53,7 +60,7 @@ class BrokerAppends:
             leadership = partition.leadership
             if leadership is not None:
                 leadership.check_enough_replicas()
-            appended = partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+            appended = partition.append(memoryview(bytearray(batch)), _origin(batch))
             if partition.acks_wait:
                 await partition.flusher.flush()
         except ApiError as e:

@@ -256,6 +256,14 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "Whether brokers may write dead letters of share groups to the topic (KIP-1191).",
         ),
         ConfigKey(
+            "penstock.delay.target",
+            _S,
+            "",
+            "Makes the topic a delay topic. A message is moved to the topic of this name at the time of its "
+            "header `penstock-deliver-at` (milliseconds since 1970), or at once without one. Needs "
+            "retention.ms=-1 and retention.bytes=-1: messages that are not due must not be deleted.",
+        ),
+        ConfigKey(
             "penstock.delete.after.consumption",
             _B,
             False,

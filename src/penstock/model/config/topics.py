@@ -17,6 +17,7 @@ _NOT_FOR_THE_LOG = frozenset(
         "follower.replication.throttled.replicas",
         "internal.segment.bytes",
         "leader.replication.throttled.replicas",
+        "penstock.delay.target",
         "penstock.delete.after.consumption",
         "penstock.delivery.delay.ms",
         "remote.log.copy.disable",
@@ -60,5 +61,18 @@ def _check_together(values: Mapping[str, ConfigValue]) -> None:
         raise InvalidConfig(
             f"min.compaction.lag.ms ({least}) must not be more than max.compaction.lag.ms ({most})"
         )
+    if values["penstock.delay.target"]:
+        _check_delay_topic(values)
     if values["remote.storage.enable"]:
         raise InvalidConfig("remote.storage.enable: this broker has no tiered storage; leave it false")
+
+
+def _check_delay_topic(values: Mapping[str, ConfigValue]) -> None:
+    """Messages of a delay topic must stay until they are due."""
+    needed = {"retention.ms": -1, "retention.bytes": -1, "cleanup.policy": ("delete",)}
+    for name, value in needed.items():
+        if values[name] != value:
+            text = value[0] if isinstance(value, tuple) else value
+            raise InvalidConfig(
+                f"penstock.delay.target needs {name}={text}: messages that are not due must not be deleted"
+            )

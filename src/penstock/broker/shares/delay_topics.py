@@ -1,0 +1,99 @@
+"""Runs a mover for each delay partition that this broker leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.produce.topic_writer import TopicWriter
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
+from penstock.broker.shares.delay_mover import DelayMover
+from penstock.metadata.image import TOPIC, ClusterImage
+from penstock.model.errors import ErrorCode
+from penstock.ports import Clock, Workers
+
+__all__ = ["DELAY_KEY", "DelayTopics"]
+
+log = get_logger("delays")
+DELAY_KEY: Final = "penstock.delay.target"
+#: how often the partitions that this broker leads are compared with the movers
+_INTERVAL_S: Final = 0.5
+
+
+class DelayTopics:
+    """The movers of this broker, from `run` until it is cancelled."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        partitions: Partitions,
+        clock: Clock,
+        workers: Workers,
+        writer: TopicWriter,
+        new_producer_id: Callable[[], int | None],
+    ) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._clock = clock
+        self._workers = workers
+        self._writer = writer
+        self._new_producer_id = new_producer_id
+        self._tasks: dict[tuple[Partition, int, str], asyncio.Task[None]] = {}
+
+    def is_target(self, topic: str) -> bool:
+        """Returns true if messages of a delay topic go to the topic, or if it is a delay topic itself."""
+        return any(
+            configs.get(DELAY_KEY) == topic or (name == topic and configs.get(DELAY_KEY))
+            for (kind, name), configs in self._image.configs.items()
+            if kind == TOPIC
+        )
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self.review()
+                await asyncio.sleep(_INTERVAL_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def review(self) -> None:
+        """Start missing movers, and end those of partitions that this broker no longer leads."""
+        wanted = {(p, p.leader_epoch, target): None for p, target in self._led()}
+        for key in [key for key, task in self._tasks.items() if key not in wanted or task.done()]:
+            self._tasks.pop(key).cancel()
+        for key in wanted:
+            if key not in self._tasks:
+                partition, _, target = key
+                mover = DelayMover(
+                    partition,
+                    target,
+                    self._image,
+                    self._clock,
+                    self._workers,
+                    self._writer,
+                    self._new_producer_id,
+                )
+                task = asyncio.get_running_loop().create_task(mover.run())
+                task.add_done_callback(_report)
+                self._tasks[key] = task
+
+    def _led(self) -> Iterator[tuple[Partition, str]]:
+        for (kind, name), configs in self._image.configs.items():
+            target = configs.get(DELAY_KEY)
+            topic = self._image.topics.get(name)
+            if kind != TOPIC or topic is None or not target:
+                continue
+            for index in topic.partitions:
+                partition = self._partitions.find(name, index)
+                if not isinstance(partition, ErrorCode) and partition.leading:
+                    yield partition, target
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("delay_mover_failed", error=repr(error), exc_info=error)

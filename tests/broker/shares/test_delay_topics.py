@@ -1,0 +1,91 @@
+"""Delay topics: messages reach their target at their time, once, also after a change of the leader."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.testing import cluster
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    ask_for_topic,
+    batch_of,
+    create_topic,
+    list_offset,
+    new_name,
+    now_ms,
+    produce,
+    read_all,
+    record,
+    until,
+)
+from tests.testing.cluster_clients import create, producer, read
+
+FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def delay_topic(client: RawClient, target: str) -> Topic:
+    return create_topic(client, new_name("delay"), configs={**FOREVER, "penstock.delay.target": target})
+
+
+def delayed(value: bytes, at_ms: int, key: bytes | None = None) -> bytes:
+    headers = (("trace", b"t"), ("penstock-deliver-at", str(at_ms).encode()))
+    return batch_of([record(value, key=key, headers=headers)])
+
+
+def test_messages_are_moved_when_they_are_due(client: RawClient) -> None:
+    target = create_topic(client)
+    topic = delay_topic(client, target.name)
+    began = time.monotonic()
+    now = now_ms()
+    produce(client, topic, delayed(b"late", now + 900, b"k"))
+    produce(client, topic, delayed(b"soon", now + 300))
+    produce(client, topic, batch_of([b"at once"]))
+    produce(client, topic, delayed(b"never", now + 86_400_000))
+    until(lambda: len(read_all(client, target)) == 3)
+    assert time.monotonic() - began >= 0.85
+    found = read_all(client, target)
+    assert [r.value for r in found] == [b"at once", b"soon", b"late"]
+    assert (found[-1].key, found[-1].headers) == (b"k", (("trace", b"t"),))
+    start = list_offset(client, topic, -2).offset
+    assert b"never" in [r.value for r in read_all(client, topic, start)]
+
+
+def test_finished_messages_leave_the_delay_topic(client: RawClient) -> None:
+    target = create_topic(client)
+    topic = delay_topic(client, target.name)
+    produce(client, topic, batch_of([b"a", b"b"]))
+    until(lambda: len(read_all(client, target)) == 2)
+    until(lambda: list_offset(client, topic, -2).offset == 2)
+
+
+@pytest.mark.parametrize("configs", [{}, {"retention.ms": "-1"}, {**FOREVER, "cleanup.policy": "compact"}])
+def test_a_delay_topic_keeps_its_messages(client: RawClient, configs: dict[str, str]) -> None:
+    result = ask_for_topic(client, new_name(), configs={**configs, "penstock.delay.target": "x"})
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert "must not be deleted" in (result.error_message or "")
+
+
+def test_leaders_are_killed() -> None:
+    """Each message is in the target once, whichever broker has moved it."""
+    with cluster(3) as running:
+        create(running, "orders")
+        create(running, "later", **FOREVER, **{"penstock.delay.target": "orders"})
+        sender = producer(running)
+        now = now_ms()
+        count = 60
+        for i in range(count):
+            at = str(now + 30 * i).encode()
+            sender.produce("later", b"%d" % i, headers=[("penstock-deliver-at", at)])
+        assert sender.flush(30) == 0
+        for topic in ("later", "orders"):
+            victim = running.wait_for_leader(topic)
+            running.kill(victim)
+            running.wait_for_leader(topic, other_than=victim)
+            running.start(victim)
+        found = read(running, "orders", count)
+        assert sorted(found, key=int) == [b"%d" % i for i in range(count)]
+        running.wait_for_isr("orders")
