@@ -62,7 +62,9 @@ def test_finished_messages_leave_the_delay_topic(client: RawClient) -> None:
     until(lambda: list_offset(client, topic, -2).offset == 2)
 
 
-@pytest.mark.parametrize("configs", [{}, {"retention.ms": "-1"}, {**FOREVER, "cleanup.policy": "compact"}])
+@pytest.mark.parametrize(
+    "configs", [{}, {**FOREVER, "retention.bytes": "9"}, {**FOREVER, "cleanup.policy": "compact"}]
+)
 def test_a_delay_topic_keeps_its_messages(client: RawClient, configs: dict[str, str]) -> None:
     result = ask_for_topic(client, new_name(), configs={**configs, "penstock.delay.target": "x"})
     assert result.error_code == ErrorCode.INVALID_CONFIG

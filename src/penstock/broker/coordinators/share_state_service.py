@@ -15,6 +15,7 @@ from penstock.wire.apis import initialize_share_group_state as initialize
 from penstock.wire.apis import read_share_group_state as read
 from penstock.wire.apis import read_share_group_state_summary as summary
 from penstock.wire.apis import write_share_group_state as write
+from penstock.wire.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from penstock.wire.schema import Struct
 
 __all__ = ["ShareStateService", "coordinator_key"]
@@ -83,7 +84,7 @@ class ShareStateService:
             delete.DeleteShareGroupStateResponse,
         )
 
-    def summary(self, request: summary.ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
+    def summary(self, request: ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
         if request.shards:
             return self._lowest_starts(request)
         return self._each(
@@ -94,7 +95,7 @@ class ShareStateService:
             summary.ReadShareGroupStateSummaryResponse,
         )
 
-    def _lowest_starts(self, request: summary.ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
+    def _lowest_starts(self, request: ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
         """The lowest start offsets of all groups, by shard. Refuses shards in another leader epoch."""
         partitions = {
             (topic.topic_id, data.partition) for topic in request.topics for data in topic.partitions

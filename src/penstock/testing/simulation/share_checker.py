@@ -28,7 +28,7 @@ class Delivery(NamedTuple):
     """One record as a member has it on one leader."""
 
     member: str
-    count: int
+    number: int
 
 
 class ShareChecker:
@@ -85,9 +85,9 @@ class ShareChecker:
         where = f"{partition} offset {offset} in epoch {leader_epoch}: {now}"
         if before is not None:
             raise Violation("record acquired twice", f"{where}, while it was {before}")
-        if now.count > self._limit:
+        if now.number > self._limit:
             raise Violation("record delivered too often", where)
-        if last_count is not None and now.count != last_count + 1:
+        if last_count is not None and now.number != last_count + 1:
             raise Violation("wrong delivery count", f"{where} after {last_count}")
         self._deliveries[partition][offset] += 1
         if leader_epoch < self._epochs[partition]:
@@ -95,7 +95,7 @@ class ShareChecker:
         if offset in self.finished[partition]:
             raise Violation("finished record delivered", where)
         released = self._released[partition].get(offset, 0)
-        if now.count <= released:
+        if now.number <= released:
             raise Violation("delivery count fell", f"{where}, released after {released} deliveries")
 
     def finish(self, logs: Mapping[TopicPartition, Sequence[tuple[int, bytes]]]) -> None:

@@ -75,7 +75,7 @@ class ShareObservation:
                     before.get(offset),
                     view.counts.get(offset),
                 )
-                view.counts[offset] = delivery.count
+                view.counts[offset] = delivery.number
 
 
 def _name(host: SharePartitionHost) -> TopicPartition:
