@@ -58,8 +58,14 @@ KAFKA_TOPIC_DEFAULTS = {
 
 
 # KIP-966 has it; no release of Kafka does yet.
-AHEAD_OF_KAFKA = {"unclean.recovery.strategy": "balanced"}
-OWN = {"penstock.record.decompressed.bytes.max": "104857600", "penstock.record.validation": "records"}
+AHEAD_OF_KAFKA = {"errors.deadletterqueue.group.enable": "false", "unclean.recovery.strategy": "balanced"}
+OWN = {
+    "penstock.delay.target": "",
+    "penstock.delete.after.consumption": "false",
+    "penstock.delivery.delay.ms": "0",
+    "penstock.record.decompressed.bytes.max": "104857600",
+    "penstock.record.validation": "records",
+}
 
 
 def test_topic_configs_are_kafkas() -> None:

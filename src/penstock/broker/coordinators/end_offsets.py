@@ -38,7 +38,8 @@ class EndOffsets:
     async def find(self, wanted: Mapping[str, Collection[int]]) -> dict[tuple[str, int], int]:
         """The end offsets of partitions by (topic, partition).
 
-        Partitions without a leader, and those whose leader does not respond, are left out.
+        Partitions without a leader, and those whose leader does not respond or does not know the end yet, are
+        left out.
         """
         found: dict[tuple[str, int], int] = {}
         remote: dict[int, dict[str, list[int]]] = {}
@@ -52,7 +53,7 @@ class EndOffsets:
                     remote.setdefault(known.leader, {}).setdefault(name, []).append(index)
                     continue
                 partition = self._partitions.find(name, index)
-                if isinstance(partition, Partition) and partition.leading:
+                if isinstance(partition, Partition) and _knows_end(partition):
                     found[name, index] = partition.log.high_watermark
         for answer in await asyncio.gather(
             *(self._list(leader, topics) for leader, topics in remote.items())
@@ -81,3 +82,9 @@ class EndOffsets:
             for answer in topic.partitions
             if not answer.error_code
         }
+
+
+def _knows_end(partition: Partition) -> bool:
+    """Returns false while a new leader has not committed a record of its own term."""
+    leadership = partition.leadership
+    return partition.leading and (leadership is None or leadership.state.latest_offset_known())

@@ -145,9 +145,10 @@ class Simulation:
         await cluster.stop_workers()
         if self.transactions is not None:
             await self.transactions.await_end()
+        await self._settle()
         if self.shares is not None:
             await self.shares.drain()
-        await self._settle()
+            await self._settle()
         if cluster.damage is not None:
             await self._probe()
         cluster.note("scenario", "reads everything")

@@ -222,7 +222,7 @@ class ShareMember:
         for data in found:
             partition = TopicPartition(self._topic, data.partition_index)
             if data.error_code:
-                client.forget(partition)
+                client.forget_leaders(self._topic)
             session.held += [
                 _Held(partition, a.first_offset, a.last_offset, a.delivery_count)
                 for a in data.acquired_records
@@ -270,7 +270,7 @@ class ShareMember:
             if code == ErrorCode.NONE:
                 self._client.saw(ShareAcknowledged(partition, tuple(sent)))
             elif code is not None:
-                self._client.forget(partition)
+                self._client.forget_leaders(self._topic)
 
 
 _REJOIN: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
