@@ -185,3 +185,13 @@ def test_a_repeated_initialization_keeps_the_state() -> None:
     coordinator.initialize(start=-1)
     found = coordinator.shard.read(KEY, 1)
     assert (found.start_offset, len(found.state_batches)) == (7, 1)
+
+
+def test_a_late_write_does_not_change_the_count_of_finished_records() -> None:
+    """Its count includes records below the start offset, so the lag would be too low."""
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.write(20, (25, 25, ACKNOWLEDGED, 1), complete=1)
+    coordinator.write(5, (12, 12, ACKNOWLEDGED, 1), complete=14)
+    found = coordinator.shard.summary(KEY)
+    assert (found.start_offset, found.delivery_complete_count) == (20, 1)

@@ -50,8 +50,12 @@ class PersistedState(NamedTuple):
     def updated(
         self, leader_epoch: int, start_offset: int, complete: int, batches: Iterable[StateBatch]
     ) -> PersistedState:
-        """The state after one more write. The start offset never goes back within a state epoch."""
+        """The state after one more write. The start offset never goes back within a state epoch.
+
+        A write with a lower start offset arrives late: its count is of records that are no longer in flight.
+        """
         start = max(self.start_offset, start_offset)
+        complete = self.delivery_complete_count if start_offset < start else complete
         return self._replace(
             leader_epoch=self.leader_epoch if leader_epoch == NO_EPOCH else leader_epoch,
             start_offset=start,
