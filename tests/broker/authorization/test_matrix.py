@@ -39,7 +39,7 @@ class Stage:
         self.internal = Listener("INTERNAL", "127.0.0.1", 1)
         authorizer = Authorizer(lambda: self.image.acls, (), False)
         access = Access(authorizer, self.image, Audit(0, lambda: 0.0))
-        self.environment = Environment(access, self.image, lambda: False, self.internal)
+        self.environment = Environment(access, self.image, lambda: False, self.internal, lambda *_: None)
         self._ids = count()
 
     def acl(self, needed: Needed, permission: Permission = Permission.ALLOW) -> None:

@@ -172,6 +172,7 @@ class Routes:
             parts.image,
             lambda: parts.config.auto_create_topics_enable,
             _internal_listener(parts),
+            lambda context, group, member: parts.shares.partitions.revoke(context.connection, group, member),
         )
         return {api: authorized(environment, api, handler) for api, handler in handlers.items()}  # type: ignore[misc]
 

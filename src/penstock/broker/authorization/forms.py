@@ -36,6 +36,8 @@ class Environment:
     auto_creates: Callable[[], bool]
     #: the listener for other nodes, if there is one
     internal: Listener | None
+    #: ends the share session of a group and a member without the right to read the group
+    end_share_session: Callable[[Context, str, str], None]
 
     def split(
         self,

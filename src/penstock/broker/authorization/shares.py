@@ -35,11 +35,15 @@ _NO_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def _member(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
-    """ShareFetch and ShareAcknowledge. Their handlers check each topic, at each attempt of a fetch."""
+    """ShareFetch and ShareAcknowledge. Their handlers check each topic, at each attempt of a fetch.
+
+    A member whose right was revoked loses its session, and what it has acquired is released.
+    """
     if request.group_id is None:
         return None  # the handler refuses it
     if environment.access.allows(context, Operation.READ, _GROUP, request.group_id):
         return None
+    environment.end_share_session(context, request.group_id, request.member_id or "")
     return refusal(api, _NO_GROUP)
 
 

@@ -35,6 +35,7 @@ from penstock.shares.sessions import (
     TopicIdPartition,
     check_member_id,
 )
+from penstock.shares.shard import ShareStateKey
 from penstock.wire.apis.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -104,6 +105,9 @@ class ShareHandlers:
         def respond(outcome: AckOutcome, found: FetchResult) -> ShareFetchResponse:
             if is_final:
                 self._end(group_id, member_id)
+            for partition, result in found.items():
+                if result is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    self._shares.release(ShareStateKey(group_id, *partition), member_id)
             response = fetch_response(session, is_full, outcome, found)
             if isinstance(context, MeteredContext):
                 context.meter.charge_delivery(_size_of(found))

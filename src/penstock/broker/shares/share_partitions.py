@@ -70,12 +70,23 @@ class SharePartitions:
         """Release what the member of a session that was closed has acquired."""
         group_id, member_id = session.key
         for topic_id, index in session.partitions:
-            host = self._hosts.get(ShareStateKey(group_id, topic_id, index))
-            if host is not None:
-                host.release(member_id)
+            self.release(ShareStateKey(group_id, topic_id, index), member_id)
         if not self.sessions.has_group(group_id):
             for host in [host for key, host in self._hosts.items() if key.group_id == group_id]:
                 self._discard(host)
+
+    def revoke(self, connection: object, group_id: str, member_id: str) -> None:
+        """End the session of a member without the right to read the group, if `connection` opened it."""
+        session = self.sessions.get(group_id, member_id)
+        if session is not None and session.connection is connection:
+            self.sessions.close(group_id, member_id)
+            self.end_session(session)
+
+    def release(self, key: ShareStateKey, member_id: str) -> None:
+        """Release what a member has acquired in one share partition."""
+        host = self._hosts.get(key)
+        if host is not None:
+            host.release(member_id)
 
     def connection_lost(self, connection: object) -> None:
         for session in self.sessions.close_connection(connection):
