@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from penstock.coordination.outbox import Outbox, ReplyTo
-from penstock.coordination.timers import TimerKey, Timers
+from penstock.coordination.ledger_shard import LedgerShard
+from penstock.coordination.outbox import ReplyTo
+from penstock.coordination.timers import TimerKey
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import JOIN, SYNC
 from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
@@ -64,7 +65,7 @@ __all__ = ["GroupShard"]
 _RETENTION: Final = "retention"
 
 
-class GroupShard:
+class GroupShard(LedgerShard[GroupLedger]):
     """Groups and offsets of one partition of `__consumer_offsets`.
 
     Why more than 25 methods: one method per request, beside the interface of a shard. The classes that it
@@ -72,7 +73,8 @@ class GroupShard:
     """
 
     def __init__(self, env: Environment) -> None:
-        ledger = self._ledger = GroupLedger(env, self._apply)
+        ledger = GroupLedger(env, self._apply)
+        super().__init__(ledger)
         self.offsets: Final = Offsets(ledger)
         self._classic = ClassicRequests(ledger)
         self._consumer = ConsumerRequests(ledger)
@@ -88,17 +90,6 @@ class GroupShard:
         }
 
     # -- for the runtime
-
-    @property
-    def timers(self) -> Timers:
-        return self._ledger.timers
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._ledger.outbox
-
-    def begin(self, now_ms: int, timer_ms: int) -> None:
-        self._ledger.begin(now_ms, timer_ms)
 
     def replay(
         self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None

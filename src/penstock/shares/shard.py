@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from penstock.coordination.ledger import Ledger
-from penstock.coordination.outbox import Outbox
-from penstock.coordination.timers import TimerKey, Timers
+from penstock.coordination.ledger_shard import LedgerShard
+from penstock.coordination.timers import TimerKey
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.shares.persisted import (
@@ -57,12 +57,12 @@ class PruneLog(NamedTuple):
     offset: int
 
 
-class ShareShard:
+class ShareShard(LedgerShard[Ledger]):
     """Share partitions of one partition of `__share_group_state`."""
 
     def __init__(self, env: Environment) -> None:
+        super().__init__(Ledger(encode_record, self._apply))
         self._env = env
-        self._ledger = Ledger(encode_record, self._apply)
         self._states: dict[ShareStateKey, PersistedState] = {}
         #: a lower bound of the offset of the last snapshot of each share partition
         self._snapshot_offsets: dict[ShareStateKey, int] = {}
@@ -71,17 +71,6 @@ class ShareShard:
         self._pruned_offset = 0
 
     # -- for the runtime
-
-    @property
-    def timers(self) -> Timers:
-        return self._ledger.timers
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._ledger.outbox
-
-    def begin(self, now_ms: int, timer_ms: int) -> None:
-        self._ledger.begin(now_ms, timer_ms)
 
     def replay(
         self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None

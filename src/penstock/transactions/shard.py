@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from penstock.coordination.outbox import Outbox, ReplyTo
-from penstock.coordination.timers import TimerKey, Timers
+from penstock.coordination.ledger_shard import LedgerShard
+from penstock.coordination.outbox import ReplyTo
+from penstock.coordination.timers import TimerKey
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.transactions.ending import END_V1, END_V2, Ending
 from penstock.transactions.ledger import TransactionLedger
@@ -63,27 +64,16 @@ class TransactionFilter(NamedTuple):
     matches: Callable[[str], bool]
 
 
-class TransactionShard:
+class TransactionShard(LedgerShard[TransactionLedger]):
     """Transactional ids of one partition of `__transaction_state`."""
 
     def __init__(self, env: Environment) -> None:
-        self._ledger = TransactionLedger(env)
+        super().__init__(TransactionLedger(env))
         self._env = env
         #: requests that wait until the markers of a transaction are written
         self._waiting: dict[str, list[tuple[ReplyTo, Addition, Callable[[ErrorCode], Struct]]]] = {}
 
     # -- for the runtime
-
-    @property
-    def timers(self) -> Timers:
-        return self._ledger.timers
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._ledger.outbox
-
-    def begin(self, now_ms: int, timer_ms: int) -> None:
-        self._ledger.begin(now_ms, timer_ms)
 
     def replay(
         self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None

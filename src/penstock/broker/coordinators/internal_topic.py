@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from penstock.coordination.partitioning import partition_of
 from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import TopicAlreadyExists
 
-__all__ = ["InternalTopic"]
+__all__ = ["InternalTopic", "new_state_topic"]
+
+
+def new_state_topic(
+    name: str, config: BrokerConfig, prefix: str, topic_configs: Mapping[str, str]
+) -> NewTopic:
+    """The topic of a coordinator's state, by the broker configs that start with `prefix`."""
+    values: Mapping[str, Any] = config
+    # A broker without an internal listener is a cluster of one.
+    replicas = 1 if config.internal_endpoint is None else values[f"{prefix}.replication.factor"]
+    return NewTopic(
+        name,
+        values[f"{prefix}.num.partitions"],
+        replicas,
+        configs={
+            **topic_configs,
+            "min.insync.replicas": str(min(values[f"{prefix}.min.isr"], replicas)),
+            "segment.bytes": str(values[f"{prefix}.segment.bytes"]),
+        },
+    )
 
 
 class InternalTopic:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, cast
 
 from penstock.broker.coordinators.host_settings import HostSettings
-from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.internal_topic import InternalTopic, new_state_topic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.replica.partitions import Partitions
@@ -63,20 +63,14 @@ class ShareCoordinator:
         partition.advance_log_start(min(effect.offset, partition.log.high_watermark))
 
     def _new_topic(self) -> NewTopic:
-        config = cast("dict[str, Any]", self._config)
-        # A broker without an internal listener is a cluster of one.
-        alone = self._config.internal_endpoint is None
-        replicas = 1 if alone else config["share.coordinator.state.topic.replication.factor"]
-        return NewTopic(
+        return new_state_topic(
             SHARE_STATE_TOPIC,
-            config["share.coordinator.state.topic.num.partitions"],
-            replicas,
-            configs={
+            self._config,
+            "share.coordinator.state.topic",
+            {
                 "cleanup.policy": "delete",
                 "retention.ms": "-1",
                 "retention.bytes": "-1",
                 "compression.type": "producer",
-                "min.insync.replicas": str(min(config["share.coordinator.state.topic.min.isr"], replicas)),
-                "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
             },
         )

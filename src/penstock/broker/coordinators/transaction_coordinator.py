@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 from penstock.broker.coordinators.host_settings import HostSettings
-from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.internal_topic import InternalTopic, new_state_topic
 from penstock.broker.coordinators.marker_sender import MarkerSender, MarkerTransport, Term
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
@@ -101,19 +101,13 @@ class TransactionCoordinator:
         self.runtime.notify(index, event)
 
     def _new_topic(self) -> NewTopic:
-        config = cast("dict[str, Any]", self._config)
-        # A broker without an internal listener is a cluster of one.
-        alone = self._config.internal_endpoint is None
-        replicas = 1 if alone else config["transaction.state.log.replication.factor"]
-        return NewTopic(
+        return new_state_topic(
             TRANSACTIONS_TOPIC,
-            config["transaction.state.log.num.partitions"],
-            replicas,
-            configs={
+            self._config,
+            "transaction.state.log",
+            {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
                 "unclean.leader.election.enable": "false",
-                "min.insync.replicas": str(min(config["transaction.state.log.min.isr"], replicas)),
-                "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
             },
         )

@@ -1,0 +1,44 @@
+"""The part of a shard that all coordinators have: its ledger, as the runtime uses it."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+from penstock.coordination.outbox import Outbox
+from penstock.coordination.timers import Timers
+
+__all__ = ["LedgerShard"]
+
+
+class TurnLedger(Protocol):
+    """A ledger, or a class that owns one."""
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+    def begin(self, now_ms: int, timer_ms: int) -> None: ...
+
+
+L = TypeVar("L", bound=TurnLedger)
+
+
+class LedgerShard(Generic[L]):
+    """The base of shards that change their state through a ledger."""
+
+    def __init__(self, ledger: L) -> None:
+        self._ledger = ledger
+
+    @property
+    def timers(self) -> Timers:
+        return self._ledger.timers
+
+    @property
+    def outbox(self) -> Outbox:
+        return self._ledger.outbox
+
+    def begin(self, now_ms: int, timer_ms: int) -> None:
+        """Begin a turn: `now_ms` is wall-clock time, `timer_ms` the time of a clock that never goes back."""
+        self._ledger.begin(now_ms, timer_ms)
