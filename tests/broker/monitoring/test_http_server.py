@@ -9,8 +9,8 @@ from http import HTTPStatus
 import pytest
 
 from penstock.broker.monitoring import http_server
+from penstock.broker.monitoring.documents import Document
 from penstock.broker.monitoring.http_server import HttpServer, Policy
-from penstock.broker.monitoring.pages import Document
 from penstock.observability.http import Request
 
 LARGE = 8 << 20

@@ -69,8 +69,11 @@ class Broker:
     """One broker: `start` returns when clients can connect, `stop` when all records are on disk."""
 
     @classmethod
-    async def open(cls, config: BrokerConfig, world: World) -> Broker:
-        """Bind the listeners and open the data directories; releases all of them if one fails."""
+    async def open(cls, config: BrokerConfig, world: World, is_process: bool = False) -> Broker:
+        """Bind the listeners and open the data directories; releases all of them if one fails.
+
+        `is_process` is true if the broker is a process of its own: it then has a monitoring port by default.
+        """
         server = Server(
             limits_of(config),
             log.warning,
@@ -95,7 +98,8 @@ class Broker:
             if internal is not None:
                 await internal.bind()
             node = await _open_node(config, world, partitions, internal, securities)
-            return cls(BrokerParts(config, world, server, listeners, internal, partitions, node, securities))
+            parts = BrokerParts(config, world, server, listeners, internal, partitions, node, securities)
+            return cls(parts, is_process)
         except (Exception, asyncio.CancelledError):
             await server.stop()
             if internal is not None:
@@ -110,7 +114,7 @@ class Broker:
                 internal.release()
             raise
 
-    def __init__(self, parts: BrokerParts) -> None:
+    def __init__(self, parts: BrokerParts, is_process: bool) -> None:
         self.parts = parts
         self.config = parts.config
         self.node_id = parts.node_id
@@ -137,7 +141,7 @@ class Broker:
         self.maintenance = parts.maintenance
         self.create_topic = parts.topics.create
         routes = Routes(parts)
-        self.monitor = _monitor(parts)
+        self.monitor = _monitor(parts, is_process)
         self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated, parts.metrics.api)
         self.metered = MeteredDispatcher(
             self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
@@ -403,10 +407,10 @@ async def _open_node(
     )
 
 
-def _monitor(parts: BrokerParts) -> Monitor | None:
+def _monitor(parts: BrokerParts, is_process: bool) -> Monitor | None:
     """The monitoring port, if the configs have one."""
     address = parts.config.metrics_address
-    if address is None:
+    if address is None or (address.optional and not is_process):
         return None
     # Imported here: a broker without the port starts faster and is smaller.
     from penstock.broker.app.monitoring import new_monitor

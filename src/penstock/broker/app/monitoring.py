@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.app.parts import BrokerParts
-from penstock.broker.monitoring.monitor import LISTENER, Monitor
+from penstock.broker.monitoring.monitor import LISTENER, Monitor, PortAddress
 from penstock.broker.monitoring.sources import Sources
 from penstock.model.config.keys import as_integer
 from penstock.model.config.monitoring_keys import MetricsAddress
@@ -16,6 +16,7 @@ __all__ = ["new_monitor"]
 
 #: how long another leader may take to list its offsets
 _PATIENCE_S: Final = 5.0
+_TOKEN_BYTES: Final = 16
 
 
 def new_monitor(parts: BrokerParts, address: MetricsAddress) -> Monitor:
@@ -24,15 +25,18 @@ def new_monitor(parts: BrokerParts, address: MetricsAddress) -> Monitor:
     listener = Listener(LISTENER, address.host, 0, security_protocol="SSL" if address.tls else "PLAINTEXT")
     parts.securities.secure(listener)
     token = config["penstock.metrics.token"]
+    if token is None and address.optional and config.is_secured:
+        # The port is open by default. Without a token, a secured cluster shows its health alone.
+        token = parts.rng.token(_TOKEN_BYTES).hex()
 
     async def ask_offsets(broker: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await parts.node.peers.get(broker, "metrics").send(LIST_OFFSETS, request, _PATIENCE_S)
 
-    client_port = parts.listeners[0].port if parts.listeners else 0
+    listeners = [*parts.listeners, *([] if parts.internal is None else [parts.internal.listener])]
     return Monitor(
         _sources(parts),
         ask_offsets,
-        (address.host, address.port_beside(client_port)),
+        PortAddress(address.host, address.port_beside(listeners[0].port), address.optional),
         token=None if token is None else str(token),
         connections_max=as_integer(config["penstock.metrics.connections.max"]),
         wrap=None if listener.security is None else listener.security.wrap,

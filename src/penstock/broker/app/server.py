@@ -55,7 +55,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     loop.set_exception_handler(_log_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    broker = await Broker.open(config, system_world(config))
+    broker = await Broker.open(config, system_world(config), is_process=True)
     if not await start_unless(stopped, broker):
         log.info("stopped_before_ready", node_id=broker.node_id)
         return

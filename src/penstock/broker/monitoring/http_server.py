@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.monitoring.pages import Document
+from penstock.broker.monitoring.documents import Document
 from penstock.observability.http import (
     HEAD_MAX,
     BadRequest,
@@ -206,7 +206,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if policy.local_only and not is_local_host(request.headers.get("host", "")):
             raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST, "the Host header does not name this machine")
         if request.path not in _OPEN_PATHS and not may_read(request, policy.token):
-            raise BadRequest(HTTPStatus.UNAUTHORIZED, "a bearer token is needed")
+            raise BadRequest(HTTPStatus.UNAUTHORIZED, "a bearer token is needed: penstock.metrics.token")
 
     async def _write(self, request: Request, document: Document) -> None:
         length = sum(map(len, document.chunks))

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.broker.monitoring.analog_metrics import ConsumedEstimate, collect_analog
 from penstock.broker.monitoring.cluster_metrics import (
@@ -19,6 +19,7 @@ from penstock.broker.monitoring.cluster_metrics import (
     collect_storage,
     collect_transactions,
 )
+from penstock.broker.monitoring.documents import LIVENESS, Document, plain_text
 from penstock.broker.monitoring.group_lag import GroupLag
 from penstock.broker.monitoring.group_metrics import collect_groups, collect_kafka_groups
 from penstock.broker.monitoring.health_facts import HealthFacts
@@ -47,18 +48,11 @@ from penstock.observability.http import Request, accepted_format
 from penstock.observability.kafka_names import KAFKA
 from penstock.observability.names import METRICS
 
-__all__ = ["Document", "Pages"]
+__all__ = ["Pages"]
 
 #: for how long a page is shared
 _SHARED_S: Final = 0.5
 _JSON: Final = "application/json"
-_TEXT: Final = "text/plain; charset=utf-8"
-
-
-class Document(NamedTuple):
-    status: HTTPStatus
-    content_type: str
-    chunks: list[bytes]
 
 
 class Pages:
@@ -77,7 +71,6 @@ class Pages:
         self._paths: dict[str, Callable[[Request], Awaitable[Document]]] = {
             "/metrics": self._metrics,
             "/metrics/kafka": self._metrics,
-            "/healthz": self._alive,
             "/readyz": self._ready,
             "/health": self._health,
         }
@@ -86,20 +79,17 @@ class Pages:
         """The document of a request's path; 404 if there is none."""
         found = self._paths.get(request.path)
         if found is None:
-            known = ", ".join(self._paths)
-            return _text(HTTPStatus.NOT_FOUND, f"unknown path; there are {known}\n")
+            known = ", ".join([LIVENESS, *self._paths])
+            return plain_text(HTTPStatus.NOT_FOUND, f"unknown path; there are {known}\n")
         return await found(request)
 
     # -- health
 
-    async def _alive(self, request: Request) -> Document:
-        return _text(HTTPStatus.OK, "alive\n")
-
     async def _ready(self, request: Request) -> Document:
         reasons = readiness(self._facts.broker(None, 0.0))
         if reasons:
-            return _text(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons))
-        return _text(HTTPStatus.OK, "ready\n")
+            return plain_text(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{reason}\n" for reason in reasons))
+        return plain_text(HTTPStatus.OK, "ready\n")
 
     async def _health(self, request: Request) -> Document:
         snapshot = await take_snapshot(self._sources)
@@ -164,7 +154,3 @@ class Pages:
     def _kafka(self, page: Page, snapshot: Snapshot) -> Iterator[None]:
         yield from collect_kafka(page, self._sources, snapshot)
         yield from collect_kafka_groups(page, self._lags)
-
-
-def _text(status: HTTPStatus, text: str) -> Document:
-    return Document(status, _TEXT, [text.encode()])

@@ -7,34 +7,47 @@ from typing import Final, NamedTuple
 
 from penstock.model.config.keys import ConfigKey, ConfigType
 
-__all__ = ["MONITORING_KEYS", "MetricsAddress", "metrics_address"]
+__all__ = ["AUTO", "MONITORING_KEYS", "MetricsAddress", "metrics_address"]
 
 _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>https?)://)?(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\s:/\[\]]*)):(?P<plus>\+?)(?P<port>[0-9]{1,5})",
     re.ASCII,
 )
 _PORT_MAX: Final = 65535
+#: the default: a port of its own on loopback
+AUTO: Final = "auto"
 
 
 class MetricsAddress(NamedTuple):
-    """The address of the monitoring port. With `relative`, the port is to be added to that of clients."""
+    """The address of the monitoring port. With `relative`, the port is to be added to that of clients.
+
+    `optional` is the address of `auto`: a broker whose port is taken uses another one.
+    """
 
     host: str
     port: int
     tls: bool
     relative: bool
+    optional: bool = False
 
     def port_beside(self, client_port: int) -> int:
-        """The port to bind, given that of the first listener for clients; 0 for any free one."""
+        """The port to bind, given that of the first listener; 0 for any free one."""
         if not self.relative:
             return self.port
-        return client_port + self.port if client_port else 0
+        port = client_port + self.port if client_port else 0
+        return port if port <= _PORT_MAX else 0
+
+
+#: a port below the ephemeral ones, and far from those of other brokers on the machine
+_AUTO: Final = MetricsAddress("127.0.0.1", 20_000, tls=False, relative=True, optional=True)
 
 
 def metrics_address(text: str) -> MetricsAddress | None:
     """The address in `penstock.metrics.listener`; None if it is off. ValueError if it is malformed."""
     if not text:
         return None
+    if text == AUTO:
+        return _AUTO
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > _PORT_MAX:
         raise ValueError(text)
@@ -46,7 +59,7 @@ def _check(text: str) -> str | None:
     try:
         metrics_address(text)
     except ValueError:
-        return "must be HOST:PORT, HOST:+OFFSET or https://HOST:PORT, or empty for no port"
+        return "must be auto, HOST:PORT, HOST:+OFFSET or https://HOST:PORT, or empty for no port"
     return None
 
 
@@ -54,8 +67,10 @@ MONITORING_KEYS: list[ConfigKey] = [
     ConfigKey(
         "penstock.metrics.listener",
         ConfigType.STRING,
-        "",
+        AUTO,
         "The address of the HTTP port for metrics and health, such as `127.0.0.1:9404`. Empty: no port. "
+        "`auto`: the first client port plus 20000 on 127.0.0.1, or any free port if that one is taken. A "
+        "broker that is part of another process, as in tests, has no port then. "
         "`127.0.0.1:+1000` is the first client port plus 1000, which suits several brokers on one machine. "
         "`https://` uses TLS with the configs `ssl.*`, or `listener.name.metrics.ssl.*`.",
         check=_check,
