@@ -9,6 +9,8 @@ from penstock.wire.apis.produce import PRODUCE
 
 #: key: (name, lowest version with a table, highest, first flexible version)
 KAFKA_4_3 = {
+    71: ("GetTelemetrySubscriptions", 0, 0, 0),
+    72: ("PushTelemetry", 0, 0, 0),
     29: ("DescribeAcls", 1, 3, 2),
     30: ("CreateAcls", 1, 3, 2),
     31: ("DeleteAcls", 1, 3, 2),

@@ -56,6 +56,7 @@ from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
+from penstock.wire.apis.get_telemetry_subscriptions import GET_TELEMETRY_SUBSCRIPTIONS
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
@@ -73,6 +74,7 @@ from penstock.wire.apis.offset_delete import OFFSET_DELETE
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.push_telemetry import PUSH_TELEMETRY
 from penstock.wire.apis.read_share_group_state import READ_SHARE_GROUP_STATE
 from penstock.wire.apis.read_share_group_state_summary import READ_SHARE_GROUP_STATE_SUMMARY
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
@@ -105,6 +107,7 @@ APIS: dict[int, Api[Any, Any]] = {
         OFFSET_FETCH,
         FIND_COORDINATOR,
         JOIN_GROUP,
+        GET_TELEMETRY_SUBSCRIPTIONS,
         HEARTBEAT,
         LEAVE_GROUP,
         SYNC_GROUP,
@@ -170,6 +173,7 @@ APIS: dict[int, Api[Any, Any]] = {
         REMOVE_RAFT_VOTER,
         UPDATE_RAFT_VOTER,
         INITIALIZE_SHARE_GROUP_STATE,
+        PUSH_TELEMETRY,
         READ_SHARE_GROUP_STATE,
         WRITE_SHARE_GROUP_STATE,
         DELETE_SHARE_GROUP_STATE,
