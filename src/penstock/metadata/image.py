@@ -47,6 +47,7 @@ from penstock.wire.security_records import (
 
 __all__ = [
     "BROKER",
+    "CLIENT_METRICS",
     "NO_LEADER",
     "NO_TIME",
     "RECOVERED",
@@ -66,6 +67,7 @@ __all__ = [
 #: resource types that have configs, as the protocol numbers them
 TOPIC: Final = 2
 BROKER: Final = 4
+CLIENT_METRICS: Final = 16
 #: a resource type of Penstock's: a role, whose configs are named by its members
 ROLE: Final = 100
 

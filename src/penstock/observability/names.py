@@ -54,6 +54,11 @@ _REQUESTS: Final = (
         _API,
         _H,
     ),
+    _own(
+        "slow_requests_total",
+        "Requests that took at least `penstock.slow.request.ms`, without waits that the client wanted.",
+        _API,
+    ),
     _own("requests_in_flight", "Requests that wait for their responses.", _API),
     _own("unsupported_requests_total", "Requests for an API or a version that the broker does not have."),
 )
@@ -208,6 +213,26 @@ _STORAGE: Final = (
     _own("replica_differences_total", "Ranges in which replicas differ although their checksums are valid."),
 )
 
+_CLIENTS: Final = (
+    _own("client_telemetry_instances", "Client instances that push metrics (KIP-714)."),
+    _own("client_telemetry_pushes_total", "PushTelemetry requests by the error of the response.", ("error",)),
+    _own(
+        "client_sum_total",
+        "Sums that clients have pushed, over all clients and their attributes, by the name of the metric.",
+        ("metric",),
+    ),
+    _own("client_gauge_mean", "The mean of a gauge over the clients that pushed it lately.", ("metric",)),
+    _own("client_gauge_max", "The largest value of a gauge that a client pushed lately.", ("metric",)),
+    _own(
+        "client_metrics_left_out_total",
+        "Pushed metrics without a place above: invalid names, or too many names.",
+    ),
+)
+_EXPORT: Final = (
+    _own("otlp_exported_total", "Spans and pushes that the OpenTelemetry receiver has taken.", ("signal",)),
+    _own("otlp_dropped_total", "Spans and pushes that were dropped.", ("signal",)),
+)
+
 #: the tables by the title of their section on the page
 GROUPS: Final[Mapping[str, tuple[Family, ...]]] = {
     "Process": _PROCESS,
@@ -222,6 +247,8 @@ GROUPS: Final[Mapping[str, tuple[Family, ...]]] = {
     "Share groups": _SHARES,
     "Transactions": _TRANSACTIONS,
     "Storage": _STORAGE,
+    "Metrics of clients": _CLIENTS,
+    "OpenTelemetry": _EXPORT,
 }
 
 

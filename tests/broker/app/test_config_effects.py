@@ -69,6 +69,8 @@ _NOT_REACHED = {
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),
     # Only a broker with a monitoring port reads them.
     *(key.name for key in MONITORING_KEYS),
+    # Only a broker that exports spans, or gets metrics of clients, reads them.
+    *("penstock.otlp.headers", "penstock.trace.requests.per.second", "telemetry.max.bytes"),
     # The server process reads them before it starts the broker.
     "penstock.insecure.listeners.allow",
     *("penstock.log.level", "penstock.log.format"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
+from penstock.broker.app.tracing import Tracing
 from penstock.broker.base.context import Handler
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
@@ -28,7 +29,7 @@ from penstock.broker.request.internal_listener import (
 )
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.request.metered_dispatch import MeteredDispatcher
-from penstock.metadata.image import BROKER, ClusterImage
+from penstock.metadata.image import BROKER, CLIENT_METRICS, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import security_protocol_id
@@ -142,11 +143,16 @@ class Broker:
         self.create_topic = parts.topics.create
         routes = Routes(parts)
         self.monitor = _monitor(parts, is_process)
-        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated, parts.metrics.api)
+        self.tracing = Tracing(parts)
+        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated, parts.metrics.api, self.tracing)
         self.metered = MeteredDispatcher(
             self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
         )
-        self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
+        self.internal_dispatcher = (
+            None if self.internal is None else _internal_dispatcher(parts, routes, self.tracing)
+        )
+        dispatchers = (self.dispatcher, self.metered, self.internal_dispatcher)
+        self.tracing.attach([each for each in dispatchers if each is not None])
 
     # -- start and stop
 
@@ -165,6 +171,7 @@ class Broker:
         if self.monitor is not None:
             await self.monitor.start()
         await self.parts.securities.start()
+        self.tracing.start()
         self.node.start()
         if self.internal is None or self.internal_dispatcher is None or self.lifecycle is None:
             await self.controller.change(self._register_alone)
@@ -197,6 +204,7 @@ class Broker:
         """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
         self._apply_broker_configs()
         self._apply_quotas()
+        self._apply_subscriptions()
         self.groups.start()
         self.transactions.start()
         self.parts.shares.start()
@@ -243,6 +251,7 @@ class Broker:
         """Leave the cluster: stop heartbeats, the internal listener and the node."""
         await self.parts.securities.stop()
         background_work = (
+            self.tracing,
             self.monitor,
             self.rejoining,
             self.lifecycle,
@@ -314,6 +323,8 @@ class Broker:
                 self.lifecycle.wake()
             elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
                 self._apply_broker_configs()
+            elif isinstance(record, ConfigRecord) and record.resource_type == CLIENT_METRICS:
+                self._apply_subscriptions()
             elif isinstance(record, ClientQuotaRecord):
                 self._apply_quotas()
         await self.parts.securities.use_salt_key()
@@ -366,12 +377,17 @@ class Broker:
             {None if address is None else canonical_address(address): rate for address, rate in rates}
         )
 
+    def _apply_subscriptions(self) -> None:
+        configs = self.image.configs.items()
+        self.parts.client_telemetry.update(each for (kind, _), each in configs if kind == CLIENT_METRICS)
+
     def _apply_broker_configs(self) -> None:
         self.config.set_dynamic(
             dynamic=self.image.configs.get((BROKER, str(self.node_id)), {}),
             dynamic_default=self.image.configs.get((BROKER, ""), {}),
         )
         self.server.limits = limits_of(self.config)
+        self.tracing.reconfigure()
         if self.parts.securities.depends_on(self.config):
             self.parts.securities.reload()
 
@@ -418,7 +434,7 @@ def _monitor(parts: BrokerParts, is_process: bool) -> Monitor | None:
     return new_monitor(parts, address)
 
 
-def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
+def _internal_dispatcher(parts: BrokerParts, routes: Routes, tracing: Tracing) -> Dispatcher:
     # Imported here, because a broker without an internal listener does not need these handlers.
     from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
 
@@ -427,6 +443,7 @@ def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
         internal_handlers(parts, routes),
         repeated_on_internal_listener(parts),
         parts.metrics.internal_api,
+        tracing,
     )
 
 
@@ -435,9 +452,10 @@ def _dispatcher(
     handlers: Mapping[Api[Any, Any], Handler],
     learn: Mapping[tuple[int, int], Learn],
     stats: Callable[[str], ApiStats],
+    tracing: Tracing,
 ) -> Dispatcher:
     def lost(connection: Connection) -> None:
         parts.node.controller_loop.connection_lost(connection)
         parts.shares.partitions.connection_lost(connection)
 
-    return Dispatcher(handlers, learn, parts.metrics, lost, stats)
+    return Dispatcher(handlers, learn, parts.metrics, lost, stats, tracing.watch)

@@ -61,6 +61,7 @@ def _sources(parts: BrokerParts) -> Sources:
         groups=parts.groups.runtime,
         transactions=parts.transactions,
         shares=parts.shares,
+        client_telemetry=parts.client_telemetry,
         registered=lambda: _is_registered(parts),
         fenced=lambda: _is_fenced(parts),
     )

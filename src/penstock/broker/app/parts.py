@@ -17,6 +17,7 @@ from penstock.broker.base.access import access_of
 from penstock.broker.base.audit import Audit
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.client_telemetry import ClientTelemetry
 from penstock.broker.base.metering import MutationQuotas
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
@@ -114,6 +115,7 @@ class BrokerParts:
         self.rng = world.rng
         self.workers = world.workers
         self.metrics = Metrics(partitions.traffic)
+        self.client_telemetry = ClientTelemetry(world.rng.token)
         self.image = node.image
         self.audit_queue = audit_queue_of(config)
         self.audit = self._new_audit(None if internal is None else internal.listener)

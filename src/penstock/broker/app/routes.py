@@ -15,6 +15,7 @@ from penstock.broker.fetch.client_fetch import ClientEnvironment
 from penstock.broker.fetch.repeated_client import ClientFetchLearner
 from penstock.broker.handlers.access import AccessHandlers
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
+from penstock.broker.handlers.client_telemetry import ClientTelemetryHandlers
 from penstock.broker.handlers.cluster import ClusterHandlers
 from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
 from penstock.broker.handlers.fetch import ClientFetchHandler
@@ -71,6 +72,7 @@ from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.end_txn import END_TXN
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.get_telemetry_subscriptions import GET_TELEMETRY_SUBSCRIPTIONS
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
@@ -87,6 +89,7 @@ from penstock.wire.apis.offset_delete import OFFSET_DELETE
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.push_telemetry import PUSH_TELEMETRY
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
@@ -281,10 +284,17 @@ class Routes:
         }
 
     def _admin_handlers(self) -> dict[Api[Any, Any], Handler]:
+        parts = self._parts
+        telemetry = ClientTelemetryHandlers(
+            parts.client_telemetry, parts.config, parts.clock, parts.workers, parts.node_id
+        )
+        versions = ApiVersionsHandler(parts.node, self.clients, telemetry.is_offered)
         return {
             SASL_HANDSHAKE: sasl_handshake,
             SASL_AUTHENTICATE: sasl_authenticate,
-            API_VERSIONS: ApiVersionsHandler(self._parts.node, self.clients).api_versions,
+            API_VERSIONS: versions.api_versions,
+            GET_TELEMETRY_SUBSCRIPTIONS: telemetry.get_telemetry_subscriptions,
+            PUSH_TELEMETRY: telemetry.push_telemetry,
             METADATA: self.metadata.metadata,
             DESCRIBE_CLUSTER: self.metadata.describe_cluster,
             DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,

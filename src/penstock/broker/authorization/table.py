@@ -115,6 +115,8 @@ RULES: Final[dict[int, Rule]] = {
     ),
     69: Rule("Group Describe; Topic Describe of the members' topics", groups.check_consumer_group_describe),
     70: Rule("Cluster ClusterAction", _ACTION),
+    71: Rule("nothing", open_to_all),
+    72: Rule("nothing", open_to_all),
     74: Rule("Cluster DescribeConfigs", on_cluster(_OP.DESCRIBE_CONFIGS)),
     75: Rule("Topic Describe", metadata.check_describe_topic_partitions),
     76: Rule("Group Read; Topic Describe of the subscribed names", groups.check_consumer_heartbeat),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from time import perf_counter_ns
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.base.metrics import ApiStats
@@ -27,8 +28,22 @@ class RequestTasks(Protocol):
 class Context:
     """A request's connection, client and version."""
 
-    __slots__ = ("client_id", "connection", "stats", "tasks", "version")
+    __slots__ = (
+        "answers",
+        "client_id",
+        "connection",
+        "handled_ns",
+        "marks",
+        "stats",
+        "tasks",
+        "version",
+    )
 
+    #: For the log of slow requests. Not set for a request that is answered at once: when the handler has
+    #: returned, when each stage of the wait has ended, and the answers of a Produce request.
+    handled_ns: int
+    marks: dict[str, int]
+    answers: Sequence[Any]
     #: whether another broker has forwarded the request of a client
     is_forwarded: bool = False
 
@@ -64,6 +79,13 @@ class Context:
     def host(self) -> str:
         """The address that the request came from."""
         return self.session.host
+
+    def mark(self, stage: str) -> None:
+        """Note that a stage of the wait for the response ends now. Not for the hot path."""
+        try:
+            self.marks[stage] = perf_counter_ns()
+        except AttributeError:
+            self.marks = {stage: perf_counter_ns()}
 
     def failed(self, error: Exception) -> None:
         """Close the connection: an unexpected error arose after the handler had returned."""

@@ -42,12 +42,14 @@ class Histogram:
 class ApiStats:
     """The counters of one API's requests."""
 
-    __slots__ = ("errors", "failures", "latency", "name")
+    __slots__ = ("errors", "failures", "latency", "name", "slow")
 
     def __init__(self, name: str) -> None:
         self.name = name
         #: requests that ended in an unexpected exception
         self.failures = 0
+        #: requests that took at least `penstock.slow.request.ms`
+        self.slow = 0
         self.latency = Histogram()
         #: error codes in responses
         self.errors: dict[int, int] = {}
@@ -140,6 +142,9 @@ class Metrics:
         #: data directories that are full
         self.full_directories = 0
 
+        #: spans and metrics that were exported, and those that were dropped, by signal
+        self.exported: dict[str, int] = {}
+        self.export_dropped: dict[str, int] = {}
         #: errors of follower fetchers: partitions that could not be followed
         self.replication_errors = 0
 

@@ -214,6 +214,7 @@ class Fetch(WaitingFetch, Generic[ReadT]):
         """Load cold pages and read again. After a few attempts the response has the bytes that there are."""
         for _ in range(_WARM_TRIES):
             await warm_pages(self.environment.workers, read.cold)
+            self.context.mark("disk")
             read = self.read(False)
             if not read.cold:
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
@@ -33,10 +33,16 @@ _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 class ApiVersionsHandler:
     """ApiVersions of one listener."""
 
-    def __init__(self, node: ClusterNode, apis: Iterable[Api[Any, Any]]) -> None:
-        """`apis` are the APIs that the listener serves."""
+    def __init__(
+        self,
+        node: ClusterNode,
+        apis: Iterable[Api[Any, Any]],
+        is_offered: Callable[[Api[Any, Any]], bool] = lambda api: True,
+    ) -> None:
+        """`apis` are the APIs that the listener serves. Some are listed only while `is_offered` is true."""
         self._node = node
         self._apis = apis
+        self._is_offered = is_offered
 
     def api_versions(self, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if context.version >= _NAMES_SOFTWARE:
@@ -48,6 +54,7 @@ class ApiVersionsHandler:
             api_keys=[
                 ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
                 for api in self._apis
+                if self._is_offered(api)
             ],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=low, max_version=high)

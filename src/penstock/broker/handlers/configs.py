@@ -18,7 +18,7 @@ from penstock.metadata.configs import (
     check_min_isr,
     config_records,
 )
-from penstock.metadata.image import BROKER, ROLE, TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, CLIENT_METRICS, ROLE, TOPIC, ClusterImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
@@ -64,14 +64,13 @@ _CONNECTION_LIMITS: Final = (
     "max.connection.creation.rate",
 )
 _BROKER_LOGGER: Final = 8
-_CLIENT_METRICS: Final = 16
-_LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
+_LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, CLIENT_METRICS, GROUP)
 #: the configs that can be set, by resource type
 _KEYS: Final = {
     TOPIC: TOPIC_KEYS,
     BROKER: BROKER_KEYS,
     GROUP: GROUP_KEYS,
-    _CLIENT_METRICS: CLIENT_METRICS_KEYS,
+    CLIENT_METRICS: CLIENT_METRICS_KEYS,
 }
 
 
@@ -125,9 +124,9 @@ class ConfigHandlers:
         if resource.resource_type == _BROKER_LOGGER:
             self._check_is_us(name)
             return describe_loggers(names)
-        if resource.resource_type == _CLIENT_METRICS:
+        if resource.resource_type == CLIENT_METRICS:
             _check_subscription_name(name)
-            return describe_client_metrics(self._image.configs.get((_CLIENT_METRICS, name), {}), names)
+            return describe_client_metrics(self._image.configs.get((CLIENT_METRICS, name), {}), names)
         if resource.resource_type == ROLE:
             return _members(self._image.configs.get((ROLE, name), {}), names)
         raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
@@ -229,7 +228,7 @@ class ConfigHandlers:
                 self._check_is_registered(name)
         elif kind == GROUP:
             _check_group_name(name)
-        elif kind == _CLIENT_METRICS:
+        elif kind == CLIENT_METRICS:
             _check_subscription_name(name)
         elif kind != ROLE:
             raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
@@ -244,7 +243,7 @@ class ConfigHandlers:
             resolve_topic_configs(values, config)
         elif kind == GROUP:
             check_group_configs(values, config)
-        elif kind == _CLIENT_METRICS:
+        elif kind == CLIENT_METRICS:
             check_client_metrics(values)
         elif kind == ROLE:
             check_role(resource, values)
@@ -264,7 +263,7 @@ class ConfigHandlers:
     ) -> ListConfigResourcesResponse:
         """List all resources that have configs; version 0 lists client metrics only."""
         if context.version == 0:
-            kinds: Iterable[int] = (_CLIENT_METRICS,)
+            kinds: Iterable[int] = (CLIENT_METRICS,)
         else:
             kinds = request.resource_types or _LISTABLE
         unknown = [kind for kind in kinds if kind not in (*_LISTABLE, ROLE)]
@@ -277,7 +276,7 @@ class ConfigHandlers:
                 names = self._image.topics
             elif kind in (BROKER, _BROKER_LOGGER):
                 names = [str(node) for node in self._image.brokers]
-            elif kind in (GROUP, _CLIENT_METRICS, ROLE):
+            elif kind in (GROUP, CLIENT_METRICS, ROLE):
                 names = [name for known, name in self._image.configs if known == kind]
             response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
         return response

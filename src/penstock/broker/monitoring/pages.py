@@ -34,6 +34,7 @@ from penstock.broker.monitoring.request_metrics import (
 from penstock.broker.monitoring.share_metrics import collect_shares
 from penstock.broker.monitoring.slices import in_slices
 from penstock.broker.monitoring.sources import Snapshot, Sources, take_snapshot
+from penstock.broker.monitoring.telemetry_metrics import collect_telemetry
 from penstock.observability.exposition import Format, Page
 from penstock.observability.health import (
     Health,
@@ -147,6 +148,7 @@ class Pages:
         yield from collect_shares(page, sources, self._lags)
         yield from collect_transactions(page, sources)
         yield from collect_storage(page, sources, snapshot)
+        yield from collect_telemetry(page, sources)
         level = broker_health(self._facts.broker(snapshot, self._watch.worst_s)).level
         healthy = level in (Level.HEALTHY, Level.DEGRADED)
         yield from collect_analog(page, sources, snapshot, counts, self._consumed, healthy)

@@ -44,6 +44,7 @@ def collect_requests(page: Page, sources: Sources) -> Iterator[None]:
             latency = stats.latency
             page["penstock_requests_total"].add(labels, latency.count)
             page["penstock_request_failures_total"].add(labels, stats.failures)
+            page["penstock_slow_requests_total"].add(labels, stats.slow)
             page["penstock_request_duration_seconds"].add_histogram(labels, latency.buckets, latency.total_ns)
             page["penstock_requests_in_flight"].add(labels, in_flight[stats])
             for code, count in stats.errors.items():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from penstock.broker.base.audit import Audit
+from penstock.broker.base.client_telemetry import ClientTelemetry
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.share_coordinator import ShareCoordinator
@@ -63,6 +64,7 @@ class Sources:
     groups: CoordinatorRuntime[GroupShard]
     transactions: TransactionCoordinator
     shares: ShareSources
+    client_telemetry: ClientTelemetry
     #: whether the controller has registered this process, and whether it is fenced
     registered: Callable[[], bool]
     fenced: Callable[[], bool]

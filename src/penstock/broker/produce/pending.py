@@ -80,7 +80,6 @@ class PendingProduce:
 
     __slots__ = (
         "_acknowledgement",
-        "_context",
         "_count",
         "_environment",
         "_timeout_s",
@@ -88,6 +87,7 @@ class PendingProduce:
         "_topics",
         "acks",
         "commits",
+        "context",
         "deferred",
         "failed",
     )
@@ -102,7 +102,8 @@ class PendingProduce:
     ) -> None:
         """`topics` are the response. `acknowledgement` is the same response, encoded, if nothing fails."""
         self._environment = environment
-        self._context = context
+        self.context = context
+        context.answers = topics
         self.acks = request.acks
         self._topics = topics
         self._acknowledgement = acknowledgement
@@ -127,6 +128,7 @@ class PendingProduce:
             if error is not None:
                 self.failed = True
                 _fill_error(answer, error)
+            self.context.mark("flush")
             self.one_less()
 
         flusher.when_flushed(flushed)
@@ -159,7 +161,7 @@ class PendingProduce:
             self.deferred.resolve(self._acknowledgement)
         else:
             self.deferred.resolve(
-                respond(self._environment, self._context, self.acks, self._topics, self.failed)
+                respond(self._environment, self.context, self.acks, self._topics, self.failed)
             )
 
 
@@ -196,6 +198,7 @@ class _PendingAppend:
 
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
         answer, request = self._answer, self._request
+        request.context.mark("append")
         if isinstance(result, ApiError):
             request.failed = True
             fill_refusal(answer, result, partition)

@@ -16,9 +16,10 @@ from typing import Any, Final, TypeVar
 
 from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.metrics import ApiStats, Metrics
+from penstock.broker.base.metrics import UNIT_NS, ApiStats, Metrics
 from penstock.broker.base.repeated import Learn, RepeatedRequests
 from penstock.broker.request.error_codes import error_codes
+from penstock.broker.request.request_watch import NEVER_NS, RequestWatch
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
@@ -45,6 +46,7 @@ class Route:
         "handler",
         "is_async",
         "is_flexible",
+        "latency",
         "learn",
         "observe",
         "stats",
@@ -61,6 +63,7 @@ class Route:
         self.decode = api.request_decoder(version)
         self.write = response_writer(api, version)
         self.stats = stats
+        self.latency = stats.latency
         self.observe = stats.latency.observe
         #: returns the error codes of a response; None if the handler counts them
         self.codes = None if api.key in _COUNT_THEMSELVES else error_codes(api.response)
@@ -76,12 +79,16 @@ class Dispatcher:
         metrics: Metrics,
         on_lost: Callable[[Connection], None],
         stats: Callable[[str], ApiStats] | None = None,
+        watch: RequestWatch | None = None,
     ) -> None:
         """`learn` has, by API key and version, functions that recognise repeated requests.
 
         `on_lost` is called with each connection that has ended. `stats` returns the counters of an API by its
-        name: those of clients if it is None.
+        name: those of clients if it is None. `watch` records slow requests.
         """
+        self.watch = watch
+        #: the time from which on a request may be slow
+        self.slow_ns = NEVER_NS
         self._metrics = metrics
         self._stats = stats or metrics.api
         self._on_lost = on_lost
@@ -92,6 +99,8 @@ class Dispatcher:
         self._tasks: dict[asyncio.Task[None], None] = {}
         #: serves a frame; replaced while a client has a quota, so that others pay nothing for quotas
         self.serve: Callable[[Connection, memoryview], Answer] = self.serve_plain
+        #: serves a frame when the one that is sampled has come
+        self._unsampled = self.serve
 
     @property
     def apis(self) -> Iterable[Api[Any, Any]]:
@@ -134,8 +143,30 @@ class Dispatcher:
             parts = route.write(correlation_id, response)
             if route.codes is not None:
                 route.stats.count_errors(route.codes(response))
-        route.observe(perf_counter_ns() - started)
+        took = perf_counter_ns() - started
+        # `Histogram.observe`, without the call.
+        latency = route.latency
+        latency.total_ns += took
+        latency.buckets[(took // UNIT_NS).bit_length()] += 1
+        if took >= self.slow_ns:
+            self.slow(context, started, took, request, response)
         return parts
+
+    def slow(self, context: Context, started: int, took: int, request: Any, message: Any) -> None:
+        """A request has taken long. `request` is None if its frame is gone."""
+        if self.watch is not None:
+            self.watch.slow(context, started, took, self.slow_ns, request, message)
+
+    def sample_next(self) -> None:
+        """Have the next request recorded, whatever time it takes."""
+        if self.watch is not None and self.serve != self._serve_sampled:
+            self._unsampled, self.serve = self.serve, self._serve_sampled
+
+    def _serve_sampled(self, connection: Connection, frame: memoryview) -> Answer:
+        assert self.watch is not None
+        self.serve = self._unsampled
+        names = {key: api.name for key, (api, _) in self._handlers.items()}
+        return self.watch.sampled(self.serve, names, connection, frame)
 
     def _serve_repeated(self, repeated: RepeatedRequests, frame: memoryview, started: int) -> Answer:
         """The answer to a frame that the connection repeats; None if it is any other frame."""
@@ -155,7 +186,10 @@ class Dispatcher:
             parts = write(correlation_id, content)
         else:
             parts = route.write(correlation_id, response)
-        route.observe(perf_counter_ns() - started)
+        took = perf_counter_ns() - started
+        route.observe(took)
+        if took >= self.slow_ns:
+            self.slow(repeated.context, started, took, None, response)
         return parts
 
     def connection_lost(self, connection: Connection) -> None:
@@ -205,11 +239,15 @@ class Dispatcher:
                     return None
                 if route.codes is not None:
                     route.stats.count_errors(route.codes(message))
-            route.observe(perf_counter_ns() - started)
+            took = perf_counter_ns() - started
+            route.observe(took)
+            if took >= self.slow_ns:
+                self.slow(context, started, took, None, message)
             return parts
 
         if response.done:
             return written(response.value)
+        context.handled_ns = perf_counter_ns()
         response.request = route.stats
         response.convert = written
         return response

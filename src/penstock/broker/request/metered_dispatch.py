@@ -47,7 +47,7 @@ class MeteredDispatcher(Dispatcher):
         now_ms: Callable[[], int],
     ) -> None:
         """`handlers` are those of `plain`, with those of metered requests in place of some."""
-        super().__init__(handlers, {}, metrics, plain.connection_lost)
+        super().__init__(handlers, {}, metrics, plain.connection_lost, watch=plain.watch)
         self._plain = plain
         self._quotas = quotas
         self._now_ms = now_ms
@@ -97,6 +97,7 @@ class MeteredDispatcher(Dispatcher):
             return written(response)
         if response.done:
             return written(response.value)
+        context.handled_ns = perf_counter_ns()
         response.request = route.stats
         response.convert = written
         return response
@@ -128,7 +129,10 @@ class MeteredDispatcher(Dispatcher):
         if throttle_ms:
             self._throttled(context, throttle_ms)
         meter.pause()
-        route.observe(perf_counter_ns() - started)
+        took = perf_counter_ns() - started
+        route.observe(took)
+        if took >= self._plain.slow_ns:
+            self._plain.slow(context, started, took, None, message)
         return parts
 
     def _throttled(self, context: Context, throttle_ms: int) -> None:

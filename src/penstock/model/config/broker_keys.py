@@ -23,6 +23,7 @@ from penstock.model.config.quota_keys import QUOTA_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.storage_keys import STORAGE_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.config.tracing_keys import TRACING_KEYS
 
 __all__ = ["BROKER_KEYS", "SYNONYM_GROUPS"]
 
@@ -226,6 +227,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *ACCESS_KEYS,
         *QUOTA_KEYS,
         *MONITORING_KEYS,
+        *TRACING_KEYS,
         *_FETCHING,
         *_TOPICS,
         *STORAGE_KEYS,

@@ -1,7 +1,4 @@
-"""Subscriptions to metrics of clients (KIP-714), as configs: stored and shown, and without effect.
-
-Clients push no metrics to this broker. Tools that manage subscriptions work all the same.
-"""
+"""Subscriptions to metrics of clients (KIP-714), as configs. `penstock.observability` applies them."""
 
 from __future__ import annotations
 

@@ -38,6 +38,8 @@ class Node:
             "node.id": str(node_id),
             "listeners": f"PLAINTEXT://{self.name}:{PORT}",
             "log.dirs": "/disk",
+            # Requests are timed by the real clock.
+            "penstock.slow.request.ms": "-1",
             **settings,
         }
         self.clock = SimClock(loop)

@@ -1,0 +1,39 @@
+"""The metrics that clients push to this broker (KIP-714): who may push, totals, and where they go on to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from penstock.observability.client_telemetry import ClientAggregates, ClientInstances, subscriptions_of
+
+__all__ = ["ClientTelemetry"]
+
+
+class ClientTelemetry:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, token: Callable[[int], bytes]) -> None:
+        self.instances = ClientInstances(token)
+        self.aggregates = ClientAggregates()
+        #: PushTelemetry requests by the name of their error code
+        self.pushes: dict[str, int] = {}
+        #: takes complete ExportMetricsServiceRequests; None if they are not exported
+        self.export: Callable[[bytes], None] | None = None
+
+    def update(self, configs: Iterable[Mapping[str, str]]) -> None:
+        """Take over the subscriptions of the cluster."""
+        self.instances.update(subscriptions_of(configs, _compiled))
+
+
+def _compiled(pattern: str) -> Any:
+    """A pattern that cannot take long, whatever a client names itself; None if there is none."""
+    # Imported here: few clusters have subscriptions.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        return None
