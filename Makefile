@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz fuzz-authentication sim mutants chaos differential share-tools disasters exactly-once standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication sim mutants chaos alarms differential share-tools disasters exactly-once standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -111,6 +111,9 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
+hostile: $(READY) ## clients that try to grow a broker's metrics and memory (NAMES=100000)
+	$(PY) -m tests.broker.monitoring.hostile $(or $(NAMES),100000)
+
 fuzz-authentication: $(READY) ## attack secured listeners before authentication for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
 
@@ -122,6 +125,9 @@ mutants: $(READY) ## remove guards from the broker, one at a time, and see which
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
+
+alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker')
+	$(PY) -m alarms $(if $(ONLY),--only $(ONLY))
 
 differential: $(READY) ## send the same random requests to Apache Kafka and compare the answers (SEED=…, SEEDS=…, ONLY=fetch,…)
 	nice -n 5 $(PY) -m differential --seeds $(or $(SEEDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
