@@ -1,0 +1,1 @@
+"""Causes faults on a real cluster, and sees a real Prometheus fire the alert of each, and resolve it."""

@@ -1,0 +1,117 @@
+"""`python -m alarms`: prints one line per fault, and exits with 1 if an alert was not as it should be."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from alarms.cluster import Cluster
+from alarms.faults import FAULTS_IN_ORDER, Fault
+from alarms.rules import alert_names, shortened
+from lab.prometheus import Prometheus, prometheus_path
+from tools.arguments import Arguments
+
+#: how long an alert may take to fire, and to resolve
+_PATIENCE_S: Final = 90.0
+
+
+def main() -> int:
+    parser = Arguments(prog="python -m alarms", description=__doc__)
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORD", help="faults with a word in their name"
+    )
+    parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
+    given = parser.parse_args()
+    chosen = [f for f in FAULTS_IN_ORDER if not given.only or any(word in f.name for word in given.only)]
+    binary = prometheus_path("prometheus")
+    if binary is None:
+        print("alarms: prometheus is not installed: apt-get install prometheus", file=sys.stderr)
+        return 2
+    covered = {alert for fault in FAULTS_IN_ORDER for alert in fault.alerts}
+    assert covered == set(alert_names()), covered ^ set(alert_names())
+    with tempfile.TemporaryDirectory(prefix="penstock-alarms-") as temporary:
+        home = given.keep or Path(temporary)
+        (home / "prometheus").mkdir()
+        with (
+            Cluster(home) as cluster,
+            Prometheus(binary, home / "prometheus", cluster.targets, shortened()) as prometheus,
+        ):
+            return 0 if _run(cluster, prometheus, chosen) else 1
+
+
+def _run(cluster: Cluster, prometheus: Prometheus, chosen: Sequence[Fault]) -> bool:
+    _until(lambda: _firing(prometheus) == set())
+    early = [fault for fault in chosen if fault.begins_early]
+    began = {fault.name: time.monotonic() for fault in early}
+    for fault in early:
+        fault.begin(cluster)
+    in_turn = [fault for fault in chosen if not fault.begins_early]
+    # The early ones in the middle: while all brokers still run.
+    calm = [fault for fault in in_turn if fault.is_calm]
+    good = True
+    for fault in (*calm, *early, *(fault for fault in in_turn if not fault.is_calm)):
+        good &= _suffer(cluster, prometheus, fault, began.get(fault.name))
+    print("verdict: " + ("good" if good else "BAD"))
+    return good
+
+
+def _suffer(cluster: Cluster, prometheus: Prometheus, fault: Fault, began: float | None) -> bool:
+    """One fault from its begin to its end; false if an alert or the health was not as it should be."""
+    wanted = set(fault.alerts)
+    if began is None:
+        began = time.monotonic()
+        fault.begin(cluster)
+    fired: set[str] = set()
+    named = not fault.reason
+
+    def all_seen() -> bool:
+        nonlocal named
+        fired.update(_firing(prometheus) & wanted)
+        named = named or fault.reason in _reasons(cluster)
+        return named and fired == wanted
+
+    seen = _until(all_seen)
+    fired_s, began = time.monotonic() - began, time.monotonic()
+    fault.end(cluster)
+    resolved = _until(
+        lambda: not _firing(prometheus) & wanted and not (fault.reason and fault.reason in _reasons(cluster))
+    )
+    outcome = f"fired after {fired_s:.0f} s, resolved after {time.monotonic() - began:.0f} s"
+    if not seen:
+        outcome = f"DID NOT FIRE: {', '.join(sorted(wanted - fired))}" if fired != wanted else "NO REASON"
+    elif not resolved:
+        outcome = "DID NOT RESOLVE"
+    print(f"{fault.name:28} {outcome}: {', '.join(fault.alerts)}", flush=True)
+    return seen and resolved
+
+
+def _firing(prometheus: Prometheus) -> set[str]:
+    try:
+        return prometheus.firing()
+    except OSError:
+        return {"no answer"}
+
+
+def _reasons(cluster: Cluster) -> str:
+    """The reasons of all health reports; those of a level that is Healthy are empty."""
+    parts = ("broker", "cluster", "topics", "clients")
+    return "\n".join(
+        reason for report in cluster.health().values() for part in parts for reason in report[part]["reasons"]
+    )
+
+
+def _until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Three brokers as processes, with faults on request, and clients that keep them busy."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from alarms.broker import FAULTS, SECOND
+from lab.cluster import penstock_cluster
+from lab.server import HOST, Server, free_port
+from penstock.security.certificates import issue, new_authority
+
+__all__ = ["Cluster", "Writer"]
+
+#: the monitoring port is this far from that of clients
+_OFFSET: Final = 20_000
+_SETTINGS: Final = {
+    "penstock.metrics.listener": f"{HOST}:+{_OFFSET}",
+    # Responses wait for syncs, so that a slow disk makes slow requests.
+    "penstock.flush": "group",
+    "penstock.scrub.interval.ms": "1000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+ORDERS, SINGLE, STRICT, DAMAGED = "orders", "single", "strict", "damaged"
+#: days that certificates are valid: the alert fires at 14
+LONG_DAYS, SHORT_DAYS = 100, 3
+_TIMEOUT_S: Final = 30.0
+
+
+class Writer:
+    """Writes a record every few milliseconds from `start` to `stop`; may be started again."""
+
+    def __init__(self, bootstrap: str, topics: tuple[str, ...]) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+        self._topics = topics
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.01):
+            for topic in self._topics:
+                try:
+                    self._producer.produce(topic, b"x" * 500)
+                except BufferError:
+                    self._producer.poll(0.1)
+            self._producer.poll(0)
+
+
+class Cluster:
+    """Use it in a `with`: leaving it stops every process."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._cluster = penstock_cluster(home, _SETTINGS)
+        self._authority = new_authority("alarms", datetime.now(UTC), days=LONG_DAYS)
+        self.issue_certificate(LONG_DAYS)
+        for number, server in enumerate(self.servers, 1):
+            self._adapt(number, server)
+        self.writer = Writer(self.bootstrap, (ORDERS,))
+
+    @property
+    def servers(self) -> list[Server]:
+        return self._cluster.brokers
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    @property
+    def targets(self) -> list[str]:
+        """The addresses of the monitoring ports."""
+        return [f"{HOST}:{server.port + _OFFSET}" for server in self.servers]
+
+    def __enter__(self) -> Self:
+        self._cluster.start()
+        try:
+            self._create_topics()
+            self.writer.start()
+        except BaseException:
+            self._cluster.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.writer.stop()
+        for server in self.servers:
+            if server.runs():
+                server.kill()
+
+    def _adapt(self, number: int, server: Server) -> None:
+        """Have the broker start with faults: the first one has a certificate, the second one two disks."""
+        home = self._home / f"broker-{number}"
+        (home / "faults").mkdir()
+        path = home / "server.properties"
+        configs = dict(line.split("=", 1) for line in path.read_text().splitlines())
+        if number == 1:
+            configs["listeners"] += f",SSL://{HOST}:{free_port()}"
+            configs["advertised.listeners"] = configs["listeners"]
+            configs["ssl.keystore.type"] = "PEM"
+            configs["ssl.keystore.location"] = str(self._home / "broker.pem")
+        if number == 2:
+            configs["log.dirs"] += f",{home / SECOND}"
+        path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))
+        server.command = [sys.executable, "-m", "alarms.broker", "up", "--config", str(path)]
+        server.environment = {FAULTS: str(home / "faults")}
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        topics = [
+            NewTopic(ORDERS, 6, 3),
+            NewTopic(SINGLE, replica_assignment=[[3]]),
+            NewTopic(STRICT, 1, 3, config={"min.insync.replicas": "3"}),
+            NewTopic(DAMAGED, 1, 3, config={"segment.bytes": str(1 << 20)}),
+        ]
+        for future in admin.create_topics(topics).values():
+            future.result(_TIMEOUT_S)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
+        for _ in range(50):
+            producer.produce(DAMAGED, b"x" * 100_000)
+        producer.produce(STRICT, b"x")
+        producer.produce(SINGLE, b"x")
+        assert producer.flush(_TIMEOUT_S) == 0
+
+    def mark(self, number: int, fault: str) -> None:
+        (self._home / f"broker-{number}" / "faults" / fault).touch()
+
+    def unmark(self, number: int, fault: str) -> None:
+        (self._home / f"broker-{number}" / "faults" / fault).unlink(missing_ok=True)
+
+    def issue_certificate(self, days: int) -> None:
+        made = issue(self._authority, "broker", datetime.now(UTC), hosts=[HOST], days=days)
+        (self._home / "broker.pem").write_text(made.key + made.certificate, encoding="utf-8")
+
+    def damage(self, number: int) -> None:
+        """Flip a byte in the middle of the first sealed segment of a replica."""
+        home = self._home / f"broker-{number}"
+        segment = min(home.glob(f"data*/{DAMAGED}-0/*.log"))
+        with segment.open("r+b") as file:
+            file.seek(segment.stat().st_size // 2)
+            byte = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte[0] ^ 0xFF]))
+
+    def wait_ready(self) -> None:
+        self._cluster.wait_ready()
+
+    def health(self) -> dict[int, dict[str, Any]]:
+        """The health reports by broker; without those that do not respond."""
+        found: dict[int, dict[str, Any]] = {}
+        for number, server in enumerate(self.servers, 1):
+            connection = http.client.HTTPConnection(HOST, server.port + _OFFSET, timeout=2)
+            try:
+                connection.request("GET", "/health")
+                found[number] = json.loads(connection.getresponse().read())
+            except OSError:
+                continue
+            finally:
+                connection.close()
+        return found

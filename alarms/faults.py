@@ -1,0 +1,196 @@
+"""The faults: how each begins and ends, which alerts it fires, and which reason the health reports name."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from alarms.broker import BROKEN, FULL, LOW, SLOW
+from alarms.cluster import LONG_DAYS, ORDERS, SHORT_DAYS, Cluster
+from lab.server import HOST
+
+__all__ = ["FAULTS_IN_ORDER", "Fault"]
+
+_GROUP: Final = "billing"
+_LIMIT: Final = "max.connections.per.ip"
+_TIMEOUT_S: Final = 30.0
+
+
+class Fault(NamedTuple):
+    name: str
+    alerts: tuple[str, ...]
+    begin: Callable[[Cluster], None]
+    end: Callable[[Cluster], None]
+    #: a part of a reason in the health reports; empty if the fault is none of health
+    reason: str = ""
+    #: whether it begins with the run, because it takes long, and is looked at in its turn
+    begins_early: bool = False
+    #: whether all brokers keep running
+    is_calm: bool = True
+
+
+def _on_disks(fault: str, *numbers: int) -> tuple[Callable[[Cluster], None], Callable[[Cluster], None]]:
+    def begin(cluster: Cluster) -> None:
+        for number in numbers:
+            cluster.mark(number, fault)
+
+    def end(cluster: Cluster) -> None:
+        for number in numbers:
+            cluster.unmark(number, fault)
+
+    return begin, end
+
+
+def _restart_second(cluster: Cluster) -> None:
+    """A failed data directory comes back with the next start."""
+    cluster.unmark(2, BROKEN)
+    cluster.servers[1].stop()
+    cluster.servers[1].launch()
+    cluster.wait_ready()
+
+
+def _kill(*numbers: int) -> Callable[[Cluster], None]:
+    def begin(cluster: Cluster) -> None:
+        for number in numbers:
+            cluster.servers[number - 1].kill()
+
+    return begin
+
+
+def _start(*numbers: int) -> Callable[[Cluster], None]:
+    def end(cluster: Cluster) -> None:
+        for number in numbers:
+            cluster.servers[number - 1].launch()
+        cluster.wait_ready()
+
+    return end
+
+
+def _resume(cluster: Cluster) -> None:
+    cluster.servers[2].resume()
+    cluster.wait_ready()
+
+
+class _TooManyConnections:
+    """Lowers the limit of connections per address, and keeps connecting."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, cluster: Cluster) -> None:
+        _set_limit(cluster, "20")
+        self._over.clear()
+        self._thread = threading.Thread(target=self._connect, args=(cluster.servers[0].port,), daemon=True)
+        self._thread.start()
+
+    def _connect(self, port: int) -> None:
+        kept: list[socket.socket] = []
+        while not self._over.wait(0.05):
+            with suppress(OSError):
+                kept.append(socket.create_connection((HOST, port), 2))
+        for connection in kept:
+            connection.close()
+
+    def end(self, cluster: Cluster) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        _set_limit(cluster, "2147483647")
+
+
+def _set_limit(cluster: Cluster, value: str) -> None:
+    entry = ConfigEntry(_LIMIT, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    # Through another broker: the first one may refuse this connection.
+    admin = AdminClient({"bootstrap.servers": cluster.servers[1].bootstrap, "log_level": 0})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TIMEOUT_S)
+
+
+def _commit(cluster: Cluster, at_end: bool) -> None:
+    """Commit the offsets of a group, at the beginning of the topic or at its end."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": _GROUP, "log_level": 0})
+    offsets = []
+    for partition in range(6):
+        found = TopicPartition(ORDERS, partition)
+        low, high = consumer.get_watermark_offsets(found, _TIMEOUT_S)
+        offsets.append(TopicPartition(ORDERS, partition, high if at_end else low))
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+
+
+_CONNECTIONS: Final = _TooManyConnections()
+#: those that leave all brokers running come first: a group's lag in seconds starts over with its coordinator
+FAULTS_IN_ORDER: Final = (
+    Fault(
+        "consumer that stands still",
+        ("PenstockConsumerLag",),
+        lambda cluster: _commit(cluster, at_end=False),
+        lambda cluster: _commit(cluster, at_end=True),
+        begins_early=True,
+    ),
+    Fault("slow disks", ("PenstockHighLatency",), *_on_disks(SLOW, 1, 2, 3)),
+    Fault("disk nearly full", ("PenstockDiskSpaceLow",), *_on_disks(LOW, 1), "free, less than"),
+    Fault(
+        "refused connections",
+        ("PenstockConnectionErrors",),
+        _CONNECTIONS.begin,
+        _CONNECTIONS.end,
+        "connections were refused",
+    ),
+    Fault(
+        "certificate that expires",
+        ("PenstockCertificateExpires",),
+        lambda cluster: cluster.issue_certificate(SHORT_DAYS),
+        lambda cluster: cluster.issue_certificate(LONG_DAYS),
+    ),
+    Fault(
+        "damaged segment", ("PenstockCorruption",), lambda cluster: cluster.damage(2), lambda cluster: None
+    ),
+    Fault(
+        "producer that stops",
+        ("PenstockLowThroughput",),
+        lambda cluster: cluster.writer.stop(),
+        lambda cluster: cluster.writer.start(),
+    ),
+    Fault("full disk", ("PenstockDiskFull",), *_on_disks(FULL, 2), "is full", is_calm=False),
+    Fault(
+        "follower that hangs",
+        ("PenstockReplicaLag", "PenstockIsrShrink", "PenstockUnderReplicated", "PenstockBrokerFenced"),
+        lambda cluster: cluster.servers[2].pause(),
+        _resume,
+        "broker 3 is fenced",
+        is_calm=False,
+    ),
+    Fault(
+        "dead broker",
+        ("PenstockBrokerDown", "PenstockUnderMinIsr", "PenstockPartitionsOffline"),
+        _kill(3),
+        _start(3),
+        "partitions have no leader",
+        is_calm=False,
+    ),
+    Fault(
+        "broken disk",
+        ("PenstockDirectoryOffline",),
+        lambda cluster: cluster.mark(2, BROKEN),
+        _restart_second,
+        "is offline",
+        is_calm=False,
+    ),
+    Fault(
+        "lost majority",
+        ("PenstockNoController",),
+        _kill(2, 3),
+        _start(2, 3),
+        "there is no active controller",
+        is_calm=False,
+    ),
+)
