@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cli.running import Command, lines, run
 
@@ -76,3 +77,23 @@ def test_validate_only_creates_nothing(penstock: Command) -> None:
     refused = penstock("topic", "create", "checked", "--validate-only", "--config", "retention.msx=1")
     assert refused.returncode == 1
     assert "retention.ms" in refused.stderr
+
+
+def test_describe_live_shows_rates_and_the_lag_of_groups(
+    penstock: Command, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.cluster.rates._INTERVAL_S", 0.05)
+    producer = Producer({"bootstrap.servers": broker})
+    for _ in range(5):
+        producer.produce("lively", b"x", partition=0)
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("lively", 0, 2)], asynchronous=False)
+    consumer.close()
+    (described,) = json.loads(penstock("topic", "describe", "lively", "--live", "--json").stdout)
+    (group,) = described["groups"]
+    assert (group["group"], group["lag"]) == ("readers", 3)
+    assert (described["records_per_s"], described["bytes_per_s"]) == (0, 0)
+    shown = penstock("topic", "describe", "lively", "--live").stdout
+    assert "records/s" in shown and "readers" in shown
+    assert "records/s" not in penstock("topic", "describe", "lively").stdout

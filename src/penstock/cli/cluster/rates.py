@@ -6,10 +6,10 @@ makes a log smaller, so bytes per second are never negative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
-from typing import Any, Final
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cluster.lag import PartitionLag, read_lags
 from penstock.cli.direct import DirectLine, address_of
@@ -22,9 +22,15 @@ from penstock.wire.apis.list_offsets import (
 )
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 
-__all__ = ["ClusterSample", "TopView", "sample"]
+if TYPE_CHECKING:
+    from penstock.cli.connection import Cluster
+    from penstock.cli.option_groups import Connection
+
+__all__ = ["ClusterSample", "TopView", "add_rates", "committed_offsets", "sample"]
 
 _LATEST: Final = -1
+#: the time between the two looks at a topic
+_INTERVAL_S: Final = 1.0
 Key = tuple[str, int]
 #: committed offsets by group and partition
 Commits = Mapping[str, Mapping[Key, int]]
@@ -65,6 +71,39 @@ def sample(line: DirectLine, commits: Commits) -> ClusterSample:
                 if not listed.error_code:
                     found.ends[each.name, listed.partition_index] = listed.offset
     return found
+
+
+def committed_offsets(cluster: Cluster) -> dict[str, dict[Key, int]]:
+    """The committed offsets of all groups; a partition without one is left out."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    admin, found = cluster.admin, {}
+    listed = cluster.wait(admin.list_consumer_groups(request_timeout=cluster.timeout_s))
+    for group in listed.valid:
+        asked = [ConsumerGroupTopicPartitions(group.group_id)]
+        (future,) = admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s).values()
+        offsets = cluster.wait(future, group.group_id).topic_partitions
+        found[group.group_id] = {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
+    return found
+
+
+def add_rates(connection: Connection, topics: Iterable[dict[str, Any]]) -> None:
+    """Add records and bytes per second to described topics, and the lag of each group in them."""
+    view, commits = TopView(), committed_offsets(connection.cluster())
+    with connection.direct() as line:
+        view.update(sample(line, commits))
+        sleep(_INTERVAL_S)
+        found = view.update(sample(line, commits))
+    rates = {topic["topic"]: topic for topic in found["topics"]}
+    for topic in topics:
+        rate = rates.get(topic["topic"], {})
+        topic["records_per_s"] = rate.get("records_per_s", 0)
+        topic["bytes_per_s"] = rate.get("bytes_per_s", 0)
+        topic["groups"] = [
+            {"group": group["group"], "lag": group["lag"], "lag_s": group["lag_s"]}
+            for group in found["groups"]
+            if group["topic"] == topic["topic"]
+        ]
 
 
 class TopView:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import AsJson
-
-if TYPE_CHECKING:
-    from penstock.cli.connection import Cluster
 
 
 @grouped
@@ -25,7 +22,7 @@ def top(
     """Show rates, sizes, replica lag and consumer lag of topics and groups, live."""
     import time
 
-    from penstock.cli.cluster.rates import TopView, sample
+    from penstock.cli.cluster.rates import TopView, committed_offsets, sample
     from penstock.cli.output import print_json, print_json_line
     from penstock.cli.watching import repeat
 
@@ -33,7 +30,7 @@ def top(
     cluster = connection.cluster()
 
     def look() -> dict[str, Any]:
-        commits = _commits(cluster)
+        commits = committed_offsets(cluster)
         with connection.direct() as line:
             found = view.update(sample(line, commits))
         if not internal:
@@ -46,20 +43,6 @@ def top(
         (print_json if as_json else _show)(look())
     else:
         repeat(look, print_json_line if as_json else _show, interval, as_json=as_json)
-
-
-def _commits(cluster: Cluster) -> dict[str, dict[tuple[str, int], int]]:
-    """The committed offsets of all groups; a partition without one is left out."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    admin, found = cluster.admin, {}
-    listed = cluster.wait(admin.list_consumer_groups(request_timeout=cluster.timeout_s))
-    for group in listed.valid:
-        asked = [ConsumerGroupTopicPartitions(group.group_id)]
-        (future,) = admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s).values()
-        offsets = cluster.wait(future, group.group_id).topic_partitions
-        found[group.group_id] = {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
-    return found
 
 
 def _show(found: dict[str, Any]) -> None:

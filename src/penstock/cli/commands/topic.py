@@ -95,16 +95,22 @@ def list_topics(
 @grouped
 def describe(
     names: Names,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also show rates over a second, and the lag of groups.")
+    ] = False,
     *,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Show ids, times and configs of topics, and the leaders, replicas and offsets of their partitions."""
+    from penstock.cli.cluster.rates import add_rates
     from penstock.cli.outcomes import print_described
 
     topics = _described(connection.cluster(), names)
     _add_moves(connection, topics)
     _add_lag(connection, topics)
+    if live:
+        add_rates(connection, topics)
     print_described(topics, as_json, _print_topic)
 
 
@@ -261,6 +267,9 @@ def _print_topic(topic: dict[str, Any]) -> None:
         for p in topic["partitions"]
     ]
     print_rows(rows, as_json=False, columns=columns, empty="no partitions")
+    if "groups" in topic:
+        print(f"{topic['records_per_s']:,} records/s  {topic['bytes_per_s']:,} bytes/s")
+        print_rows(topic["groups"], as_json=False, columns=("group", "lag", "lag_s"), empty="no groups")
     for partition in topic["partitions"]:
         if move := partition["moving"]:
             adding, removing = (", ".join(map(str, move[key])) for key in ("adding", "removing"))
