@@ -23,11 +23,17 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the Grafana dashboards as JSON, and the alert rules for Prometheus."""
+    from penstock.cli.outcomes import print_outcomes
+
+    print_outcomes("file", dict.fromkeys(map(str, write_files(directory)), "written"), as_json)
+
+
+def write_files(directory: Path) -> list[Path]:
+    """Write the dashboards and the alert rules; returns their paths."""
     import json
     from importlib.resources import files
 
     from penstock.cli.failure import Failure
-    from penstock.cli.outcomes import print_outcomes
     from penstock.observability.dashboards import DASHBOARDS, render
 
     contents = {f"{each.name}.json": json.dumps(render(each), indent=2) + "\n" for each in DASHBOARDS}
@@ -39,4 +45,4 @@ def export(
             (directory / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise Failure(f"cannot write to {directory}: {error.strerror}; choose another directory") from error
-    print_outcomes("file", {str(directory / name): "written" for name in contents}, as_json)
+    return [directory / name for name in contents]

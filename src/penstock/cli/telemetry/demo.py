@@ -54,6 +54,7 @@ def demo(
         require_extra(module, "spark,telemetry")
     folder = _folder(data)
 
+    from penstock.cli.telemetry.panels import monitored
     from penstock.telemetry.demo import Setting, Show
     from penstock.telemetry.demo.watchman import watching
 
@@ -74,7 +75,10 @@ def demo(
             print(f"brokers are up after {time.monotonic() - began_s:.1f} s", flush=True)
             show.start_others()
             watchman.watch(*show.pids)
-            _watch(show, stop)
+            with monitored(folder / "monitoring", homes) as panels:
+                watchman.watch(*panels.pids)
+                _watch(show, stop)
+                print(f"{'panels:':14}{panels.summary()}")
         finally:
             show.stop()
     outcome = _outcome(show)
