@@ -18,12 +18,15 @@ import yaml
 
 from chaos.broker import MARKER
 from chaos.network import Network, Place
+from lab.server import free_port
 
 __all__ = ["Cluster"]
 
 _ROOT: Final = Path(__file__).parent.parent
 _REPLICAS: Final = 3
 _STOP_S: Final = 60.0
+#: for metrics and health, in a network of its own
+_MONITORING_PORT: Final = 9404
 
 
 class Cluster:
@@ -43,6 +46,7 @@ class Cluster:
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._places: dict[int, Place] = {}
+        self._monitoring: dict[int, tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
         self.network.start()
@@ -68,6 +72,10 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{place.host}:{place.client_port}" for place in self._places.values())
+
+    def monitoring(self, node: int) -> tuple[str, int]:
+        """The address of the monitoring port of a broker."""
+        return self._monitoring[node]
 
     def start(self, node: int) -> None:
         """Start the broker's process unless it runs; does not wait until it is ready."""
@@ -125,6 +133,8 @@ class Cluster:
 
     def _write_configs(self) -> None:
         self._places = {node: self.network.place(node) for node in self.nodes}
+        for node, place in self._places.items():
+            self._monitoring[node] = (place.host, _MONITORING_PORT if place.within else free_port())
         voters = ",".join(f"{node}@{place.peers}" for node, place in self._places.items())
         for node, place in self._places.items():
             client = f"PLAINTEXT://{place.host}:{place.client_port}"
@@ -134,6 +144,7 @@ class Cluster:
                 "advertised.listeners": f"{client},INTERNAL://{place.peers}",
                 "controller.quorum.voters": voters,
                 "log.dirs": str(self._home(node).absolute() / "data"),
+                "penstock.metrics.listener": ":".join(map(str, self.monitoring(node))),
                 "default.replication.factor": _REPLICAS,
                 "min.insync.replicas": _REPLICAS - 1,
                 "offsets.topic.replication.factor": _REPLICAS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from chaos.history import History, Outcome
 from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
+from chaos.watching import HealthWatch, false_reports
 
 __all__ = ["Verdict", "run"]
 
@@ -84,9 +86,14 @@ def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Call
         writer.start()
     for reader in readers:
         reader.start()
+    health = HealthWatch({node: cluster.monitoring(node) for node in cluster.nodes})
+    health.start()
+    began_s = time.monotonic()
     unleash(cluster, faults, seconds, say)
     cluster.heal()
     complaints = _look_for_life(cluster, writers, history)
+    complaints += health.finish(_HEALED_S)
+    complaints += false_reports(health.reports, faults, began_s)
     if not read_everything(cluster.bootstrap, history, _HEALED_S):
         complaints.append(f"the log was not read to its end within {_HEALED_S:g} s")
     for reader in readers:
