@@ -1,18 +1,23 @@
-"""The cost of a scrape of the metrics page, of a broker with many partitions and groups."""
+"""The cost of metrics: a scrape of many partitions and groups, and a broker with and without the port."""
 
 from __future__ import annotations
 
 import http.client
 import re
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench.lifecycle import allow_open_files
-from bench.load import topic
-from bench.process import resident_bytes, thread_seconds
+from bench.load import produce, topic
+from bench.process import cpu_seconds, resident_bytes, thread_seconds
 from bench.table import Contender, Metric, Row, Values, fresh
+from bench.throughput import PRODUCER
+from lab.server import Server
 
 PARTITIONS = 5000
 GROUPS = 1000
@@ -20,7 +25,7 @@ SCRAPES = 10
 #: longer than a page is shared, and than the pause between two samples of the groups' lag
 PAUSE_S = 0.6
 SAMPLED_S = 6.0
-OFFSET = 1000
+OFFSET = 20_000
 TIMEOUT_S = 60
 
 
@@ -31,7 +36,7 @@ def _scraping(contender: Contender, scale: float) -> Values:
     with fresh(contender, settings) as server, topic(server.bootstrap, partitions) as name:
         _commit(server.bootstrap, name, groups)
         time.sleep(SAMPLED_S)
-        port = int(server.bootstrap.rpartition(":")[2]) + OFFSET
+        port = _port(server)
         _scrape(port)
         before, memory = thread_seconds(server.pid), resident_bytes(server.pid)
         slices, sizes = [], []
@@ -72,7 +77,79 @@ def _scrape(port: int) -> str:
         connection.close()
 
 
+#: the configs of a broker with the port, and without it
+_PORTS = {"with the port": f"127.0.0.1:+{OFFSET}", "without it": ""}
+_ROUNDS = 4
+_MESSAGES = 400_000
+_MANY = 1000
+
+
+def _compared(contender: Contender, scale: float) -> Values:
+    """Produce in turns to a broker that is scraped every second, and to one without the port."""
+    values: Values = {}
+    with ExitStack() as stack:
+        servers = {}
+        for name, address in _PORTS.items():
+            servers[name] = stack.enter_context(fresh(contender, {"penstock.metrics.listener": address}))
+            values[f"resident, {name}"] = resident_bytes(servers[name].pid) / 1e6
+        stack.enter_context(_scraped_each_second(servers["with the port"]))
+        costs: dict[str, list[float]] = {name: [] for name in servers}
+        for turn in range(_ROUNDS):
+            # Each goes first as often as the other.
+            for name in list(servers) if turn % 2 else list(servers)[::-1]:
+                costs[name].append(_produce(servers[name], int(_MESSAGES * scale)))
+        values |= {f"CPU per million, {name}": min(found) for name, found in costs.items()}
+        for name, server in servers.items():
+            before = resident_bytes(server.pid)
+            stack.enter_context(topic(server.bootstrap, _MANY))
+            if _PORTS[name]:
+                _scrape(_port(server))
+            values[f"memory of 1,000 partitions, {name}"] = (resident_bytes(server.pid) - before) / 1e6
+    return values
+
+
+def _produce(server: Server, count: int) -> float:
+    """CPU seconds of the broker per million messages of 1 KB."""
+    with topic(server.bootstrap) as name:
+        before = cpu_seconds(server.pid)
+        produce(server.bootstrap, name, count, 1024, PRODUCER | {"batch.num.messages": "1000"}, 1)
+        return (cpu_seconds(server.pid) - before) / count * 1e6
+
+
+@contextmanager
+def _scraped_each_second(server: Server) -> Iterator[None]:
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(1.0):
+            _scrape(_port(server))
+
+    thread = threading.Thread(target=scrape, name="scraper")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _port(server: Server) -> int:
+    return int(server.bootstrap.rpartition(":")[2]) + OFFSET
+
+
 ROWS = (
+    Row(
+        "metrics",
+        "1-KB messages with metrics and a scrape per second, and without",
+        (
+            *(Metric(f"CPU per million, {name}", "s", False) for name in _PORTS),
+            *(Metric(f"resident, {name}", "MB", False) for name in _PORTS),
+            *(Metric(f"memory of 1,000 partitions, {name}", "MB", False) for name in _PORTS),
+        ),
+        _compared,
+        heavy=True,
+        alone="Apache Kafka has no such port",
+    ),
     Row(
         "scrape",
         "one scrape of 5,000 partitions and 1,000 groups",
