@@ -19,10 +19,10 @@ class PartitionRange(NamedTuple):
     topic: str
     partition: int
     base_offset: int
-    count: int | None = None
+    records: int | None = None
 
     def __str__(self) -> str:
-        count = "" if self.count is None else f"+{self.count}"
+        count = "" if self.records is None else f"+{self.records}"
         return f"{self.topic}-{self.partition}@{self.base_offset}{count}"
 
 

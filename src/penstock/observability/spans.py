@@ -68,6 +68,6 @@ def _of_range(found: PartitionRange) -> dict[str, str | int | float | bool]:
         "messaging.destination.partition.id": str(found.partition),
         "messaging.kafka.offset": found.base_offset,
     }
-    if found.count is not None:
-        attributes["messaging.batch.message_count"] = found.count
+    if found.records is not None:
+        attributes["messaging.batch.message_count"] = found.records
     return attributes

@@ -100,7 +100,7 @@ class Dispatcher:
         #: serves a frame; replaced while a client has a quota, so that others pay nothing for quotas
         self.serve: Callable[[Connection, memoryview], Answer] = self.serve_plain
         #: serves a frame when the one that is sampled has come
-        self._unsampled = self.serve
+        self._unsampled: Callable[[Connection, memoryview], Answer] = self.serve
 
     @property
     def apis(self) -> Iterable[Api[Any, Any]]:
