@@ -240,7 +240,9 @@ class Dispatcher:
                 if route.codes is not None:
                     route.stats.count_errors(route.codes(message))
             took = perf_counter_ns() - started
-            route.observe(took)
+            latency = route.latency
+            latency.total_ns += took
+            latency.buckets[(took // UNIT_NS).bit_length()] += 1
             if took >= self.slow_ns:
                 self.slow(context, started, took, None, message)
             return parts
