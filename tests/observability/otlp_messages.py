@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-__all__ = ["ExportTraceServiceRequest", "MetricsData"]
+__all__ = ["ExportTraceServiceRequest", "MetricsData", "attributes", "pushed"]
 
 _T = descriptor_pb2.FieldDescriptorProto
 _MANY = _T.LABEL_REPEATED
@@ -82,3 +82,25 @@ def _class(name: str) -> Any:
 
 ExportTraceServiceRequest = _class("ExportTraceServiceRequest")
 MetricsData = _class("MetricsData")
+
+
+def attributes(found: Any) -> dict[str, Any]:
+    """Attributes by their names."""
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in found}
+
+
+def pushed() -> bytes:
+    """What a client pushes: a gauge, a delta sum, and a metric without points."""
+    data = MetricsData()
+    of_resource = data.resource_metrics.add()
+    of_resource.resource.attributes.add(key="mine").value.string_value = "kept"
+    metrics = of_resource.scope_metrics.add().metrics
+    gauge = metrics.add(name="org.apache.kafka.producer.latency.avg").gauge
+    gauge.data_points.add(as_double=1.5)
+    gauge.data_points.add(as_double=4.5)
+    total = metrics.add(name="org.apache.kafka.producer.sent.total").sum
+    total.aggregation_temporality, total.is_monotonic = 1, True
+    total.data_points.add(as_int=3)
+    total.data_points.add(as_int=-1)
+    metrics.add(name="without.points").gauge.SetInParent()
+    return bytes(data.SerializeToString())

@@ -12,15 +12,11 @@ from penstock.observability.otlp import client_metrics, encode_spans, with_resou
 from penstock.observability.protobuf import InvalidProtobuf, fields
 from penstock.observability.requests import PartitionRange, ServedRequest
 from penstock.observability.spans import spans_of
-from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData
+from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData, attributes, pushed
 
 _VALUES = st.one_of(
     st.text(max_size=20), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False)
 )
-
-
-def attributes(found: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in found}
 
 
 def request(*partitions: PartitionRange) -> ServedRequest:
@@ -69,22 +65,6 @@ def test_several_ranges_are_child_spans() -> None:
 def test_attributes_of_every_type(resource: dict[str, Any]) -> None:
     parsed = ExportTraceServiceRequest.FromString(encode_spans(resource, []))
     assert attributes(parsed.resource_spans[0].resource.attributes) == resource
-
-
-def pushed() -> bytes:
-    data = MetricsData()
-    of_resource = data.resource_metrics.add()
-    of_resource.resource.attributes.add(key="mine").value.string_value = "kept"
-    metrics = of_resource.scope_metrics.add().metrics
-    gauge = metrics.add(name="org.apache.kafka.producer.latency.avg").gauge
-    gauge.data_points.add(as_double=1.5)
-    gauge.data_points.add(as_double=4.5)
-    total = metrics.add(name="org.apache.kafka.producer.sent.total").sum
-    total.aggregation_temporality, total.is_monotonic = 1, True
-    total.data_points.add(as_int=3)
-    total.data_points.add(as_int=-1)
-    metrics.add(name="without.points").gauge.SetInParent()
-    return bytes(data.SerializeToString())
 
 
 def test_metrics_of_clients_are_read() -> None:

@@ -22,7 +22,7 @@ from tests.broker.configs import CLIENT_METRICS, DELETE, SET, alter
 from tests.broker.monitoring.receivers import Receiver, receiver
 from tests.broker.monitoring.scrapes import MONITORED, scrape
 from tests.broker.raw import RawClient
-from tests.observability.test_otlp import pushed
+from tests.observability.otlp_messages import pushed
 from tests.waiting import eventually
 
 SUBSCRIPTION = "everything"

@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData
-from tests.observability.test_otlp import attributes
+from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData, attributes
 
 __all__ = ["Receiver", "receiver"]
 
