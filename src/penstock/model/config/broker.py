@@ -207,7 +207,9 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self.quorum_voters = parse_voters(self._values)
         check_roles(self._values, self.internal_endpoint, self.quorum_voters)
         names = listener_names(self._values, self._static)
-        check_listener_names(self._static, names if self.metrics_address is None else [*names, "metrics"])
+        metrics = self.metrics_address
+        has_own = metrics is not None and not metrics.optional
+        check_listener_names(self._static, [*names, "metrics"] if has_own else names)
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self._values[name]
