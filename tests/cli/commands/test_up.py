@@ -41,6 +41,7 @@ def test_a_broker_serves_though_nobody_waited_until_it_was_ready() -> None:
     os.close(writing)
     try:
         assert process.stderr is not None
+        assert "event=monitoring_started" in process.stderr.readline()
         assert "event=started" in process.stderr.readline()
         process.terminate()
         assert "event=stopped" in process.stderr.read()
@@ -64,6 +65,7 @@ def test_a_voter_that_waits_for_the_others_ends_when_told_to(number: signal.Sign
         )
         try:
             assert process.stderr is not None
+            assert "event=monitoring_started" in process.stderr.readline()
             assert "event=waiting_for_majority" in process.stderr.readline()
             process.send_signal(number)
             assert process.wait(WAIT_S) == 0
@@ -142,7 +144,8 @@ def events_of_a_life(data: Path, *, produce: bool, end: signal.Signals) -> list[
         _, errors = process.communicate(timeout=WAIT_S)
     events = [json.loads(line) for line in errors.splitlines()]
     # A machine that stands still for a moment is worth a line, too.
-    return [event for event in events if event["event"] != "controller_was_held_up"]
+    others = ("controller_was_held_up", "monitoring_started", "request_slow")
+    return [event for event in events if event["event"] not in others]
 
 
 @pytest.mark.parametrize(
