@@ -16,6 +16,7 @@ SOURCES, TESTS = ROOT / "src/penstock/broker", ROOT / "tests/broker"
 #: Modules whose behaviour another test shows better: module, and that test.
 ELSEWHERE = {
     "app/broker": "app/test_restart",
+    "app/dispatchers": "request/test_dispatch",
     "app/internal_routes": "request/test_forwarding",
     "app/maintenance": "app/test_compaction",
     "app/parts": "app/test_restart",

@@ -11,10 +11,11 @@ from typing import Any
 import uvloop
 
 from penstock.model.errors import ProtocolError
-from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
+from penstock.net.response_queue import Answer, Parts
 from penstock.net.server import Server
 from penstock.ports import FileRange
 from tests.net.time_by_hand import TimeByHand

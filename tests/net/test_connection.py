@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.broker.base.system_ports import OsFiles
-from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection
+from penstock.net.connection import Connection
 from penstock.net.listener import Listener
+from penstock.net.response_queue import MAX_IN_FLIGHT, Answer
 from penstock.net.server import Server
 from penstock.ports import FileRange
 from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, until

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from penstock.broker.base.system_ports import OsFiles
-from penstock.net.connection import Answer, Connection
+from penstock.net.connection import Connection
 from penstock.net.output import HIGH_WATER
+from penstock.net.response_queue import Answer
 from penstock.ports import File, FileRange
 from penstock.storage.memory import MemoryFiles
 from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, until

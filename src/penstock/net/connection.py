@@ -1,4 +1,4 @@
-"""One client connection: frames in, answers out in the order of their requests.
+"""One client connection: frames in, answers out in the order of their requests (`response_queue`).
 
 Requests are pipelined: a frame is served as soon as it is whole, even while earlier answers are still to
 come; answers queue behind them. A frame's bytes belong to the receive buffer and are valid only inside the
@@ -12,85 +12,38 @@ its own connection.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, cast
 
 from penstock.model.errors import ProtocolError
-from penstock.net.buffers import BufferPool
-from penstock.net.deferred import Deferred
+from penstock.net.application import Application, ConnectionHost
 from penstock.net.listener import Listener
 from penstock.net.muting import Muting
 from penstock.net.output import Output
-from penstock.net.partial_frame import PartialFrame
-from penstock.net.unauthenticated import Unauthenticated
-from penstock.ports import Buffer, FileRange
+from penstock.net.partial_frame import PartialFrame, keep_rest
+from penstock.net.response_queue import ResponseQueue
 from penstock.security.principal import Session, canonical_address
 
-__all__ = ["Answer", "Application", "Connection", "ConnectionHost"]
-
-Parts: TypeAlias = Sequence[Buffer | FileRange]
-#: what serving a frame gives: the answer, an answer to come, or none at all (acks=0)
-Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"
+__all__ = ["Connection"]
 
 _unpack_length: Final = Struct(">i").unpack_from
-#: an answer that is not worth holding back to send it along with others
-_LARGE_ANSWER: Final = 16 << 10
-#: answers a connection may be owed before we stop reading from it
-MAX_IN_FLIGHT: Final = 256
-
-
-class Application(Protocol):
-    """The application behind a connection."""
-
-    def serve(self, connection: Connection, frame: memoryview) -> Answer:
-        """Answer one frame; ProtocolError closes the connection."""
-        ...
-
-    def connection_lost(self, connection: Connection) -> None: ...
-
-
-class ConnectionHost(Protocol):
-    """The server of a connection: what all of its connections share."""
-
-    application: Application
-    loop: asyncio.AbstractEventLoop
-    pool: BufferPool
-    unauthenticated: Unauthenticated
-    max_request_bytes: int
-    #: the connection that serves the frames of one read, and the work to do before their answers are sent
-    serving: Connection | None
-    due: list[Callable[[], None]]
-
-    def run_due(self) -> None: ...
-
-    def admit(self, connection: Connection) -> None: ...
-
-    def forget(self, connection: Connection) -> None: ...
-
-    def rejected(self, connection: Connection, reason: str) -> None: ...
-
-    def handshake_failed(self, reason: str) -> None: ...
-
-    def authentication_failed(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The receiving half, and the queue of answers. `Output` is the sending half.
+    """The receiving half of a connection. `ResponseQueue` and `Output` are the sending half.
 
     Why it has more than 25 methods: asyncio calls nine of them, and both halves may pause reading.
     """
 
     __slots__ = (
-        "_answers",
         "_muting",
         "_output",
         "_partial",
         "_partial_pool",
         "_paused",
         "_pool",
-        "_ready",
+        "_responses",
         "_server",
         "_transport",
         "_waiting_for_buffer",
@@ -110,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "software",
     )
 
-    def __init__(self, server: ConnectionHost, listener: Listener) -> None:
+    def __init__(self, server: ConnectionHost[Connection], listener: Listener) -> None:
         self._server = server
         self.listener = listener
         self.peer = ""
@@ -129,20 +82,17 @@ class Connection(asyncio.BufferedProtocol):
         self.received = 0
         self.active_at = 0.0
         #: serves the frames: a gate until the peer is authenticated, then the server's application
-        self.application: Application = server.application
+        self.application: Application[Connection] = server.application
         #: the largest frame, which is small until the peer is authenticated
         self.max_frame_bytes = server.max_request_bytes
         #: when a connection was made that is not authenticated yet; None for any other
         self.pending_since: float | None = None
-        self._answers: deque[Parts | Deferred[Parts | None]] = deque()
         #: the receive buffers: a small pool until the peer is authenticated
         self._pool = server.pool
         #: the bytes that arrived and are not served; None if there are none
         self._partial: PartialFrame | None = None
         #: where its buffer is from
         self._partial_pool = server.pool
-        # Answers that are next in order, held back until every frame that arrived with theirs is served.
-        self._ready: list[Buffer | FileRange] = []
         self._paused = False
         self._write_blocked = False
         self._waiting_for_buffer = False
@@ -152,15 +102,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peername = transport.get_extra_info("peername")
-        if peername:
-            self.address = canonical_address(peername[0])
-            self.peer = f"{self.address}:{peername[1]}"
-        else:
-            self.peer = "?"
+        self.address, self.peer = _peer_of(transport)
         self.session = Session(listener=self.listener.name, host=self.address)
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
+        self._responses = ResponseQueue(self._output, self._update_reading)
         self.application = self._server.application
         if self.listener.security is not None:
             self.pending_since = self.active_at
@@ -186,10 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._partial is None else len(self._partial.buffer)
 
     def pending_requests(self) -> Iterator[object]:
-        """What the requests are that wait for their answers (`Deferred.request`)."""
-        for answer in self._answers:
-            if isinstance(answer, Deferred) and not answer.done:
-                yield getattr(answer, "request", None)
+        """The requests that wait for their responses (`Deferred.request`)."""
+        return self._responses.pending_requests()
 
     def idle_since(self) -> float:
         """When the peer last sent something, or took something of what it was owed.
@@ -208,10 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muting.close()
         self._output.close()
         self._release_buffer()
-        answers, self._answers = self._answers, deque()
-        for answer in answers:
-            if isinstance(answer, Deferred):
-                answer.cancel()
+        self._responses.cancel()
         self._server.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -231,8 +172,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._advance(partial.view[: partial.filled])
 
     def pause_writing(self) -> None:
-        self._write_blocked = True
-        self._update_reading()
+        self._output_changed(blocked=True)
 
     def resume_writing(self) -> None:
         self._write_blocked = False
@@ -255,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     def count_failed_authentication(self) -> None:
         self._server.authentication_failed(self)
 
-    def authenticated(self, application: Application) -> None:
+    def authenticated(self, application: Application[Connection]) -> None:
         """The peer is authenticated: `application` serves its frames from now on."""
         self.pending_since = None
         self._server.unauthenticated.discard(self)
@@ -274,9 +214,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self, data: memoryview) -> None:
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
-        server = self._server
+        server, responses = self._server, self._responses
         position, end = 0, len(data)
         server.serving = self
+        responses.is_held = True
         try:
             while end - position >= 4 and not self._paused:
                 (length,) = _unpack_length(data, position)
@@ -292,14 +233,16 @@ class Connection(asyncio.BufferedProtocol):
                     self.fail(str(e))
                     break
                 position = stop
-                if answer is not None:
-                    self._take(answer)
+                if answer is not None and responses.add(answer) and server.pool.is_exhausted:
+                    # Pending requests may have been copied; reading pauses until some are done.
+                    self._wait_for_buffer()
             if server.due:
                 server.run_due()
         finally:
             server.serving = None
-        if self._ready:
-            self._flush()
+            responses.is_held = False
+        if responses.ready:
+            responses.flush()
         if position == end:
             if self._partial is not None:
                 self._release_buffer()
@@ -308,23 +251,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, data: memoryview, position: int) -> None:
         """Keep `data[position:]`, in a buffer that has room for the frame to go on."""
-        have = len(data) - position
-        size = 4 + _unpack_length(data, position)[0] if have >= 4 else 4
         partial = None if position else self._partial
-        growing, began = None, self.active_at
-        if partial is not None:
-            if not have == len(partial.buffer) < size:
-                partial.measure(size)
-                return
-            growing, began = partial.buffer, partial.began
-        buffer = self._pool.take(max(size, have), have, growing, self.address)
-        if buffer is None:
+        kept = keep_rest(self._pool, partial, data[position:], self.active_at, self.address)
+        if kept is None:
             self._wait_for_buffer()
-            return
-        kept = PartialFrame(buffer, data[position:], size, began)
-        if self._partial is not None:
-            self._release_buffer()
-        self._partial, self._partial_pool = kept, self._pool
+        elif kept is not partial:
+            if self._partial is not None:
+                self._release_buffer()
+            self._partial, self._partial_pool = kept, self._pool
 
     def _wait_for_buffer(self) -> None:
         if not self._waiting_for_buffer:
@@ -341,58 +275,6 @@ class Connection(asyncio.BufferedProtocol):
             self._partial_pool.give_back(self._partial.buffer, self.address)
             self._partial = None
 
-    # -- answers out ----------------------------------------------------------------------------------
-
-    def _take(self, answer: Parts | Deferred[Parts | None]) -> None:
-        """The answer to the request that came last: ready, or in the queue behind others."""
-        if isinstance(answer, Deferred):
-            self._answers.append(answer)
-            answer.then(self._deferred_resolved)
-            if self._server.pool.is_exhausted:
-                # Pending requests may have been copied; reading pauses until some are done.
-                self._wait_for_buffer()
-        elif self._answers:
-            self._answers.append(answer)
-        else:
-            self._ready += answer
-            if len(answer) > 1 or len(answer[0]) > _LARGE_ANSWER:
-                # At once: whether the peer takes it decides whether we serve its next request.
-                self._flush()
-            return
-        if len(self._answers) >= MAX_IN_FLIGHT:
-            self._update_reading()
-
-    def _deferred_resolved(self, parts: Parts | None) -> None:
-        """Send what is at the head of the queue, as far as it is there."""
-        answers = self._answers
-        if len(answers) == 1 and not (self._paused or self._server.serving is self):
-            # The only one there is: nothing waits before it, behind it, or to go out with it.
-            answers.clear()
-            if parts is not None and not self.closed:
-                self._output.write(parts)
-            return
-        while answers:
-            head = answers[0]
-            if isinstance(head, Deferred):
-                if not head.done:
-                    break
-                value = head.value
-                if value is not None:
-                    self._ready += value
-            else:
-                self._ready += head
-            answers.popleft()
-        if self._ready and self._server.serving is not self:
-            self._flush()
-        if self._paused and len(answers) < MAX_IN_FLIGHT:
-            self._update_reading()
-
-    def _flush(self) -> None:
-        """Hand over everything that is ready at once: pipelined answers go out in one write."""
-        ready, self._ready = self._ready, []
-        if ready and not self.closed:
-            self._output.write(ready)
-
     def _output_changed(self, blocked: bool) -> None:
         self._write_blocked = blocked
         self._update_reading()
@@ -404,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_blocked
             or self._waiting_for_buffer
             or self._muting.until > 0
-            or len(self._answers) >= MAX_IN_FLIGHT
+            or self._responses.is_full
         )
 
     def _update_reading(self) -> None:
@@ -468,11 +350,20 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self._responses.is_closed = True
         self._transport.abort()
 
     def close(self) -> None:
         """Take nothing more, and close once what is ready has gone out."""
-        self._flush()
-        self.closed = True
+        self._responses.flush()
+        self.closed = self._responses.is_closed = True
         self._transport.close()
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> tuple[str, str]:
+    """The address of the peer, without and with its port."""
+    name = transport.get_extra_info("peername")
+    if not name:
+        return "", "?"
+    address = canonical_address(name[0])
+    return address, f"{address}:{name[1]}"

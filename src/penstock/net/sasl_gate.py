@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.model.errors import ErrorCode, ProtocolError
-from penstock.net.connection import Answer, Application, Connection, Parts
+from penstock.net.application import Application
+from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
+from penstock.net.response_queue import Answer, Parts
 from penstock.security.principal import USER, Principal
 from penstock.security.sasl import Exchange, Identity, SaslFailure
 from penstock.security.sasl_states import NEXT, Event, State
@@ -66,7 +68,7 @@ class SaslGate:
         "_tokens",
     )
 
-    def __init__(self, server: SaslServer, application: Application) -> None:
+    def __init__(self, server: SaslServer, application: Application[Connection]) -> None:
         self._server = server
         self._application = application
         self._state = State.START
@@ -237,7 +239,7 @@ class SaslGate:
 class _Refused:
     """The application of a connection that is about to be closed."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application[Connection]) -> None:
         self._application = application
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from penstock.net.connection import Application, Connection
+from penstock.net.application import Application
+from penstock.net.connection import Connection
 from penstock.net.sasl_gate import SaslGate, SaslServer
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_contexts import TlsContexts
@@ -45,9 +46,9 @@ class SecureListener:
             return protocol
         return TlsTransport(self._loop, self.tls.context, connection)
 
-    def gate(self, connection: Any, application: Any) -> Application:
+    def gate(self, connection: Any, application: Any) -> Application[Connection]:
         if self.sasl is None:
-            served: Application = application
+            served: Application[Connection] = application
             return served
         connection.max_frame_bytes = min(connection.max_frame_bytes, self.sasl.max_receive_bytes)
         return SaslGate(self.sasl, application)

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from penstock.model.errors import ProtocolError
 from penstock.net.admission import Admission
+from penstock.net.application import Application
 from penstock.net.buffers import BufferPool
-from penstock.net.connection import Answer, Application, Connection
+from penstock.net.connection import Connection
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
+from penstock.net.response_queue import Answer
 from penstock.net.unauthenticated import Unauthenticated
 from penstock.quotas.connections import ConnectionRates
 from penstock.quotas.failures import FailedLogins
@@ -80,7 +82,7 @@ class Server:
 
         `windows` are those of the rates of new connections. `failed_logins` limits failed authentications.
         """
-        self.application: Application = _NotServing()
+        self.application: Application[Connection] = _NotServing()
         self._limits = limits
         self.max_request_bytes = limits.max_request_bytes
         self.pool = BufferPool(limits.memory_bytes, limits.memory_bytes_per_ip)
@@ -145,7 +147,7 @@ class Server:
         if self.limits.receive_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
 
-    async def serve(self, application: Application) -> None:
+    async def serve(self, application: Application[Connection]) -> None:
         """Accept connections from now on."""
         self.application = application
         for server in self._servers:

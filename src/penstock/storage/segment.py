@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from penstock.ports import Buffer, File, Files
-from penstock.records.batch import LOG_OVERHEAD, crc_matches, read_header
+from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
 from penstock.storage.index_files import add_last_batch, read_indexes, read_last_entry, write_indexes
@@ -41,8 +41,6 @@ _ENTRIES_MAX: Final = 2**31
 _RECENT_BATCHES: Final = 32
 #: the position of no batch
 NO_TAIL: Final = -1
-#: the largest first batch that is checked before its timestamp is used
-_CHECKED_BYTES_MAX: Final = 1 << 20
 
 
 class Segment:
@@ -326,20 +324,6 @@ class Segment:
         # There are never more time entries than offset entries, and they are the larger ones.
         self._entries_max = max(bytes_max // TIME_ENTRY_BYTES - 1, 1)
         self.full = self._offsets is not None and len(self._offsets) >= self._entries_max
-
-    def load_first_timestamp(self) -> int | None:
-        """`first_timestamp` of a segment that has batches; None if its first batch is damaged.
-
-        A disk error may have moved the timestamp into the future. Batches of more than 1 MiB are not checked.
-        """
-        position, header = next(self.scan(0))
-        size = header[BATCH_LENGTH] + LOG_OVERHEAD
-        if size <= _CHECKED_BYTES_MAX:
-            batch = self.open_file().pread(size, position)
-            if len(batch) < size or not crc_matches(batch, read_header(batch)):
-                return None
-        self.first_timestamp = header[MAX_TIMESTAMP]
-        return self.first_timestamp
 
     # -- the segment itself
 

@@ -14,6 +14,7 @@ from penstock.ports import File, FileRange, Files, Rng
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET
 from penstock.storage.config import LogConfig
+from penstock.storage.first_timestamp import checked_first_timestamp
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.removal import Removal, set_aside
 from penstock.storage.scan import ColdPages, read_bytes, scan
@@ -95,7 +96,7 @@ class SegmentStore:
         """Returns true if records up to `max_timestamp` would make `segment` span more time than it may."""
         first = segment.first_timestamp
         if first is None:
-            first = segment.load_first_timestamp()
+            first = segment.first_timestamp = checked_first_timestamp(segment)
         if first is None:
             # The scrubber checks sealed segments only.
             return True

@@ -11,7 +11,7 @@ from penstock.model.config import BrokerConfig, ConfigFile, effective_configs, l
 from penstock.storage.memory import MemoryFiles
 from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.ports import SimClock, SimRng, SimWorkers
-from tests.model.sample import SAMPLE
+from tests.model.config.sample import SAMPLE
 
 
 class Machines:

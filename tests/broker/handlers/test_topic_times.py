@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock.broker.handlers.topic_times import with_times
 from penstock.metadata.image import TopicImage
-from penstock.model.config import BrokerConfig
+from penstock.model.config import BrokerConfig, describe_topic
 from penstock.model.ids import TOPIC_CHANGED, TOPIC_CREATED, TopicId
 
-ENTRIES = BrokerConfig().describe_topic({})
+ENTRIES = describe_topic(BrokerConfig(), {})
 
 
 def topic(created_ms: int = 1, changed_ms: int = 2) -> TopicImage:

@@ -75,7 +75,7 @@ async def filled(nodes: Cluster, *replicas: int) -> None:
     await eventually(lambda: all(replica(nodes[n]).log.high_watermark == len(VALUES) for n in NODES))
     for node in NODES:
         await replica(nodes[node]).flusher.flush()
-        await nodes[node].partitions.checkpoint()
+        await nodes[node].partitions.checkpoints.write_all()
 
 
 async def read_all(nodes: Cluster, node: int) -> list[bytes]:

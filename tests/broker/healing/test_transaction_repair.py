@@ -62,7 +62,7 @@ async def transactions(nodes: Cluster, configs: dict[str, str]) -> None:
 async def checkpoint(nodes: Cluster) -> None:
     """Sync the log of the follower 3, and write its recovery point and high watermark."""
     await replica(nodes[3]).flusher.flush()
-    await nodes[3].partitions.checkpoint()
+    await nodes[3].partitions.checkpoints.write_all()
 
 
 def remove(*paths: str) -> None:
@@ -81,7 +81,7 @@ async def read_committed(nodes: Cluster, node: int) -> list[bytes]:
     values: list[bytes] = []
     while wanted.fetch_offset < 6:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], isolation_level=1)
-        ((answer,),) = [t.partitions for t in (await nodes.ask(node, FETCH, request)).responses]
+        ((answer,),) = [t.partitions for t in (await nodes.call(node, FETCH, request)).responses]
         assert (answer.error_code, answer.last_stable_offset) == (0, 6)
         assert isinstance(answer.records, memoryview)
         data = bytes(answer.records)

@@ -134,12 +134,12 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
             assert leadership is not None
             followers = leadership.state.followers
             await stop_fetching(nodes[3])
-            asked = asyncio.create_task(produce(nodes, 1, b"a"))
+            requested = asyncio.create_task(produce(nodes, 1, b"a"))
             await eventually(lambda: followers[2].end_offset == 1)
-            assert not asked.done()
+            assert not requested.done()
             # Only now: the one that has all may be as slow as its machine until then.
             nodes[1].config.replica_lag_time_max_ms = leadership.state._max_lag_ms = 20
-            assert (await asked).error_code == ErrorCode.NONE
+            assert (await requested).error_code == ErrorCode.NONE
             assert nodes[1].metrics.isr_shrinks == 1
             # The leader hears it from the controller before it reads it in the log.
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2])
@@ -268,7 +268,7 @@ def test_a_reassigned_replica_is_filled_and_the_one_it_replaces_is_removed() -> 
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
             )
-            response = await nodes.ask(2, ALTER_PARTITION_REASSIGNMENTS, request)
+            response = await nodes.call(2, ALTER_PARTITION_REASSIGNMENTS, request)
             assert response.error_code == ErrorCode.NONE
             await eventually(lambda: list(described(nodes[1]).replicas) == [1, 3])
             await eventually(lambda: not hosts(nodes[2]))
@@ -306,7 +306,7 @@ def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=TOPIC, partitions=[wanted])], timeout_ms=19_000
             )
-            ((answer,),) = [t.partitions for t in (await nodes.ask(1, DELETE_RECORDS, request)).topics]
+            ((answer,),) = [t.partitions for t in (await nodes.call(1, DELETE_RECORDS, request)).topics]
             assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
             assert [replica(nodes[n]).log.log_start_offset for n in (1, 2, 3)] == [2, 2, 2]
 
@@ -359,7 +359,7 @@ def test_a_replica_that_starts_late_begins_where_the_leaders_log_begins() -> Non
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
             )
-            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await nodes.call(1, ALTER_PARTITION_REASSIGNMENTS, request)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
             log = replica(nodes[3]).log
             assert (log.log_start_offset, log.end_offset) == (2, 3)
@@ -389,7 +389,7 @@ def test_catching_up_is_throttled_and_being_in_sync_is_not(
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
             )
-            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await nodes.call(1, ALTER_PARTITION_REASSIGNMENTS, request)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
             # 200 kB at 100 kB a second, of which the first second's worth is free.
             assert asyncio.get_running_loop().time() - began > 0.8
@@ -406,7 +406,7 @@ def test_what_a_disk_has_damaged_is_fetched_again_from_the_leader() -> None:
                 assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
             damaged = replica(nodes[3])
             await damaged.flusher.flush()
-            await nodes[3].partitions.checkpoint()
+            await nodes[3].partitions.checkpoints.write_all()
             await nodes.kill(3)
             path = f"{damaged.log.path}/{0:020}.log"
             content = bytearray(nodes.disks[3].read(path))

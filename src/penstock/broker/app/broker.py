@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from penstock.broker.app.dispatchers import client_dispatcher, internal_dispatcher, monitor_of
 from penstock.broker.app.parts import BrokerParts
+from penstock.broker.app.registration import standalone_registration
 from penstock.broker.app.routes import Routes
+from penstock.broker.app.start_report import log_start
 from penstock.broker.app.tracing import Tracing
-from penstock.broker.base.context import Handler
 from penstock.broker.base.descriptors import DESCRIPTORS
-from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.metrics import ApiStats
-from penstock.broker.base.repeated import Learn
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
-from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.internal_listener import (
     InternalListener,
     failed_logins_of,
@@ -30,32 +28,16 @@ from penstock.broker.request.internal_listener import (
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.request.metered_dispatch import MeteredDispatcher
 from penstock.metadata.image import BROKER, CLIENT_METRICS, ClusterImage
-from penstock.metadata.policy import MIN_ISR
 from penstock.model.config import BrokerConfig
-from penstock.model.config.listeners import security_protocol_id
-from penstock.model.ids import (
-    METADATA_TOPIC,
-    parse_topic_id,
-)
-from penstock.net.connection import Connection
+from penstock.model.ids import parse_topic_id
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.quotas.connections import address_rates
 from penstock.security.principal import canonical_address
 from penstock.storage.directory import DirectoryRefused
-from penstock.wire.api import Api
-from penstock.wire.metadata_records import (
-    BrokerEndpoint,
-    BrokerFeature,
-    BrokerRegistrationChangeRecord,
-    ConfigRecord,
-    RegisterBrokerRecord,
-)
+from penstock.wire.metadata_records import BrokerRegistrationChangeRecord, ConfigRecord
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import ClientQuotaRecord
-
-if TYPE_CHECKING:
-    from penstock.broker.monitoring.monitor import Monitor
 
 __all__ = ["Broker", "World"]
 
@@ -142,14 +124,14 @@ class Broker:
         self.maintenance = parts.maintenance
         self.create_topic = parts.topics.create
         routes = Routes(parts)
-        self.monitor = _monitor(parts, is_process)
+        self.monitor = monitor_of(parts, is_process)
         self.tracing = Tracing(parts)
-        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated, parts.metrics.api, self.tracing)
+        self.dispatcher = client_dispatcher(parts, routes, self.tracing)
         self.metered = MeteredDispatcher(
             self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
         )
         self.internal_dispatcher = (
-            None if self.internal is None else _internal_dispatcher(parts, routes, self.tracing)
+            None if self.internal is None else internal_dispatcher(parts, routes, self.tracing)
         )
         dispatchers = (self.dispatcher, self.metered, self.internal_dispatcher)
         self.tracing.attach([each for each in dispatchers if each is not None])
@@ -164,7 +146,13 @@ class Broker:
             # Release all resources: another attempt, even in this process, can acquire them again.
             await self.abort()
             raise
-        self._log_start(began)
+        log_start(
+            self.config,
+            self.partitions,
+            self.node.log.log,
+            address=self.address,
+            seconds=self._seconds_since(began),
+        )
 
     async def _start(self) -> None:
         self.partitions.trust_clock(False)
@@ -285,33 +273,13 @@ class Broker:
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
-        """The registration of a cluster's only broker, which is unfenced from the start."""
-        records = found_cluster(self.image, self.config, self.rng.token)
-        records.append(
-            RegisterBrokerRecord(
-                broker_id=self.node_id,
-                incarnation_id=self.rng.token(16),
-                broker_epoch=self.controller.next_offset + len(records),
-                end_points=[
-                    BrokerEndpoint(
-                        name=e.name,
-                        host=e.advertised_host,
-                        port=e.advertised_port,
-                        security_protocol=security_protocol_id(e.security_protocol),
-                    )
-                    for e in self.listeners
-                ],
-                features=[
-                    BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, (low, high) in SUPPORTED_FEATURES.items()
-                ],
-                rack=self.config.broker_rack,
-                machine=self.config.penstock_machine,
-                fenced=False,
-                log_dirs=[
-                    parse_topic_id(directory.directory_id) for directory in self.partitions.directories
-                ],
-            )
+        records = standalone_registration(
+            self.image,
+            self.config,
+            self.rng,
+            self.controller.next_offset,
+            self.listeners,
+            [parse_topic_id(directory.directory_id) for directory in self.partitions.directories],
         )
         return records, None
 
@@ -333,39 +301,6 @@ class Broker:
         self.parts.shares.metadata_changed(records, removed)
         if removed:
             self.transactions.topics_removed()
-
-    def _log_start(self, began: float) -> None:
-        """Log that clients can connect, and the work of recovery."""
-        recoveries = {partition.name: partition.log.recovery for partition in self.partitions}
-        partitions = len(recoveries)
-        recoveries[METADATA_TOPIC] = self.node.log.log.recovery
-        for name, found in recoveries.items():
-            if found.bytes_cut or found.segments_dropped or found.corruption:
-                log.info(
-                    "recovered",
-                    partition=name,
-                    bytes_cut=found.bytes_cut,
-                    segments_dropped=found.segments_dropped,
-                    damaged_ranges=len(found.corruption),
-                )
-        walked = sum(found.bytes_walked for found in recoveries.values())
-        log.info(
-            "started",
-            address=self.address,
-            node_id=self.node_id,
-            partitions=partitions,
-            clean=walked == 0,  # the metadata log is never empty
-            bytes_walked=walked,
-            bytes_cut=sum(found.bytes_cut for found in recoveries.values()),
-            seconds=self._seconds_since(began),
-        )
-        in_file, in_force = self.config.static.get(MIN_ISR), self.config.min_insync_replicas
-        if in_file is not None and int(in_file) != in_force:
-            reason = f"the cluster has {in_force}: penstock config set --all-brokers {MIN_ISR}={in_file}"
-            log.warning("setting_without_effect", name=MIN_ISR, value=in_file, reason=reason)
-        for key in self.config.settings_without_effect():
-            value = self.config.static[key.name]
-            log.warning("setting_without_effect", name=key.name, value=value, reason=key.without_effect)
 
     def _seconds_since(self, began: float) -> float:
         return round(self.clock.monotonic() - began, 3)
@@ -421,41 +356,3 @@ async def _open_node(
         internal=None if internal is None else internal.listener,
         security=None if internal is None else securities.client(internal.listener),
     )
-
-
-def _monitor(parts: BrokerParts, is_process: bool) -> Monitor | None:
-    """The monitoring port, if the configs have one."""
-    address = parts.config.metrics_address
-    if address is None or (address.optional and not is_process):
-        return None
-    # Imported here: a broker without the port starts faster and is smaller.
-    from penstock.broker.app.monitoring import new_monitor
-
-    return new_monitor(parts, address)
-
-
-def _internal_dispatcher(parts: BrokerParts, routes: Routes, tracing: Tracing) -> Dispatcher:
-    # Imported here, because a broker without an internal listener does not need these handlers.
-    from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
-
-    return _dispatcher(
-        parts,
-        internal_handlers(parts, routes),
-        repeated_on_internal_listener(parts),
-        parts.metrics.internal_api,
-        tracing,
-    )
-
-
-def _dispatcher(
-    parts: BrokerParts,
-    handlers: Mapping[Api[Any, Any], Handler],
-    learn: Mapping[tuple[int, int], Learn],
-    stats: Callable[[str], ApiStats],
-    tracing: Tracing,
-) -> Dispatcher:
-    def lost(connection: Connection) -> None:
-        parts.node.controller_loop.connection_lost(connection)
-        parts.shares.partitions.connection_lost(connection)
-
-    return Dispatcher(handlers, learn, parts.metrics, lost, stats, tracing.watch)

@@ -82,7 +82,7 @@ class Maintenance:
             (self.retain, lambda: config.log_retention_check_interval_ms),
             (self.checkpoint, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (
-                self._partitions.checkpoint_high_watermarks,
+                self._partitions.checkpoints.write_high_watermarks,
                 lambda: config.replica_high_watermark_checkpoint_interval_ms,
             ),
             (self.expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
@@ -131,7 +131,7 @@ class Maintenance:
                 log.error("retention_failed", partition=partition.name, error=str(e))
         for directory, partitions in expired.items():
             try:
-                await self._partitions.checkpoint_directory(directory)
+                await self._partitions.checkpoints.write(directory)
             except StorageError as e:
                 log.error("retention_failed", directory=directory.path, error=str(e))
             else:
@@ -159,7 +159,7 @@ class Maintenance:
             asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
 
     async def checkpoint(self) -> None:
-        await self._partitions.checkpoint()
+        await self._partitions.checkpoints.write_all()
 
     async def check_space(self) -> None:
         """Check which directories are full, and reopen partitions that could not be created in one."""

@@ -32,7 +32,11 @@ from penstock.model.config import (
     ConfigType,
     check_client_metrics,
     check_group_configs,
+    describe_broker,
     describe_client_metrics,
+    describe_dynamic_default,
+    describe_group,
+    describe_topic,
     resolve_topic_configs,
 )
 from penstock.model.config.security_keys import listener_name
@@ -111,16 +115,16 @@ class ConfigHandlers:
             check_topic_name(name)
             if name not in self._image.topics:
                 raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
-            entries = self._config.describe_topic(self._image.topic_configs(name), names)
+            entries = describe_topic(self._config, self._image.topic_configs(name), names)
             return with_times(entries, self._image.topics[name], names)
         if resource.resource_type == BROKER:
             if not name:
-                return self._config.describe_dynamic_default(names)
+                return describe_dynamic_default(self._config, names)
             self._check_is_us(name)
-            return self._config.describe(names)
+            return describe_broker(self._config, names)
         if resource.resource_type == GROUP:
             _check_group_name(name)
-            return self._config.describe_group(self._image.configs.get((GROUP, name), {}), names)
+            return describe_group(self._config, self._image.configs.get((GROUP, name), {}), names)
         if resource.resource_type == _BROKER_LOGGER:
             self._check_is_us(name)
             return describe_loggers(names)

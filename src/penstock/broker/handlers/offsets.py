@@ -225,7 +225,7 @@ class OffsetHandlers:
             response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
         for directory, answers in moved.items():
             try:
-                await self._partitions.checkpoint_directory(directory)
+                await self._partitions.checkpoints.write(directory)
             except StorageError as e:
                 for answer in answers:
                     answer.error_code, answer.low_watermark = e.code, -1

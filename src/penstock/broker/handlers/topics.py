@@ -11,7 +11,7 @@ from penstock.broker.node.controller import Controller
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
-from penstock.model.config import BrokerConfig
+from penstock.model.config import BrokerConfig, describe_topic
 from penstock.model.errors import ApiError, ErrorCode, InvalidPartitions, TopicAlreadyExists
 from penstock.model.ids import (
     NO_TOPIC_ID,
@@ -269,7 +269,7 @@ class _Described:
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in self._config.describe_topic(set_for_it)
+            for entry in describe_topic(self._config, set_for_it)
         ]
 
 

@@ -26,6 +26,7 @@ from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
 from penstock.broker.replica.fetch_responses import cut_log, split_response
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
+from penstock.broker.replica.leader_offsets import log_bounds
 from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.throttles import Throttles
@@ -44,20 +45,12 @@ from penstock.replication.follower import (
     Step,
 )
 from penstock.wire.apis.fetch import FetchResponse
-from penstock.wire.apis.list_offsets import (
-    LIST_OFFSETS,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from penstock.wire.replica_fetch import REPLICA_FETCH, FetchedPartition, ReplicaFetchResponse
 from penstock.wire.schema import Records
 
 __all__ = ["ReplicaFetcher"]
 
 log = get_logger("replica_fetcher")
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 #: partitions to advance before other work of the event loop gets a turn
 _SLICE: Final = 64
 _PAUSE_FIRST_S: Final = 0.01
@@ -309,7 +302,7 @@ class ReplicaFetcher:
         if followed is None or sent is None:
             return
         step = followed.state.answered(sent, answer, self._now_ms())
-        if step is Hold.ASK_OFFSETS:
+        if step is Hold.LIST_OFFSETS:
             step = await self._list_offsets(followed, sent)
         if self._followed.get(key) is followed:
             self._carry_out(key, followed, step)
@@ -359,28 +352,14 @@ class ReplicaFetcher:
         """The step for an offset outside of the leader's log, by that log's start and end."""
         partition, state = followed
         try:
-            start = await self._list_offset(partition, state.leader_epoch, _EARLIEST)
-            end = await self._list_offset(partition, state.leader_epoch, _LATEST)
+            peer = self._cluster.peer(self._leader, self._purpose)
+            start, end = await log_bounds(
+                peer, self._node_id, partition, state.leader_epoch, self._requests.timeout_s
+            )
         except PenstockError as e:
             log.info("leader_offsets_unknown", partition=partition.name, error=str(e))
             return state.failed(self._now_ms())
         return state.offsets_listed(sent, start, end, self._now_ms())
-
-    async def _list_offset(self, partition: Partition, leader_epoch: int, timestamp: int) -> int:
-        wanted = ListOffsetsPartition(
-            partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._node_id,
-            topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])],
-        )
-        peer = self._cluster.peer(self._leader, self._purpose)
-        ((answer,),) = [
-            t.partitions for t in (await peer.send(LIST_OFFSETS, request, self._requests.timeout_s)).topics
-        ]
-        if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code))
-        return answer.offset
 
     async def _sync(self) -> None:
         """Wait until appended records are durable. A partition whose sync fails is not fetched on."""

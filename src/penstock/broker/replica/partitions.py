@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.checkpoints import Checkpoints
 from penstock.broker.replica.data_directories import (
     DataDirectories,
     check_metadata_folder,
@@ -66,10 +67,10 @@ class Partitions(PartitionTable):
         self._check_metadata = check_metadata
         self._flushers: dict[DataDirectory, Flusher] = {}
         self._counts: dict[DataDirectory, int] = {}
-        self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
         self._deletions: set[asyncio.Task[None]] = set()
         self._refused = RefusedPartitions()
         self.data = DataDirectories()
+        self.checkpoints = Checkpoints(world.workers)
         #: the epoch of the registration that ended with the last clean shutdown
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._image = ClusterImage()
@@ -109,7 +110,7 @@ class Partitions(PartitionTable):
         open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
         for directory in self.data.opened:
             self._counts[directory] = 0
-            self._checkpointing[directory] = asyncio.Lock()
+            self.checkpoints.add(directory)
             self._flushers[directory] = Flusher(
                 directory,
                 cast(FlushPolicy, self._config.penstock_flush),
@@ -231,7 +232,7 @@ class Partitions(PartitionTable):
         stored = [StoredPartition(topic.name, index, topic.id) for topic, index, _ in wanted]
         try:
             if directory.forget(stored):
-                await self.checkpoint_directory(directory)
+                await self.checkpoints.write(directory)
             await create_partitions(self._workers, directory, stored)
         except StorageError as e:
             for topic, index, _ in wanted:
@@ -283,31 +284,6 @@ class Partitions(PartitionTable):
         for slot in self.of_topic(name).values():
             if isinstance(slot, Partition):
                 slot.reconfigure(config)
-
-    async def checkpoint(self) -> None:
-        """Checkpoint recovery points and log starts, so that recovery skips what is on the disk."""
-        for directory in self._flushers:
-            if directory.health.offline is None:
-                try:
-                    await self.checkpoint_directory(directory)
-                except StorageError as e:
-                    log.error("checkpoint_failed", directory=directory.path, error=str(e))
-
-    async def checkpoint_directory(self, directory: DataDirectory) -> None:
-        """As `checkpoint`, for one directory; one at a time, so that the newest is written last."""
-        async with self._checkpointing[directory]:
-            checkpoint = directory.checkpoint()
-            await self._workers.in_thread(checkpoint.write)
-            directory.checkpointed(checkpoint)
-
-    async def checkpoint_high_watermarks(self) -> None:
-        """Checkpoint high watermarks, so that replicas have them after a restart."""
-        for directory in self._flushers:
-            if directory.health.offline is None:
-                async with self._checkpointing[directory]:
-                    checkpoint = directory.checkpoint_high_watermarks()
-                    if checkpoint is not None:
-                        await self._workers.in_thread(checkpoint.write)
 
     async def close(self, broker_epoch: int) -> None:
         """Sync all logs and write the manifests of a clean shutdown, as far as the disks allow.

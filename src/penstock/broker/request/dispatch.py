@@ -21,8 +21,9 @@ from penstock.broker.base.repeated import Learn, RepeatedRequests
 from penstock.broker.request.error_codes import error_codes
 from penstock.broker.request.request_watch import NEVER_NS, RequestWatch
 from penstock.model.errors import ErrorCode, ProtocolError
-from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
+from penstock.net.response_queue import Answer, Parts
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.apis.fetch import FETCH

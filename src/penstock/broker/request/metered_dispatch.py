@@ -19,8 +19,9 @@ from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.metering import MeteredContext, RequestMeter, timed
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.request.dispatch import Dispatcher, Route, unsupported_api_versions
-from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
+from penstock.net.response_queue import Answer, Parts
 from penstock.quotas.clients import ClientLimits, ClientQuotas
 from penstock.quotas.entities import Quotas
 from penstock.wire.api import Api

@@ -7,6 +7,12 @@ Used by: every package that reads configs; `docs.render` makes `docs/configurati
 
 from penstock.model.config.broker import BrokerConfig, parse_broker_config
 from penstock.model.config.broker_checks import is_sensitive
+from penstock.model.config.broker_descriptions import (
+    describe_broker,
+    describe_dynamic_default,
+    describe_group,
+    describe_topic,
+)
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.client_metrics import (
     CLIENT_METRICS_KEYS,
@@ -44,7 +50,11 @@ __all__ = [
     "check_client_metrics",
     "check_group_configs",
     "configs_of",
+    "describe_broker",
     "describe_client_metrics",
+    "describe_dynamic_default",
+    "describe_group",
+    "describe_topic",
     "effective_configs",
     "environment_configs",
     "group_values",

@@ -1,4 +1,4 @@
-"""A broker's configuration: typed values, their sources, and its `descriptions` for DescribeConfigs.
+"""A broker's configuration: typed values and their sources. `broker_descriptions` describes them.
 
 Invariants: every value in a `BrokerConfig` has been validated, alone and together with the others; a change
 is applied whole or not at all. One object serves a broker for its life: dynamic updates change it in place,
@@ -7,28 +7,12 @@ so every reader sees current values. Owned by: the event loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
 from penstock.model.config.broker_keys import BROKER_KEYS
-from penstock.model.config.descriptions import (
-    ConfigEntry,
-    ConfigSynonym,
-    ConfigTexts,
-    config_entry,
-    overridden_entry,
-    selected,
-    unknown_entries,
-)
-from penstock.model.config.group_keys import GROUP_KEYS
-from penstock.model.config.keys import (
-    ConfigKey,
-    ConfigSource,
-    ConfigValue,
-    as_integer,
-    as_strings,
-    find_key,
-)
+from penstock.model.config.descriptions import ConfigTexts
+from penstock.model.config.keys import ConfigKey, ConfigValue, as_integer, as_strings, find_key
 from penstock.model.config.listeners import (
     Endpoint,
     check_roles,
@@ -49,16 +33,18 @@ from penstock.model.config.security_keys import (
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
+__all__ = ["BrokerConfig", "broker_key", "parse_broker_config"]
+
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
 
 
 def parse_broker_config(name: str, text: str) -> ConfigValue:
     """The typed value of a broker config; raises InvalidConfig for an unknown name or a bad value."""
-    return _key(name).parse(text)
+    return broker_key(name).parse(text)
 
 
-def _key(name: str) -> ConfigKey:
+def broker_key(name: str) -> ConfigKey:
     """The key of a name, which may be that of a key for one listener; InvalidConfig if it is unknown."""
     of_listener = listener_name(name)
     if of_listener is not None:
@@ -290,6 +276,11 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         return self._static
 
     @property
+    def texts(self) -> ConfigTexts:
+        """The configs as they were given, by source."""
+        return self._texts
+
+    @property
     def dynamic(self) -> Mapping[str, str]:
         """This broker's dynamic configs, as text."""
         return self._texts.dynamic
@@ -301,7 +292,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def settings_without_effect(self) -> list[ConfigKey]:
         """The keys that the broker was started with and that have no effect."""
-        keys = (_key(name) for name in self._static)
+        keys = (broker_key(name) for name in self._static)
         return [key for key in keys if key.without_effect]
 
     def check_dynamic(
@@ -315,66 +306,6 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     ) -> None:
         """Replace this broker's and the cluster's dynamic configs (None keeps them); all of it or nothing."""
         self._apply(*self._replacements(dynamic, dynamic_default))
-
-    def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """This broker's configs, or those named, as DescribeConfigs shows them; unknown names are skipped."""
-        keys = {n: k for n, k in BROKER_KEYS.items() if not k.internal or n in self._static}
-        keys |= {name: _key(name) for name in self._values if name.startswith(LISTENER_PREFIX)}
-        unknown = {
-            **unknown_entries(self._texts.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-            **unknown_entries(self._texts.dynamic, ConfigSource.DYNAMIC_BROKER),
-        }
-        return [
-            unknown[name] if name in unknown else self._entry(keys[name])
-            for name in selected([*keys, *unknown], names)
-        ]
-
-    def describe_dynamic_default(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
-        """The cluster's dynamic broker configs: what DescribeConfigs shows for the broker without a name."""
-        entries = []
-        unknown = unknown_entries(self._texts.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        for name in selected(self._texts.dynamic_default, names):
-            if name in unknown:
-                entries.append(unknown[name])
-                continue
-            key = _key(name)
-            value = key.format(key.parse(self._texts.dynamic_default[key.name]))
-            only = tuple(
-                s for s in self._texts.synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
-            )
-            entries.append(config_entry(key, value, only, read_only=key.read_only))
-        return entries
-
-    def describe_topic(
-        self, overrides: Mapping[str, str], names: Collection[str] | None = None
-    ) -> list[ConfigEntry]:
-        """A topic's configs, given what was set for it."""
-        entries = []
-        for key in (TOPIC_KEYS[name] for name in selected(TOPIC_KEYS, names)):
-            if key.internal and key.name not in overrides:
-                continue
-            synonyms = self._texts.synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
-            value = key.format(self.topic_defaults[key.name])
-            entries.append(overridden_entry(key, value, synonyms, overrides, ConfigSource.DYNAMIC_TOPIC))
-        return entries
-
-    def describe_group(
-        self, overrides: Mapping[str, str], names: Collection[str] | None = None
-    ) -> list[ConfigEntry]:
-        """A group's configs, given what was set for it."""
-        entries = []
-        for key in (GROUP_KEYS[name] for name in selected(GROUP_KEYS, names)):
-            synonyms, value = self._group_default(key)
-            entries.append(overridden_entry(key, value, synonyms, overrides, ConfigSource.DYNAMIC_GROUP))
-        return entries
-
-    def _group_default(self, key: ConfigKey) -> tuple[tuple[ConfigSynonym, ...], str | None]:
-        """The value of a group config that is not set: the broker's, if there is a broker config for it."""
-        if not key.synonyms:
-            value = key.format(key.default)
-            return (ConfigSynonym(key.name, value, ConfigSource.DEFAULT),), value
-        broker_key = BROKER_KEYS[key.synonyms[0].name]
-        return self._texts.synonyms(broker_key), key.format(self._values[broker_key.name])
 
     def _replacements(
         self, dynamic: Mapping[str, str] | None, dynamic_default: Mapping[str, str] | None
@@ -416,10 +347,6 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         per_ip = as_integer(values["penstock.queued.max.request.bytes.per.ip"])
         self.request_memory_bytes_per_ip = per_ip if per_ip > 0 else self.request_memory_bytes // 2
         self.topic_defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
-
-    def _entry(self, key: ConfigKey) -> ConfigEntry:
-        value = key.format(self._values[key.name])
-        return config_entry(key, value, self._texts.synonyms(key), read_only=key.read_only)
 
 
 def _same_ids(static: dict[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from penstock.model.config import (
 from penstock.model.config.environment import variable
 from penstock.model.config.sections import SECTION_KEYS
 from penstock.model.errors import InvalidConfig
-from tests.model.sample import SAMPLE
+from tests.model.config.sample import SAMPLE
 
 _DAY_MS = 86_400_000
 

@@ -10,6 +10,7 @@ from penstock.model.config import (
     ConfigEntry,
     ConfigSource,
     Endpoint,
+    describe_broker,
 )
 from penstock.model.errors import InvalidConfig
 
@@ -35,7 +36,7 @@ def test_dynamic_goes_before_the_clusters_before_static_before_default() -> None
     assert config.message_max_bytes == 3
     assert config.topic_defaults["max.message.bytes"] == 3
 
-    shown = entry(config.describe(), "message.max.bytes")
+    shown = entry(describe_broker(config), "message.max.bytes")
     assert (shown.value, shown.source, shown.read_only) == ("3", ConfigSource.DYNAMIC_BROKER, False)
     assert [(s.value, s.source.name) for s in shown.synonyms] == [
         ("3", "DYNAMIC_BROKER"),
@@ -108,7 +109,7 @@ def test_values_that_do_not_fit_together(configs: dict[str, str], complaint: str
 def test_node_id_and_broker_id_are_one_number(name: str) -> None:
     config = BrokerConfig({name: "7"})
     assert config["node.id"] == config["broker.id"] == 7
-    assert entry(config.describe(), "broker.id").source is ConfigSource.STATIC_BROKER
+    assert entry(describe_broker(config), "broker.id").source is ConfigSource.STATIC_BROKER
     assert BrokerConfig()["broker.id"] == 1
 
 
@@ -253,7 +254,7 @@ def test_a_key_for_one_listener_and_one_mechanism() -> None:
 def test_secrets_are_not_described() -> None:
     name = "listener.name.external.scram-sha-256.sasl.jaas.config"
     config = BrokerConfig({**_EXTERNAL, name: "secret text", "ssl.key.password": "secret text"})
-    entries = {entry.name: entry for entry in config.describe()}
+    entries = {entry.name: entry for entry in describe_broker(config)}
     assert "secret text" not in repr(entries)
     for each in (name, "ssl.key.password"):
         assert entries[each].sensitive and entries[each].value is None

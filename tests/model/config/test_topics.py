@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model.config import TOPIC_KEYS, BrokerConfig, ConfigSource, resolve_topic_configs, topic_values
+from penstock.model.config import (
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigSource,
+    describe_topic,
+    resolve_topic_configs,
+    topic_values,
+)
 from penstock.model.errors import InvalidConfig
 from penstock.storage.config import LogConfig
 
@@ -59,7 +66,7 @@ def test_topic_values_apply_the_internal_segment_size() -> None:
 def test_describe_topic_names_the_source_of_each_value() -> None:
     broker = BrokerConfig({"log.segment.bytes": "2000000"})
     shown = {
-        e.name: e for e in broker.describe_topic({"retention.ms": "5", "cleanup.policy": "compact, delete"})
+        e.name: e for e in describe_topic(broker, {"retention.ms": "5", "cleanup.policy": "compact, delete"})
     }
     assert shown["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC
     assert shown["cleanup.policy"].value == "compact,delete"
@@ -72,5 +79,5 @@ def test_describe_topic_names_the_source_of_each_value() -> None:
     assert not any(e.read_only for e in shown.values())
     assert "internal.segment.bytes" not in shown
     assert [
-        e.name for e in broker.describe_topic({"internal.segment.bytes": "9"}, ["internal.segment.bytes"])
+        e.name for e in describe_topic(broker, {"internal.segment.bytes": "9"}, ["internal.segment.bytes"])
     ]
