@@ -64,7 +64,7 @@ async def _produce(bootstrap: str, name: str, count: int) -> float:
         for _ in range(count):
             while True:
                 try:
-                    producer.send_nowait(name, VALUE, callback=_told)
+                    producer.send_nowait(name, VALUE, callback=_delivered)
                     break
                 except QueueFull:
                     await asyncio.sleep(0.001)
@@ -72,7 +72,7 @@ async def _produce(bootstrap: str, name: str, count: int) -> float:
         return time.perf_counter() - began
 
 
-def _told(*_: Any) -> None:
+def _delivered(*_: Any) -> None:
     """A delivery callback: both producers have the cost of one call per message."""
 
 
@@ -84,7 +84,7 @@ def _produce_bare(bootstrap: str, name: str, count: int) -> float:
     for _ in range(count):
         while True:
             try:
-                producer.produce(name, VALUE, on_delivery=_told)
+                producer.produce(name, VALUE, on_delivery=_delivered)
                 break
             except BufferError:
                 producer.poll(0.001)

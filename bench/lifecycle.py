@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from bench.load import PARTITIONS, produce, topic
 from bench.process import resident_bytes, thread_seconds
 from bench.table import Contender, Metric, Row, Values, fresh
-from lab.server import API_VERSIONS_V0, HOST, Server, ask
+from lab.server import API_VERSIONS_V0, HOST, Server, call
 
 SETTLE_S = 0.5
 RECOVERY_TIMEOUT_S = 120
@@ -83,7 +83,7 @@ def _connections(contender: Contender, scale: float) -> Values:
             connection.sendall(len(API_VERSIONS_V0).to_bytes(4, "big") + API_VERSIONS_V0)
             connection.recv(65536)
         after = resident_bytes(server.pid)
-        ask((HOST, server.port), API_VERSIONS_V0, 20)
+        call((HOST, server.port), API_VERSIONS_V0, 20)
     return {"memory per connection": (after - before) / count / 1e3}
 
 

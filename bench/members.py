@@ -78,7 +78,7 @@ class Member(asyncio.Protocol):
             if not answer.cancelled():  # at the end the waiting tasks are gone
                 answer.set_result(response.message)
 
-    async def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
+    async def call(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
         _, parts = self._conversation.request(api, request, version=version)
         answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._awaited.append(answer)
@@ -87,7 +87,7 @@ class Member(asyncio.Protocol):
 
     async def run(self) -> None:
         request = FindCoordinatorRequest(coordinator_keys=[self.group])
-        await self.ask(FIND_COORDINATOR, 4, request)  # the first one has the offsets topic made
+        await self.call(FIND_COORDINATOR, 4, request)  # the first one has the offsets topic made
         while True:
             await self.stay()
             await asyncio.sleep(PAUSE_S)
@@ -109,12 +109,12 @@ class ClassicMember(Member):
             while generation != AWAY:
                 if not await self.stays():
                     gone = MemberIdentity(member_id=self.id)
-                    await self.ask(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=self.group, members=[gone]))
+                    await self.call(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=self.group, members=[gone]))
                     self.id = ""
                     return
                 beat = HeartbeatRequest(group_id=self.group, generation_id=generation, member_id=self.id)
                 self.heartbeats += 1
-                if (await self.ask(HEARTBEAT, 4, beat)).error_code:
+                if (await self.call(HEARTBEAT, 4, beat)).error_code:
                     generation = AWAY
 
     async def _join(self) -> int:
@@ -127,13 +127,13 @@ class ClassicMember(Member):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(self.topic))],
         )
-        joined = await self.ask(JOIN_GROUP, 9, request)
+        joined = await self.call(JOIN_GROUP, 9, request)
         self.id = joined.member_id
         if joined.error_code:
             if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 self.id = ""
             return AWAY
-        synced = await self.ask(SYNC_GROUP, 5, self._sync(joined))
+        synced = await self.call(SYNC_GROUP, 5, self._sync(joined))
         if synced.error_code:
             return AWAY
         self.rounds += 1
@@ -185,7 +185,7 @@ class ConsumerMember(Member):
             subscribed_topic_names=[self.topic] if joining else None,
             topic_partitions=[] if joining else owned,
         )
-        return await self.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        return await self.call(CONSUMER_GROUP_HEARTBEAT, 1, request)
 
 
 def subscription(topic: str) -> bytes:

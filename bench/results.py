@@ -50,11 +50,11 @@ class Run:
 
     def fail(self, row: str, contender: str, error: Exception) -> None:
         """Note it by its kind: what it says, which the run prints, may tell of folders of this machine."""
-        self.failures.append(f"{_told_of(row)}{contender}: {type(error).__name__}")
+        self.failures.append(f"{_named(row)}{contender}: {type(error).__name__}")
 
     def without(self, rows: Collection[str]) -> Run:
         """The run without `rows`, which newer runs have measured."""
-        gone = tuple(map(_told_of, rows))
+        gone = tuple(map(_named, rows))
         return replace(
             self,
             values={row: measured for row, measured in self.values.items() if row not in rows},
@@ -62,7 +62,7 @@ class Run:
         )
 
 
-def _told_of(row: str) -> str:
+def _named(row: str) -> str:
     """How a failure of the row begins."""
     return f"{row} on "
 

@@ -62,8 +62,8 @@ def _commit(bootstrap: str, name: str, groups: int) -> None:
     futures = []
     for group in range(groups):
         offsets = [TopicPartition(name, group, 0)]
-        asked = [ConsumerGroupTopicPartitions(f"group-{group}", offsets)]
-        futures += admin.alter_consumer_group_offsets(asked, request_timeout=TIMEOUT_S).values()
+        requested = [ConsumerGroupTopicPartitions(f"group-{group}", offsets)]
+        futures += admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_S).values()
     for future in futures:
         future.result(TIMEOUT_S)
 

@@ -40,11 +40,11 @@ def _spark(contender: Contender, scale: float) -> Values:
             check=True,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         )
-    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return {
-        **told,
-        "raw, against": told["raw rows/s"] / told["raw rows/s, JVM connector"],
-        "typed, against": told["typed rows/s"] / told["typed rows/s, JVM connector"],
+        **measured,
+        "raw, against": measured["raw rows/s"] / measured["raw rows/s, JVM connector"],
+        "typed, against": measured["typed rows/s"] / measured["typed rows/s, JVM connector"],
     }
 
 

@@ -61,12 +61,12 @@ def main(bootstrap: str, topic: str, jars: str) -> None:
             took = _seconds(query)
             if run:
                 seconds[name].append(took)
-    told = {}
+    rates = {}
     for name, runs in seconds.items():
         wall_s, cpu_s = (statistics.median(column) for column in zip(*runs, strict=True))
-        told[name] = counts[name] / wall_s
-        told[name.replace("rows/s", "CPU per row")] = cpu_s / counts[name] * 1e6
-    print(json.dumps(told))
+        rates[name] = counts[name] / wall_s
+        rates[name.replace("rows/s", "CPU per row")] = cpu_s / counts[name] * 1e6
+    print(json.dumps(rates))
     session.stop()
 
 

@@ -78,7 +78,7 @@ def common_versions(*parties: Party) -> dict[int, tuple[int, int]]:
     for party in parties:
         connection = Connection(party.host, party.port)
         request = ApiVersionsRequest(client_software_name="differential", client_software_version="1")
-        answer = connection.ask(Operation("versions", API_VERSIONS, 3, request), request)
+        answer = connection.call(Operation("versions", API_VERSIONS, 3, request), request)
         connection.close()
         assert isinstance(answer, ApiVersionsResponse), answer
         found.append({api.api_key: (api.min_version, api.max_version) for api in answer.api_keys})
@@ -96,8 +96,8 @@ def warm_up(party: Party) -> None:
     init = InitProducerIdRequest(transaction_timeout_ms=60_000)
     deadline = time.monotonic() + _WARM_UP_S
     while time.monotonic() < deadline:
-        found = connection.ask(Operation("warm-up", FIND_COORDINATOR, 4, find), find)
-        made = connection.ask(Operation("warm-up", INIT_PRODUCER_ID, 4, init), init)
+        found = connection.call(Operation("warm-up", FIND_COORDINATOR, 4, find), find)
+        made = connection.call(Operation("warm-up", INIT_PRODUCER_ID, 4, init), init)
         assert isinstance(found, FindCoordinatorResponse) and isinstance(made, InitProducerIdResponse)
         if not made.error_code and not any(c.error_code for c in found.coordinators):
             break

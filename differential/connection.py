@@ -63,7 +63,7 @@ class Connection:
             self._socket.close()
             self._socket = None
 
-    def ask(self, operation: Operation, request: Struct) -> Struct | str:
+    def call(self, operation: Operation, request: Struct) -> Struct | str:
         """The response, or the broker's reaction without one."""
         api, version = operation.api, operation.version
         parts = encode_request(api, version, _CORRELATION_ID, self._client_id, request)

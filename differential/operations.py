@@ -87,8 +87,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, Struct):
         plain = type(value)()
         fields = {f.name: getattr(value, f.name) for f in type(value).fields}
-        told = {name: given for name, given in fields.items() if given != getattr(plain, name)}
-        return "{" + ", ".join(f"{name}={_shown(given)}" for name, given in told.items()) + "}"
+        changed = {name: given for name, given in fields.items() if given != getattr(plain, name)}
+        return "{" + ", ".join(f"{name}={_shown(given)}" for name, given in changed.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_shown, value)) + "]"
     return repr(bytes(value) if isinstance(value, memoryview) else value)

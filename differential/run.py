@@ -70,7 +70,7 @@ class _Side:
         self.translation = Translation(prefix, party.port)
 
     def send(self, operation: Operation) -> Plain:
-        answer = self.connection.ask(operation, self.translation.request(operation))
+        answer = self.connection.call(operation, self.translation.request(operation))
         if not isinstance(answer, Struct):
             return answer
         self.translation.learn(operation, answer)

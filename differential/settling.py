@@ -78,13 +78,13 @@ def _errors(response: Any) -> list[int]:
     return [result.error_code for result in found if result.error_code]
 
 
-def _ask(connection: Connection, api: Api[Any, Any], version: int, request: Struct) -> Any:
-    return connection.ask(Operation("settle", api, version, request), request)
+def _call(connection: Connection, api: Api[Any, Any], version: int, request: Struct) -> Any:
+    return connection.call(Operation("settle", api, version, request), request)
 
 
 def _metadata(connection: Connection, name: str) -> MetadataResponseTopic:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    return _ask(connection, METADATA, _METADATA_VERSION, request).topics[0]  # type: ignore[no-any-return]
+    return _call(connection, METADATA, _METADATA_VERSION, request).topics[0]  # type: ignore[no-any-return]
 
 
 def _wait_for_topic(connection: Connection, name: str, partitions: int) -> bytes:
@@ -105,7 +105,7 @@ def _wait_for_topic(connection: Connection, name: str, partitions: int) -> bytes
                     )
                 ],
             )
-            answer = _ask(connection, LIST_OFFSETS, _LIST_OFFSETS_VERSION, request)
+            answer = _call(connection, LIST_OFFSETS, _LIST_OFFSETS_VERSION, request)
             if not any(p.error_code for p in answer.topics[0].partitions):
                 return topic.topic_id
         time.sleep(_PAUSE_S)

@@ -34,7 +34,7 @@ _QUIET: Final[dict[str, Any]] = {
     "reconnect.backoff.max.ms": 200,
     "topic.metadata.refresh.interval.ms": 1000,
 }
-_ASK_S: Final = 10.0
+_REQUEST_S: Final = 10.0
 #: a partition that gives nothing for this long is not waited for
 _STALLED_S: Final = 8.0
 
@@ -110,7 +110,7 @@ class Client:
 
         def created() -> bool:
             try:
-                self._admin.create_topics([new], request_timeout=_ASK_S)[topic].result(_ASK_S)
+                self._admin.create_topics([new], request_timeout=_REQUEST_S)[topic].result(_REQUEST_S)
             except KafkaException as refused:
                 return bool(refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
             except TimeoutError:
@@ -121,12 +121,12 @@ class Client:
             raise TimeoutError(f"{topic} was not created")
 
     def delete_topic(self, topic: str) -> None:
-        self._admin.delete_topics([topic], request_timeout=_ASK_S)[topic].result(_ASK_S)
+        self._admin.delete_topics([topic], request_timeout=_REQUEST_S)[topic].result(_REQUEST_S)
 
     def delete_records(self, topic: str, before: int) -> None:
         places = [TopicPartition(topic, number, before) for number in range(PARTITIONS)]
-        for future in self._admin.delete_records(places, request_timeout=_ASK_S).values():
-            future.result(_ASK_S)
+        for future in self._admin.delete_records(places, request_timeout=_REQUEST_S).values():
+            future.result(_REQUEST_S)
         ledger = self.ledger.acknowledged
         for place in [p for p in ledger if p.topic == topic and p.offset < before]:
             del ledger[place]
@@ -136,7 +136,7 @@ class Client:
         """Elects the preferred leaders; partitions for which this is impossible keep their leaders."""
         places = [TopicPartition(topic, n) for topic in topics for n in self.layout_of(topic)]
         try:
-            self._admin.elect_leaders(ElectionType.PREFERRED, places).result(_ASK_S)
+            self._admin.elect_leaders(ElectionType.PREFERRED, places).result(_REQUEST_S)
         except (KafkaException, TimeoutError):
             return
 
@@ -182,19 +182,19 @@ class Client:
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Returns the group's committed offsets now, for the partitions that had one before."""
-        asked = [TopicPartition(topic, partition) for topic, partition in self.ledger.commits]
-        if not asked:
+        requested = [TopicPartition(topic, partition) for topic, partition in self.ledger.commits]
+        if not requested:
             return {}
         consumer = self._consumer(self.name)
         found: dict[tuple[str, int], int] = {}
 
         def answered() -> bool:
             try:
-                answer = consumer.committed(asked, timeout=_ASK_S)
+                answer = consumer.committed(requested, timeout=_REQUEST_S)
             except KafkaException:
                 return False
             found.update({(p.topic, p.partition): p.offset for p in answer if p.error is None})
-            return len(found) == len(asked)
+            return len(found) == len(requested)
 
         wait_until(answered, 25)
         consumer.close()
@@ -211,7 +211,7 @@ class Client:
     def layout_of(self, topic: str) -> dict[int, tuple[int, list[int]]]:
         """Returns the leader and the ISR of each partition; empty where no broker knows the topic."""
         try:
-            found = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic]
+            found = self._admin.list_topics(topic, timeout=_REQUEST_S).topics[topic]
         except KafkaException:
             return {}
         return {p.id: (p.leader, list(p.isrs)) for p in found.partitions.values()}
@@ -263,7 +263,7 @@ def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
     deadline = time.monotonic() + _STALLED_S
     while True:
         try:
-            return int(consumer.get_watermark_offsets(partition, timeout=_ASK_S)[1])
+            return int(consumer.get_watermark_offsets(partition, timeout=_REQUEST_S)[1])
         except KafkaException:
             if time.monotonic() > deadline:
                 return 0

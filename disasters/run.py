@@ -19,7 +19,7 @@ from disasters.judge import Examination, Result, Verdict, compare, verdict_of
 from disasters.scene import Scene
 from disasters.system import Conditions, System
 from lab import LabError, MissingTool
-from lab.server import HOST, METADATA_ALL_TOPICS_V0, ask
+from lab.server import HOST, METADATA_ALL_TOPICS_V0, call
 
 __all__ = ["Runner"]
 
@@ -204,7 +204,7 @@ def _disagreements(scene: Scene) -> list[str]:
         host, _, port = scene.cluster.address(node).rpartition(":")
         assert host == HOST
         try:
-            answer = ask((host, int(port)), METADATA_ALL_TOPICS_V0, timeout=5.0)
+            answer = call((host, int(port)), METADATA_ALL_TOPICS_V0, timeout=5.0)
         except OSError as error:
             found.append(f"broker {node} does not answer: {error}")
             continue

@@ -81,8 +81,8 @@ class Cluster:
         for broker in self.brokers:
             while (known := broker.knows()) < len(self.brokers):
                 if not broker.runs() or time.monotonic() > deadline:
-                    told = f"{broker.name} at {broker.bootstrap} knows of {known} brokers"
-                    raise LabError(f"{told}, not {len(self.brokers)}:\n{broker.log_tail()}")
+                    found = f"{broker.name} at {broker.bootstrap} knows of {known} brokers"
+                    raise LabError(f"{found}, not {len(self.brokers)}:\n{broker.log_tail()}")
                 time.sleep(POLL_S)
 
     def stop(self) -> None:

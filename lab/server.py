@@ -47,7 +47,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def ask(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
+def call(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
     """Send one request frame on a connection of its own and return the whole response frame."""
     with socket.create_connection(address, timeout) as connection:
         connection.settimeout(timeout)
@@ -122,7 +122,7 @@ class Server:
     def knows(self) -> int:
         """How many brokers of its cluster it knows that are not fenced; 0 while it does not answer."""
         try:
-            return described_brokers(ask((HOST, self.port), DESCRIBE_CLUSTER_V0, timeout=5.0))
+            return described_brokers(call((HOST, self.port), DESCRIBE_CLUSTER_V0, timeout=5.0))
         except OSError:
             return 0
 
@@ -169,6 +169,6 @@ class Server:
 
     def _answers(self, request: bytes, timeout: float) -> bool:
         try:
-            return len(ask((HOST, self.port), request, timeout)) > 4
+            return len(call((HOST, self.port), request, timeout)) > 4
         except OSError:
             return False

@@ -60,10 +60,10 @@ def _kept(lines: Iterable[str], said: deque[str]) -> Iterator[str]:
         yield line
 
 
-def _show(told: Iterable[tuple[str, str]], screen: TextIO) -> None:
+def _show(steps: Iterable[tuple[str, str]], screen: TextIO) -> None:
     """On a terminal one line that changes; elsewhere a line for each phase."""
     shown = ""
-    for phase, progress in told:
+    for phase, progress in steps:
         if screen.isatty():
             screen.write(f"{_CLEAR}{phase}: {progress}")
         elif phase != shown:

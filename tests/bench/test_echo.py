@@ -63,7 +63,7 @@ class Client:
         assert frame[:4] == b"\0\0\0\7", "the correlation id"
         return decode_response(api, version, memoryview(frame))
 
-    def ask(self, api: Api[Any, Any], version: int, request: Any) -> Any:
+    def call(self, api: Api[Any, Any], version: int, request: Any) -> Any:
         self.send(api, version, request)
         return self.answer(api, version)
 
@@ -96,20 +96,20 @@ def fetch(offsets: dict[int, int]) -> FetchRequest:
 
 def test_a_client_finds_its_way(clients: tuple[Client, Client], server: Server) -> None:
     client, _ = clients
-    refused = client.ask(API_VERSIONS, 0, ApiVersionsRequest())
+    refused = client.call(API_VERSIONS, 0, ApiVersionsRequest())
     assert {(api.api_key, api.max_version) for api in refused.api_keys} >= {(PRODUCE.key, 3), (FETCH.key, 4)}
-    told = client.ask(METADATA, 1, MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]))
-    assert [(broker.host, broker.port) for broker in told.brokers] == [(HOST, server.port)]
-    assert [partition.leader_id for partition in told.topics[0].partitions] == [told.brokers[0].node_id] * 4
+    found = client.call(METADATA, 1, MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]))
+    assert [(broker.host, broker.port) for broker in found.brokers] == [(HOST, server.port)]
+    assert [partition.leader_id for partition in found.topics[0].partitions] == [found.brokers[0].node_id] * 4
     wanted = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=2, timestamp=-2)])
-    (topic,) = client.ask(LIST_OFFSETS, 1, ListOffsetsRequest(topics=[wanted])).topics
+    (topic,) = client.call(LIST_OFFSETS, 1, ListOffsetsRequest(topics=[wanted])).topics
     assert [(found.partition_index, found.offset) for found in topic.partitions] == [(2, 0)]
 
 
-def test_a_reader_that_waits_is_told_of_what_comes(clients: tuple[Client, Client]) -> None:
+def test_a_waiting_reader_gets_new_records(clients: tuple[Client, Client]) -> None:
     reader, writer = clients
     reader.send(FETCH, 4, fetch({3: 0, 1: 0}))
-    (acknowledged,) = writer.ask(PRODUCE, 3, produce(1, records=3)).responses
+    (acknowledged,) = writer.call(PRODUCE, 3, produce(1, records=3)).responses
     assert acknowledged.partition_responses[0].base_offset == 0
     (topic,) = reader.answer(FETCH, 4).responses
     quiet, news = topic.partitions
@@ -117,8 +117,8 @@ def test_a_reader_that_waits_is_told_of_what_comes(clients: tuple[Client, Client
     assert (news.partition_index, news.high_watermark) == (1, 3)
     assert read_header(news.records).record_count == 3
 
-    writer.ask(PRODUCE, 3, produce(1, records=2))
-    (topic,) = reader.ask(FETCH, 4, fetch({1: 3})).responses
+    writer.call(PRODUCE, 3, produce(1, records=2))
+    (topic,) = reader.call(FETCH, 4, fetch({1: 3})).responses
     assert read_header(topic.partitions[0].records).base_offset == 3
-    (topic,) = reader.ask(FETCH, 4, fetch({1: 0})).responses
+    (topic,) = reader.call(FETCH, 4, fetch({1: 0})).responses
     assert len(topic.partitions[0].records) > len(news.records), "from the beginning, all of it"

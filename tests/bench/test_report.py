@@ -31,17 +31,17 @@ def test_best_follows_the_metric_s_direction() -> None:
     assert "≤ 0.5 × Kafka: met" in terminal(run)
 
 
-def test_a_missed_ask_is_named_as_plainly() -> None:
+def test_a_missed_target_is_named_as_plainly() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
     assert "≤ 0.5 × Kafka: missed" in page([run])
 
 
-def test_without_kafka_a_relative_ask_stays_open() -> None:
+def test_without_kafka_a_relative_target_stays_open() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7]})
     assert "≤ 0.5 × Kafka |" in page([run])
 
 
-def test_an_ask_below_what_the_client_itself_takes_is_told() -> None:
+def test_a_target_below_the_cost_of_the_client_is_reported() -> None:
     run = a_run()
     run.values["latency-10k"] = {
         "p50": {"penstock": [0.9], "kafka": [1.2, 1.0]},
@@ -99,11 +99,11 @@ def test_what_was_not_measured_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heavy", "asked", "rounds"),
+    ("heavy", "requested", "rounds"),
     [(True, None, [1]), (True, 2, [1, 2]), (False, 2, [0, 1, 2]), (False, None, [0, 1, 2, 3])],
 )
-def test_which_rounds_measure_a_row(heavy: bool, asked: int | None, rounds: list[int]) -> None:
-    row = Row("row", "", (), lambda contender, scale: {}, heavy=heavy, rounds=asked)
+def test_which_rounds_measure_a_row(heavy: bool, requested: int | None, rounds: list[int]) -> None:
+    row = Row("row", "", (), lambda contender, scale: {}, heavy=heavy, rounds=requested)
     assert [turn for turn in range(4) if is_due(row, turn)] == rounds
 
 
@@ -154,12 +154,12 @@ def test_a_run_of_which_nothing_is_left_is_forgotten() -> None:
     assert merged([at("old", {"produce-1k": 1.0})], newest) == [newest]
 
 
-def test_a_commit_is_told_once_where_all_rows_share_it() -> None:
+def test_a_commit_is_named_once_if_all_rows_share_it() -> None:
     runs = [at("same", {"produce-1k": 1.0}), at("same", {"produce-100": 2.0})]
     assert [line for line in page(runs).splitlines() if line.startswith("- Commit")] == ["- Commit: same"]
 
 
-def test_commits_that_differ_are_told_with_their_rows() -> None:
+def test_commits_that_differ_are_named_with_their_rows() -> None:
     most = at("abc1234", {"produce-1k": 1.0, "produce-10k": 1.0})
     shown = page([most, at("def5678", {"produce-100": 2.0}, date="2026-11-15")])
     assert "- Commit: abc1234\n- Commit of `produce-100`: def5678, measured on 2026-11-15\n" in shown

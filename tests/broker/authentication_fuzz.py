@@ -144,7 +144,7 @@ def log_in(ports: dict[str, int]) -> float:
     with Speaker(ports["SASL"]) as speaker:
         assert speaker.handshake() == 0
         assert speaker.token(_GOOD) == (0, None)
-        assert speaker.ask(METADATA, MetadataRequest()).brokers
+        assert speaker.call(METADATA, MetadataRequest()).brokers
     return monotonic() - began
 
 

@@ -49,7 +49,7 @@ def describe(
         include_synonyms=synonyms,
         include_documentation=documentation,
     )
-    (result,) = client.ask(DESCRIBE_CONFIGS, version, request).results
+    (result,) = client.call(DESCRIBE_CONFIGS, version, request).results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
 
@@ -91,7 +91,7 @@ def alter(
         ],
         validate_only=validate_only,
     )
-    (result,) = client.ask(INCREMENTAL_ALTER_CONFIGS, version, request).responses
+    (result,) = client.call(INCREMENTAL_ALTER_CONFIGS, version, request).responses
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result.error_code, result.error_message
 
@@ -120,6 +120,6 @@ def replace(
         ],
         validate_only=validate_only,
     )
-    (result,) = client.ask(ALTER_CONFIGS, version, request).responses
+    (result,) = client.call(ALTER_CONFIGS, version, request).responses
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result.error_code, result.error_message

@@ -30,7 +30,7 @@ SOON = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 async def coordinator(nodes: Cluster, node: int) -> Coordinator:
     """Where `node` sends members of the group."""
     request = FindCoordinatorRequest(coordinator_keys=[GROUP])
-    (found,) = (await nodes.ask(node, FIND_COORDINATOR, request)).coordinators
+    (found,) = (await nodes.call(node, FIND_COORDINATOR, request)).coordinators
     return found
 
 
@@ -39,7 +39,7 @@ async def commit(nodes: Cluster, node: int, offset: int) -> ErrorCode:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[partition])
     request = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
-    ((answer,),) = [t.partitions for t in (await nodes.ask(node, OFFSET_COMMIT, request)).topics]
+    ((answer,),) = [t.partitions for t in (await nodes.call(node, OFFSET_COMMIT, request)).topics]
     return ErrorCode(answer.error_code)
 
 
@@ -55,7 +55,7 @@ async def offsets(nodes: Cluster, node: int) -> OffsetFetchResponseGroup:
     topic_id = nodes[node].image.topics[TOPIC].id
     topic = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
-    (group,) = (await nodes.ask(node, OFFSET_FETCH, request)).groups
+    (group,) = (await nodes.call(node, OFFSET_FETCH, request)).groups
     return group
 
 

@@ -138,7 +138,7 @@ class Cluster:
         assert self.controller is not None
         return self.controller
 
-    async def ask(
+    async def call(
         self, node: int, api: Api[RequestT, ResponseT], request: RequestT, *, internal: bool = False
     ) -> ResponseT:
         """What a client of `node` gets; with `internal`, what another node would."""

@@ -48,7 +48,7 @@ class RawClient:
         """A second connection to the same broker."""
         return RawClient(self.address)
 
-    def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
+    def call(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
         self.send(api, version, request)
         return cast(ResponseT, self.receive())
 

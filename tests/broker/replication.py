@@ -64,7 +64,7 @@ async def make_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
-    (result,) = (await nodes.ask(replicas[0], CREATE_TOPICS, request)).topics
+    (result,) = (await nodes.call(replicas[0], CREATE_TOPICS, request)).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
     topic_id = TopicId(result.topic_id)
 
@@ -113,7 +113,7 @@ async def produce(
         timeout_ms=timeout_ms,
         topic_data=[TopicProduceData(topic_id=topic_id, name=name, partition_data=[data])],
     )
-    ((answer,),) = [t.partition_responses for t in (await nodes.ask(node, PRODUCE, request)).responses]
+    ((answer,),) = [t.partition_responses for t in (await nodes.call(node, PRODUCE, request)).responses]
     return answer
 
 
@@ -129,7 +129,7 @@ async def fetch(
         topics=[FetchTopic(topic_id=topic_id, topic=name, partitions=[wanted])],
         rack_id=rack,
     )
-    ((answer,),) = [t.partitions for t in (await nodes.ask(node, FETCH, request)).responses]
+    ((answer,),) = [t.partitions for t in (await nodes.call(node, FETCH, request)).responses]
     return answer
 
 
@@ -137,7 +137,7 @@ async def latest(nodes: Cluster, node: int, name: str = TOPIC) -> int | ErrorCod
     """The end that ListOffsets names, or why it does not."""
     wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
-    ((answer,),) = [t.partitions for t in (await nodes.ask(node, LIST_OFFSETS, request)).topics]
+    ((answer,),) = [t.partitions for t in (await nodes.call(node, LIST_OFFSETS, request)).topics]
     return ErrorCode(answer.error_code) if answer.error_code else answer.offset
 
 

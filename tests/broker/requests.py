@@ -99,7 +99,7 @@ def until(condition: Callable[[], bool]) -> None:
 # -- topics
 
 
-def ask_for_topic(
+def request_topic(
     client: RawClient,
     name: str,
     partitions: int = 1,
@@ -115,13 +115,13 @@ def ask_for_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=validate_only)
-    return client.ask(CREATE_TOPICS, version, request).topics[0]
+    return client.call(CREATE_TOPICS, version, request).topics[0]
 
 
 def create_topic(
     client: RawClient, name: str = "", partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> Topic:
-    result = ask_for_topic(client, name or new_name(), partitions, configs)
+    result = request_topic(client, name or new_name(), partitions, configs)
     assert result.error_code == ErrorCode.NONE, result.error_message
     topic = Topic(result.name, TopicId(result.topic_id))
     # Apache Kafka answers before its brokers know the topic.
@@ -132,13 +132,13 @@ def create_topic(
 
 def delete_topic(client: RawClient, topic: Topic) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
-    (result,) = client.ask(DELETE_TOPICS, 6, request).responses
+    (result,) = client.call(DELETE_TOPICS, 6, request).responses
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
 def describe_topic(client: RawClient, name: str) -> MetadataResponseTopic:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    (topic,) = client.ask(METADATA, 12, request).topics
+    (topic,) = client.call(METADATA, 12, request).topics
     return topic
 
 
@@ -161,7 +161,7 @@ def delete_before(
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])], timeout_ms=5000
     )
-    ((answer,),) = [t.partitions for t in client.ask(DELETE_RECORDS, version, request).topics]
+    ((answer,),) = [t.partitions for t in client.call(DELETE_RECORDS, version, request).topics]
     return answer
 
 
@@ -205,7 +205,7 @@ def produce(
     version: int = PRODUCE.max_version,
 ) -> PartitionProduceResponse:
     request = produce_request(topic, batch, partition=partition, acks=acks, version=version)
-    return only_partition(client.ask(PRODUCE, version, request))
+    return only_partition(client.call(PRODUCE, version, request))
 
 
 def only_partition(response: ProduceResponse) -> PartitionProduceResponse:
@@ -222,7 +222,7 @@ def append(client: RawClient, topic: Topic, *values: bytes, partition: int = 0) 
 
 
 def new_producer_id(client: RawClient) -> int:
-    answer = client.ask(INIT_PRODUCER_ID, 5, InitProducerIdRequest(transaction_timeout_ms=1000))
+    answer = client.call(INIT_PRODUCER_ID, 5, InitProducerIdRequest(transaction_timeout_ms=1000))
     assert answer.error_code == ErrorCode.NONE
     return answer.producer_id
 
@@ -281,7 +281,7 @@ def fetch(
         current_leader_epoch=current_leader_epoch,
         last_fetched_epoch=last_fetched_epoch,
     )
-    response = client.ask(FETCH, version, fetch_request([(topic, [wanted])], version=version, **request))
+    response = client.call(FETCH, version, fetch_request([(topic, [wanted])], version=version, **request))
     assert response.error_code == ErrorCode.NONE
     ((answer,),) = [t.partitions for t in response.responses]
     return answer
@@ -334,5 +334,5 @@ def list_offset(
         topics=[ListOffsetsTopic(name=topic.name, partitions=[wanted])],
         timeout_ms=10_000,
     )
-    ((answer,),) = [t.partitions for t in client.ask(LIST_OFFSETS, version, request).topics]
+    ((answer,),) = [t.partitions for t in client.call(LIST_OFFSETS, version, request).topics]
     return answer

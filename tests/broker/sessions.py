@@ -23,14 +23,14 @@ class SessionClient:
         self, *wanted: tuple[Topic, int, int], forget: tuple[Topic, int] | None = None, max_wait_ms: int = 0
     ) -> dict[int, PartitionData]:
         """One request of (topic, partition, offset); the answered partitions by index."""
-        response = self.ask(*wanted, forget=forget, max_wait_ms=max_wait_ms)
+        response = self.call(*wanted, forget=forget, max_wait_ms=max_wait_ms)
         assert response.error_code == ErrorCode.NONE
         assert self.id in (0, response.session_id)
         self.id = response.session_id
         self.epoch += 1
         return {p.partition_index: p for topic in response.responses for p in topic.partitions}
 
-    def ask(
+    def call(
         self, *wanted: tuple[Topic, int, int], forget: tuple[Topic, int] | None = None, max_wait_ms: int = 0
     ) -> FetchResponse:
         topics = [
@@ -49,4 +49,4 @@ class SessionClient:
             request.forgotten_topics_data = [
                 ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=[index])
             ]
-        return self._client.ask(FETCH, self.version, request)
+        return self._client.call(FETCH, self.version, request)

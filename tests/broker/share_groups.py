@@ -40,7 +40,7 @@ TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 
 
 def append(client: RawClient, topic: Topic, *values: bytes) -> None:
-    (answer,) = client.ask(PRODUCE, 13, produce_request(topic, batch_of(values), version=13)).responses
+    (answer,) = client.call(PRODUCE, 13, produce_request(topic, batch_of(values), version=13)).responses
     assert answer.partition_responses[0].error_code == ErrorCode.NONE
 
 
@@ -56,7 +56,7 @@ def set_configs(client: RawClient, kind: int, name: str, **values: str) -> None:
     ]
     resource = configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     request = configs.IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = client.ask(configs.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    (answer,) = client.call(configs.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
@@ -71,7 +71,7 @@ class Member:
 
     def join(self) -> Member:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-        self.client.ask(FIND_COORDINATOR, 4, request)
+        self.client.call(FIND_COORDINATOR, 4, request)
         assigned: Any = None
         while not assigned:
             response = self.heartbeat()
@@ -87,7 +87,7 @@ class Member:
             member_epoch=self.epoch if epoch is None else epoch,
             subscribed_topic_names=[self.topic.name],
         )
-        return self.client.ask(SHARE_GROUP_HEARTBEAT, 1, request)
+        return self.client.call(SHARE_GROUP_HEARTBEAT, 1, request)
 
     def fetch(self, *acks: tuple[int, int, list[int]], version: int = 2, **changes: Any) -> Any:
         """(response, its only partition or None)."""
@@ -105,7 +105,7 @@ class Member:
         )
         for name, value in changes.items():
             setattr(request, name, value)
-        response = self.client.ask(SHARE_FETCH, version, request)
+        response = self.client.call(SHARE_FETCH, version, request)
         if not response.error_code and request.share_session_epoch >= 0:
             self.session_epoch = request.share_session_epoch + 1
         return response, response.responses[0].partitions[0] if response.responses else None
@@ -140,7 +140,7 @@ class Member:
                 )
             ],
         )
-        response = self.client.ask(SHARE_ACKNOWLEDGE, version, request)
+        response = self.client.call(SHARE_ACKNOWLEDGE, version, request)
         if not response.error_code and request.share_session_epoch > 0:
             self.session_epoch = request.share_session_epoch + 1
         return response
@@ -162,5 +162,5 @@ def offsets(client: RawClient, group: str) -> list[tuple[int, int]]:
     """(start offset, lag) of the share partitions."""
     wanted = describe.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     request = describe.DescribeShareGroupOffsetsRequest(groups=[wanted])
-    (answer,) = client.ask(describe.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
+    (answer,) = client.call(describe.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
     return [(p.start_offset, p.lag) for topic in answer.topics for p in topic.partitions]

@@ -38,7 +38,7 @@ class Speaker:
         except ConnectionResetError:
             return None
 
-    def ask(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
+    def call(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
         """The response; None if the broker closes the connection instead."""
         version = api.max_version if version is None else version
         self.socket.sendall(b"".join(encode_request(api, version, 7, "test", request)))  # type: ignore[arg-type]
@@ -46,9 +46,9 @@ class Speaker:
         return None if frame is None else decode_response(api, version, memoryview(frame))
 
     def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> int | None:
-        answer = self.ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism), version)
+        answer = self.call(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism), version)
         return None if answer is None else answer.error_code
 
     def token(self, token: bytes) -> tuple[int, str | None] | None:
-        answer = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
+        answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
         return None if answer is None else (answer.error_code, answer.error_message)

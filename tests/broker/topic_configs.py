@@ -18,5 +18,5 @@ async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value
     config = AlterableConfig(name=key, config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+    (answer,) = (await nodes.call(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
     return answer.error_code

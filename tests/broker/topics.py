@@ -10,5 +10,5 @@ async def create(nodes: Cluster, node: int, name: str, factor: int = 1) -> int:
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=factor)], timeout_ms=10_000
     )
-    (result,) = (await nodes.ask(node, CREATE_TOPICS, request)).topics
+    (result,) = (await nodes.call(node, CREATE_TOPICS, request)).topics
     return result.error_code

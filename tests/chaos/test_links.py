@@ -57,7 +57,7 @@ def request_by(name: bytes) -> bytes:
     return struct.pack(">ihhih", 10 + len(name), 18, 0, 1, len(name)) + name
 
 
-def ask(port: int, node: int) -> socket.socket:
+def call(port: int, node: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
     connection.sendall(request_of(node))
     return connection
@@ -74,7 +74,7 @@ def assert_silence(connection: socket.socket) -> None:
 def test_a_cut_holds_back_until_it_is_healed(links: Links, echo: int, way: tuple[int, int]) -> None:
     port = links.add(2, echo)
     links.cut([way])
-    with ask(port, 1) as cut, ask(port, 3) as other:
+    with call(port, 1) as cut, call(port, 3) as other:
         assert other.recv(100) == request_of(3)
         assert_silence(cut)
         links.heal()
@@ -86,7 +86,7 @@ def test_brokers_of_apache_kafka_are_known_by_their_names(links: Links, echo: in
     port = links.add(2, echo)
     links.cut([(1, 2)])
     address = "127.0.0.1", port
-    with socket.create_connection(address, timeout=PATIENCE_S) as broker, ask(port, -1) as client:
+    with socket.create_connection(address, timeout=PATIENCE_S) as broker, call(port, -1) as client:
         broker.sendall(request_by(name))
         assert client.recv(100) == request_of(-1)
         assert_silence(broker)

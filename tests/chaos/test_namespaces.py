@@ -25,7 +25,7 @@ print("ready", flush=True)
 while True:
     here.sendto(*here.recvfrom(100))
 """
-_ASK = f"""
+_REQUEST = f"""
 import socket, sys
 for line in sys.stdin:
     address, timeout = line.split()
@@ -57,17 +57,17 @@ def program(namespaces: Namespaces, node: int, text: str) -> subprocess.Popen[st
 
 def test_each_way_is_cut_alone_and_clients_reach_everybody(namespaces: Namespaces) -> None:
     target = namespaces.place(2).host
-    with program(namespaces, 2, _ECHO) as echo, program(namespaces, 1, _ASK) as asker:
+    with program(namespaces, 2, _ECHO) as echo, program(namespaces, 1, _REQUEST) as requester:
         try:
             assert echo.stdout is not None
             assert echo.stdout.readline() == "ready\n"
 
             def answer(timeout_s: float = PATIENCE_S) -> str:
-                assert asker.stdin is not None
-                assert asker.stdout is not None
-                asker.stdin.write(f"{target} {timeout_s}\n")
-                asker.stdin.flush()
-                return asker.stdout.readline().strip()
+                assert requester.stdin is not None
+                assert requester.stdout is not None
+                requester.stdin.write(f"{target} {timeout_s}\n")
+                requester.stdin.flush()
+                return requester.stdout.readline().strip()
 
             assert answer() == "?"
             for way in ((1, 2), (2, 1)):
@@ -81,7 +81,7 @@ def test_each_way_is_cut_alone_and_clients_reach_everybody(namespaces: Namespace
                 assert answer() == "?"
         finally:
             echo.kill()
-            asker.kill()
+            requester.kill()
 
 
 def test_nothing_stays_behind() -> None:

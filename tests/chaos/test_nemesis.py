@@ -18,5 +18,5 @@ def test_faults_follow_each_other_within_the_time_and_every_kind_happens() -> No
     assert {node for fault in faults for node in fault.nodes} == {1, 2, 3}
 
 
-def test_only_the_kinds_that_are_asked_for() -> None:
+def test_only_the_requested_kinds() -> None:
     assert {fault.kind for fault in schedule(1, 100, range(1, 4), ("pause",))} == {"pause"}

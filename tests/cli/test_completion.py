@@ -31,7 +31,7 @@ def test_words_that_bash_has_split_are_joined(
     assert rejoined(words.split(), current) == expected
 
 
-def test_without_a_shell_that_asks_nothing_changes() -> None:
+def test_without_a_completing_shell_nothing_changes() -> None:
     environment = {"COMP_WORDS": "a\n=\nb"}
     prepare_completion(environment)
     assert environment == {"COMP_WORDS": "a\n=\nb"}

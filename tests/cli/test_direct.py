@@ -13,7 +13,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.vote import VOTE, VoteRequest
 
-ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+REQUEST = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
 def nobody() -> str:
@@ -22,7 +22,7 @@ def nobody() -> str:
     return f"127.0.0.1:{port}"
 
 
-def test_the_first_that_answers_is_asked(broker: str) -> None:
+def test_the_first_reachable_broker_gets_the_request(broker: str) -> None:
     with DirectLine(f"{nobody()}, {broker}", 60) as line:
         answer = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
     assert [f"{b.host}:{b.port}" for b in answer.brokers] == [broker]
@@ -33,10 +33,10 @@ def test_one_that_hangs_holds_nothing_up(broker: str) -> None:
         patience_s = 600  # far more than a test may take
         with DirectLine(f"127.0.0.1:{mute.getsockname()[1]},{broker}", patience_s) as line:
             assert line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
-            assert line.send(API_VERSIONS, ASK).api_keys
+            assert line.send(API_VERSIONS, REQUEST).api_keys
 
 
-def test_the_next_is_asked_when_one_is_gone() -> None:
+def test_the_next_broker_gets_the_request_if_one_is_gone() -> None:
     with cluster(brokers=2) as running, DirectLine(running.bootstrap, 60) as line:
         for gone in running.ids:
             answered = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
@@ -47,22 +47,22 @@ def test_the_next_is_asked_when_one_is_gone() -> None:
         assert line.refused == {running.address(1), running.address(2)}
 
 
-def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
+def test_a_request_that_times_out_is_not_sent_to_another_broker() -> None:
     with cluster(brokers=2) as running, DirectLine(running.bootstrap, 3) as line:
-        line.send(API_VERSIONS, ASK)
-        asked = line._contact
-        (hangs,) = (broker for broker in running.ids if running.address(broker) == asked)
+        line.send(API_VERSIONS, REQUEST)
+        requested = line._contact
+        (hangs,) = (broker for broker in running.ids if running.address(broker) == requested)
         running.pause(hangs)
         with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 3 s: give it a longer"):
-            line.send(API_VERSIONS, ASK)
-        assert line.send(API_VERSIONS, ASK).api_keys  # of the other one
+            line.send(API_VERSIONS, REQUEST)
+        assert line.send(API_VERSIONS, REQUEST).api_keys  # of the other one
         running.resume(hangs)
 
 
 def test_each_answers_for_itself(broker: str) -> None:
     silent = nobody()
     with DirectLine(broker, 60) as line:
-        answers = line.send_each([silent, broker], API_VERSIONS, ASK)
+        answers = line.send_each([silent, broker], API_VERSIONS, REQUEST)
     assert answers[silent] is None
     answered = answers[broker]
     assert answered is not None
@@ -75,14 +75,14 @@ def test_nobody_answers() -> None:
         DirectLine(address, 60) as line,
         pytest.raises(Failure, match=f"no broker answers at {address}: start"),
     ):
-        line.send(API_VERSIONS, ASK)
+        line.send(API_VERSIONS, REQUEST)
 
 
 def test_who_does_not_answer_in_time_counts_as_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with DirectLine(address, 0.1) as line, pytest.raises(Failure, match="no broker answers"):
-            line.send(API_VERSIONS, ASK)
+            line.send(API_VERSIONS, REQUEST)
 
 
 @pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:port", "host:0", "host:65536"])
@@ -91,7 +91,7 @@ def test_what_is_no_address(address: str) -> None:
         DirectLine(address, 1) as line,
         pytest.raises(Failure, match="is not HOST:PORT: correct --bootstrap") as refused,
     ):
-        line.send(API_VERSIONS, ASK)
+        line.send(API_VERSIONS, REQUEST)
     assert refused.value.exit_code == 2
 
 

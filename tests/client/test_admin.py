@@ -114,18 +114,18 @@ def test_what_is_refused_says_what_to_do(bootstrap: str, name: str) -> None:
 
 
 def test_nobody_there() -> None:
-    async def ask(address: str) -> None:
+    async def call(address: str) -> None:
         async with Admin(address, timeout=0.3) as admin:
             await admin.topics()
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and never listens
         with pytest.raises(NotReachable, match="Check that a broker listens"):
-            asyncio.run(ask(f"127.0.0.1:{taken.getsockname()[1]}"))
+            asyncio.run(call(f"127.0.0.1:{taken.getsockname()[1]}"))
 
 
 def test_use_outside_its_life(bootstrap: str) -> None:
-    async def ask() -> None:
+    async def call() -> None:
         admin = Admin(bootstrap)
         with pytest.raises(MisusedClient, match="async with"):
             await admin.topics()
@@ -134,4 +134,4 @@ def test_use_outside_its_life(bootstrap: str) -> None:
         with pytest.raises(ClientClosed):
             await admin.topics()
 
-    asyncio.run(ask())
+    asyncio.run(call())

@@ -245,7 +245,7 @@ def test_what_cannot_be_read_fails_where_it_is_used(bootstrap: str, name: str) -
         ({"delivery": "at_most_once", "auto_commit": False}, "leave auto_commit on"),
     ],
 )
-def test_what_cannot_be_asked_for(arguments: Any, advice: str) -> None:
+def test_invalid_settings(arguments: Any, advice: str) -> None:
     with pytest.raises(MisusedClient, match=advice):
         Consumer("x:1", group="g", **arguments)
 

@@ -426,7 +426,7 @@ def test_a_missing_permission_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_the_groups_offsets_tell_an_unknown_outcome(committed: bool) -> None:
+def test_the_groups_offsets_decide_an_unknown_outcome(committed: bool) -> None:
     case = Case(FakeProducer(ProducerFenced("slow", outcome_unknown=True)))
     case.reader.committed = committed
     assert case.run() == ([4] if committed else [3, 4])

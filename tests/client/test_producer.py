@@ -66,21 +66,21 @@ def test_a_batch_of_which_some_fail(bootstrap: str, name: str) -> None:
 
 def test_callbacks_run_on_the_loop(bootstrap: str, name: str) -> None:
     async def send() -> None:
-        told: list[tuple[Delivery | None, ClientError | None]] = []
+        reported: list[tuple[Delivery | None, ClientError | None]] = []
 
-        def tell(delivery: Delivery | None, error: ClientError | None) -> None:
+        def report(delivery: Delivery | None, error: ClientError | None) -> None:
             asyncio.get_running_loop()  # raises on any other thread
-            told.append((delivery, error))
+            reported.append((delivery, error))
 
         async with Producer(bootstrap) as producer:
-            producer.send_nowait(name, "a", partition=0, callback=tell)
-            producer.send_nowait(name, "b", partition=0, callback=tell)
-            assert told == []
+            producer.send_nowait(name, "a", partition=0, callback=report)
+            producer.send_nowait(name, "b", partition=0, callback=report)
+            assert reported == []
             await producer.flush()
-            assert [delivery and delivery.offset for delivery, _ in told] == [0, 1]
+            assert [delivery and delivery.offset for delivery, _ in reported] == [0, 1]
             with pytest.raises(Refused, match="the topic has fewer partitions"):
-                producer.send_nowait(name, "c", partition=77, callback=tell)
-        assert len(told) == 2
+                producer.send_nowait(name, "c", partition=77, callback=report)
+        assert len(reported) == 2
 
     asyncio.run(send())
 
@@ -189,7 +189,7 @@ def test_a_broker_that_starts_late_gets_the_messages(name: str) -> None:
     asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{port}", port), 60))
 
 
-def test_closing_in_a_hurry_tells_whoever_waits() -> None:
+def test_closing_in_a_hurry_fails_waiting_sends() -> None:
     async def send(address: str) -> None:
         producer = Producer(address)
         await producer.start()

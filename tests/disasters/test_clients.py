@@ -21,7 +21,7 @@ class Moving:
         return 0, 310
 
 
-def test_the_end_of_a_partition_is_asked_for_again_while_its_leader_moves() -> None:
+def test_the_end_of_a_partition_is_requested_again_while_its_leader_moves() -> None:
     assert clients._end_of(Moving(3), TopicPartition("t", 0)) == 310
 
 

@@ -36,7 +36,7 @@ def test_the_mutants_that_pages_name_are_those_there_are() -> None:
     assert named <= guards
 
 
-def test_every_field_of_our_own_is_told_of() -> None:
+def test_every_field_of_our_own_is_documented() -> None:
     page = (PAGES / "node.md").read_text(encoding="utf-8").partition("## What is not Kafka's")[2]
     wire = (ROOT / "src" / "penstock" / "wire").rglob("*.py")
     own = {

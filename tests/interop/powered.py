@@ -122,7 +122,7 @@ class Machine:
         self._stop = asyncio.Event()
         workers = SystemWorkers(lambda: 2)
         off = asyncio.Event()
-        self._disk.when_off = partial(_tell, self._loop, off)
+        self._disk.when_off = partial(_report, self._loop, off)
         try:
             world = World(SystemClock(), SystemRng(), self._disk, workers)
             broker = await Broker.open(BrokerConfig(self._config), world)
@@ -144,7 +144,7 @@ class Machine:
                 await broker.stop()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, off: asyncio.Event) -> None:
+def _report(loop: asyncio.AbstractEventLoop, off: asyncio.Event) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(off.set)
 

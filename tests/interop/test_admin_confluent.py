@@ -149,8 +149,8 @@ def test_topics_are_made_when_they_are_mentioned(bootstrap: str, admin: Any) -> 
     assert "mentioned" in admin.list_topics(timeout=WAIT_S).topics
     # librdkafka's consumers do not ask for it (allow.auto.create.topics is false there).
     with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})) as consumer:
-        asked = consumer.list_topics("never-mentioned", timeout=WAIT_S).topics["never-mentioned"]
-    assert asked.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        requested = consumer.list_topics("never-mentioned", timeout=WAIT_S).topics["never-mentioned"]
+    assert requested.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert "never-mentioned" not in admin.list_topics(timeout=WAIT_S).topics
 
 
@@ -195,7 +195,7 @@ def test_the_older_alteration_replaces_everything(admin: Any, new_topic: NewTopi
     assert found["segment.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
 
 
-def test_synonyms_tell_where_a_value_comes_from(admin: Any, new_topic: NewTopicNamed) -> None:
+def test_synonyms_name_the_source_of_a_value(admin: Any, new_topic: NewTopicNamed) -> None:
     found = configs_of(admin, ResourceType.TOPIC, new_topic(1, retention_ms="1000"))["retention.ms"]
     assert (found.value, found.is_read_only, found.is_sensitive) == ("1000", False, False)
     assert "retention.ms" in found.synonyms

@@ -179,8 +179,8 @@ def test_administrators_see_reset_and_delete_groups(
 
 
 def lag(admin: AdminClient, group: str, topic: str) -> int:
-    asked = [ConsumerGroupTopicPartitions(group)]
-    committed = admin.list_consumer_group_offsets(asked)[group].result(60).topic_partitions
+    requested = [ConsumerGroupTopicPartitions(group)]
+    committed = admin.list_consumer_group_offsets(requested)[group].result(60).topic_partitions
     ends = admin.list_offsets({TopicPartition(topic, p.partition): OffsetSpec.latest() for p in committed})
     return sum(ends[TopicPartition(topic, p.partition)].result(60).offset - p.offset for p in committed)
 
@@ -217,8 +217,8 @@ def test_acknowledged_commits_survive_kill_9(tmp_path: Path, protocol: str) -> N
             for _ in range(3):
                 message = consumer.consume(1, timeout=PATIENCE_S)[0]
                 done = TopicPartition(topic, message.partition(), message.offset() + 1, f"note {number}")
-                (told,) = consumer.commit(offsets=[done], asynchronous=False)
-                acknowledged[told.partition] = told.offset
+                (reported,) = consumer.commit(offsets=[done], asynchronous=False)
+                acknowledged[reported.partition] = reported.offset
             assert server.process is not None
             server.process.kill()
             server.process.wait()

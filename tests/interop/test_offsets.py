@@ -217,14 +217,14 @@ def test_aiokafka_seeks(bootstrap: str, topic: str) -> None:
 
 
 def test_aiokafka_offsets(bootstrap: str, topic: str) -> None:
-    async def ask(consumer: Any, where: Any) -> None:
+    async def call(consumer: Any, where: Any) -> None:
         assert await consumer.beginning_offsets([where]) == {where: 0}
         assert await consumer.end_offsets([where]) == {where: 10}
         found = [(t, (await consumer.offsets_for_times({where: t}))[where].offset) for t, _ in FIRST_SINCE]
         assert found == FIRST_SINCE
         assert await consumer.offsets_for_times({where: AFTER_ALL}) == {where: None}
 
-    with_aiokafka(bootstrap, topic, ask)
+    with_aiokafka(bootstrap, topic, call)
 
 
 # -- kcat

@@ -28,7 +28,7 @@ def consumer_of(bootstrap: str, *wheres: TopicPartition, **settings: Any) -> Ite
         yield consumer
 
 
-def test_a_waiting_reader_is_told_at_once(bootstrap: str, new_topic: NewTopicNamed) -> None:
+def test_a_waiting_reader_is_answered_at_once(bootstrap: str, new_topic: NewTopicNamed) -> None:
     """A fetch waits at the broker: what is produced ends the wait, not the time that it may take."""
     topic = new_topic()
     where = KafkaPythonTopicPartition(topic, 0)

@@ -52,25 +52,27 @@ def test_append_time_is_the_brokers(
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "shown"),
     [("CreateTime", TIMESTAMP_CREATE_TIME), ("LogAppendTime", TIMESTAMP_LOG_APPEND_TIME)],
 )
-def test_readers_are_told_which_it_is(bootstrap: str, new_topic: NewTopicNamed, kind: str, told: int) -> None:
+def test_readers_see_the_type_of_the_timestamp(
+    bootstrap: str, new_topic: NewTopicNamed, kind: str, shown: int
+) -> None:
     topic = new_topic(message_timestamp_type=kind)
     ConfluentKafka().produce(bootstrap, topic, [Message(b"k", b"v")])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    assert consumer.poll(60).timestamp()[0] == told
+    assert consumer.poll(60).timestamp()[0] == shown
     consumer.close()
 
 
-def test_a_producer_is_told_the_append_time(bootstrap: str, new_topic: NewTopicNamed) -> None:
+def test_a_producer_gets_the_append_time(bootstrap: str, new_topic: NewTopicNamed) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    told = producer.send(topic, b"v", timestamp_ms=LONG_AGO).get(60)
+    shown = producer.send(topic, b"v", timestamp_ms=LONG_AGO).get(60)
     producer.close()
     (read,) = ConfluentKafka().consume(bootstrap, topic, 1)
-    assert told.timestamp == read.timestamp != LONG_AGO
+    assert shown.timestamp == read.timestamp != LONG_AGO
 
 
 def test_a_topic_changes_its_mind(bootstrap: str, new_topic: NewTopicNamed) -> None:
@@ -111,7 +113,7 @@ def test_a_timestamp_too_far_ahead_is_refused(bootstrap: str, new_topic: NewTopi
         ADAPTERS[1].produce(bootstrap, topic, [ahead])
 
 
-def test_a_timestamp_too_old_is_refused_where_a_topic_asks_for_it(
+def test_a_timestamp_too_old_is_refused_by_a_topic_with_a_limit(
     bootstrap: str, new_topic: NewTopicNamed
 ) -> None:
     topic = new_topic(message_timestamp_before_max_ms="60000")

@@ -54,7 +54,7 @@ def test_a_producer_from_before_record_batches_is_turned_away(
 @pytest.mark.process
 @needs("kcat")
 @pytest.mark.parametrize("age", ["0.11.0.0", "1.0.0", "2.0.0"])
-def test_librdkafka_that_asks_for_no_versions(bootstrap: str, new_topic: NewTopicNamed, age: str) -> None:
+def test_librdkafka_without_api_versions(bootstrap: str, new_topic: NewTopicNamed, age: str) -> None:
     topic = new_topic()
     old = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={age}"]
     common = ["kcat", "-b", bootstrap, *old, "-t", topic, "-p", "0"]

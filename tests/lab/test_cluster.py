@@ -47,7 +47,7 @@ def test_a_single_broker_replicates_nothing(tmp_path: Path) -> None:
     assert properties(tmp_path, 1)["min.insync.replicas"] == "1"
 
 
-def test_others_reach_a_broker_the_way_that_is_asked_for(tmp_path: Path) -> None:
+def test_other_brokers_reach_a_broker_at_the_requested_address(tmp_path: Path) -> None:
     passed: list[tuple[int, int]] = []
 
     def way(node: int, port: int) -> int:
@@ -87,7 +87,7 @@ def test_brokers_come_go_hang_and_return(tmp_path: Path) -> None:
     assert not any(broker.runs() for broker in cluster.brokers)
 
 
-def test_a_broker_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_ends_during_its_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
     last_words = ["sh", "-c", "echo no room here"]
     cluster = Cluster([Server("penstock", 1, last_words, tmp_path / "log")])
     with pytest.raises(LabError, match=r"knows of 0 brokers, not 1:\nno room here"):

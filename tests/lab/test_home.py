@@ -62,6 +62,6 @@ def test_a_missing_program_is_named() -> None:
 
 
 @pytest.mark.process
-def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
+def test_a_failing_command_is_reported_with_its_last_output(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="last words"):
         command([sys.executable, "-c", "import sys; print('last words'); sys.exit(3)"], tmp_path)

@@ -31,7 +31,7 @@ def test_an_isr_shrinks_and_grows_in_one_leader_epoch() -> None:
     assert (partition.isr, partition.partition_epoch) == ([1, 3, 2], 2)
 
 
-def test_asking_for_what_is_changes_nothing() -> None:
+def test_a_request_for_the_current_state_changes_nothing() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1, 2])
     offset = stage.image.offset
@@ -154,7 +154,7 @@ def test_a_partition_named_twice_is_altered_once() -> None:
     assert len(records) == 1
 
 
-def test_the_leader_is_told_when_its_request_has_ended_its_leadership() -> None:
+def test_the_response_names_the_end_of_the_requesters_leadership() -> None:
     stage = Stage(3)
     partition = stage.topic("t", [1, 2])
     stage.reassign({0: [3, 2]})

@@ -189,13 +189,13 @@ def test_a_shutdown_moves_leaders_first_and_is_granted_when_all_have_read_of_it(
     partition = stage.topic("t", [1, 2], min_isr=1)
 
     answer = stage.beat(1, stop=True, lowest=0)
-    told = stage.image.offset
+    reported = stage.image.offset
     assert (partition.leader, partition.isr) == (2, [2])
     assert (answer.should_shut_down, answer.is_fenced) == (False, False)
     assert stage.image.brokers[1].in_controlled_shutdown
 
-    assert not stage.beat(1, stop=True, lowest=told - 1).should_shut_down
-    answer = stage.beat(1, stop=True, lowest=told)
+    assert not stage.beat(1, stop=True, lowest=reported - 1).should_shut_down
+    answer = stage.beat(1, stop=True, lowest=reported)
     assert (answer.should_shut_down, answer.is_fenced) == (True, True)
     assert stage.image.brokers[1].fenced
     assert stage.beat(1, stop=True).should_shut_down
@@ -203,7 +203,7 @@ def test_a_shutdown_moves_leaders_first_and_is_granted_when_all_have_read_of_it(
     assert stage.beat(1).is_fenced
 
 
-def test_a_broker_that_leads_nothing_may_stop_at_once_and_one_may_ask_to_be_fenced() -> None:
+def test_a_broker_without_leaderships_may_stop_at_once_and_may_request_its_fencing() -> None:
     stage = Stage(2)
     assert stage.beat(1, stop=True, lowest=0).should_shut_down
     answer = stage.beat(2, fence=True)

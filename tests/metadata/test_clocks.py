@@ -127,7 +127,7 @@ def test_a_silent_broker_has_no_say() -> None:
     assert heard.beat_all() == [CLOCKS_DISAGREE] * 2
 
 
-def test_a_broker_that_does_not_tell_its_clock_learns_the_reference() -> None:
+def test_a_broker_that_does_not_report_its_clock_learns_the_reference() -> None:
     heard = Heard(Stage(3).image, node1=0, node2=0)
     heard.beat_all()
     time_ms = TIME_MS + heard.now_ms

@@ -179,7 +179,7 @@ def test_a_preferred_leader_is_elected_from_the_isr() -> None:
     assert (partition.isr, partition.leader_epoch) == ([2, 1], 2)
 
 
-def test_an_unclean_leader_can_be_asked_for() -> None:
+def test_an_unclean_leader_is_elected_on_request() -> None:
     stage = Stage(3)
     partition = stage.topic("t", [1, 2], min_isr=1)
     stage.alter(partition, [1])
@@ -192,7 +192,7 @@ def test_an_unclean_leader_can_be_asked_for() -> None:
     assert (partition.isr, partition.leader_recovery) == ([2], RECOVERING)
 
 
-def test_an_unclean_leader_that_is_asked_for_is_the_most_complete_that_reports() -> None:
+def test_a_requested_unclean_leader_is_the_most_complete_that_reports() -> None:
     """Not the first that is up: its disk may be empty."""
     stage = Stage(4)
     partition = stage.topic("t", [1, 2, 3, 4], min_isr=1)
@@ -223,7 +223,7 @@ def test_elections_of_unknown_partitions_are_refused() -> None:
     assert elect(stage, ElectionType.PREFERRED, "t", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_asking_for_all_leaves_out_those_that_need_no_election() -> None:
+def test_a_request_for_all_leaves_out_partitions_that_need_no_election() -> None:
     stage = Stage(2)
     stage.topic("t", [1, 2], [2, 1])
     stage.fence(1)
@@ -231,9 +231,9 @@ def test_asking_for_all_leaves_out_those_that_need_no_election() -> None:
     stage.alter(stage.partition("t", 0), [2, 1])
 
     named = [TopicPartitions(topic="t", partitions=[0, 1])]
-    for asked, codes in ((None, [(0, 0)]), (named, [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)])):
+    for requested, codes in ((None, [(0, 0)]), (named, [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)])):
         records, response = elect_leaders(
-            stage.image, stage.policy, ElectLeadersRequest(election_type=0, topic_partitions=asked)
+            stage.image, stage.policy, ElectLeadersRequest(election_type=0, topic_partitions=requested)
         )
         (topic,) = response.replica_election_results
         assert [(p.partition_id, p.error_code) for p in topic.partition_result] == codes

@@ -28,8 +28,8 @@ def stage(highest: int = 2) -> Stage:
 def update(
     where: Stage, name: str, level: int, kind: int = UpgradeType.UPGRADE, *, only_check: bool = False
 ) -> list[Struct]:
-    asked = FeatureUpdate(feature=name, max_version_level=level, upgrade_type=kind)
-    request = UpdateFeaturesRequest(feature_updates=[asked], validate_only=only_check)
+    requested = FeatureUpdate(feature=name, max_version_level=level, upgrade_type=kind)
+    request = UpdateFeaturesRequest(feature_updates=[requested], validate_only=only_check)
     records = update_features(where.image, request, LOCAL)
     where.commit(records)
     return records

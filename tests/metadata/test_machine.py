@@ -36,7 +36,7 @@ class CheckedStage(Stage):
     """Compares every partition with what it was, record by record."""
 
     #: set while a client asks for an unclean election
-    unclean_asked = False
+    unclean_requested = False
     #: replicas that a leader just said are in sync
     vouched_for: frozenset[int] = frozenset()
     #: the broker that just came back without knowing what it has, or was forgotten
@@ -74,7 +74,7 @@ class CheckedStage(Stage):
             assert (
                 partition.leader in {*complete, *self.vouched_for}
                 or (recovers and partition.leader in partition.replicas)
-                or self.unclean_asked
+                or self.unclean_requested
                 or self.policy.unclean(self.image, topic.name)
             )
 
@@ -182,9 +182,9 @@ class Decisions(RuleBasedStateMachine):
             record = elect_leader(stage.image, stage.policy, name, 0, kind, reports)
         except ApiError:
             return
-        stage.unclean_asked = kind is ElectionType.UNCLEAN
+        stage.unclean_requested = kind is ElectionType.UNCLEAN
         stage.commit([record])
-        stage.unclean_asked = False
+        stage.unclean_requested = False
 
     @rule()
     def balance(self) -> None:

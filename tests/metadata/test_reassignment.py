@@ -149,9 +149,9 @@ def test_those_under_way_are_listed() -> None:
         return [(t.name, p.partition_index, p.adding_replicas) for t in response.topics for p in t.partitions]
 
     assert listed(None) == [("t", 1, [2])]
-    asked = [
+    requested = [
         ListPartitionReassignmentsTopic(name="t", partition_indexes=[0, 1, 9]),
         ListPartitionReassignmentsTopic(name="nowhere", partition_indexes=[0]),
     ]
-    assert listed(asked) == [("t", 1, [2])]
-    assert listed(asked[1:]) == []
+    assert listed(requested) == [("t", 1, [2])]
+    assert listed(requested[1:]) == []

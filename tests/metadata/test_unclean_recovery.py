@@ -125,7 +125,7 @@ def test_reports_count_for_the_broker_epoch_and_the_leader_epoch_that_they_are_o
     assert (recovery.record, dict(recovery.waiting_for)) == (None, {1: "KAFKA_STORAGE_ERROR"})
 
 
-def test_an_aggressive_recovery_takes_what_is_up_but_asks_all_that_is() -> None:
+def test_an_aggressive_recovery_queries_every_replica_that_is_up() -> None:
     stage = Stage(3)
     partition = crashed(stage, 1, 2, 3, unclean=True)
     stage.beat(1)

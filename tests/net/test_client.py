@@ -231,7 +231,7 @@ class FakeBroker(asyncio.Protocol):
                 served = [ApiVersion(api_key=3, max_version=12), ApiVersion(api_key=0, max_version=7)]
                 self._transport.write(answer(API_VERSIONS, header, ApiVersionsResponse(api_keys=served)))
             else:
-                self._fake.asked(self._transport, header)
+                self._fake.requested(self._transport, header)
 
 
 class Fake:
@@ -244,7 +244,7 @@ class Fake:
         self.connections: list[asyncio.Transport] = []
         self._arrived = asyncio.Event()
 
-    def asked(self, transport: asyncio.Transport, header: RequestHeader) -> None:
+    def requested(self, transport: asyncio.Transport, header: RequestHeader) -> None:
         self.requests.append(header)
         self._arrived.set()
         self.reply(transport, header)
@@ -385,14 +385,14 @@ class TestFlow:
 
         async def scenario() -> None:
             async with fake.serving() as port, peer_at(port, max_in_flight=2) as peer:
-                asked = [asyncio.ensure_future(metadata(peer)) for _ in range(5)]
+                requested = [asyncio.ensure_future(metadata(peer)) for _ in range(5)]
                 await fake.has_requests(2)
                 await asyncio.sleep(0.01)
                 assert len(fake.requests) == 2
                 fake.reply = serve
                 for header in list(fake.requests):
                     serve(fake.connections[0], header)
-                answers = await asyncio.gather(*asked)
+                answers = await asyncio.gather(*requested)
                 assert [a.controller_id for a in answers] == [h.correlation_id for h in fake.requests]
 
         run(scenario())
@@ -435,11 +435,11 @@ class TestFlow:
 
         async def scenario() -> None:
             async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
-                asked = asyncio.ensure_future(metadata(peer))
+                requested = asyncio.ensure_future(metadata(peer))
                 await fake.has_requests(1)
                 peer.close()
                 with pytest.raises(PeerLost, match="closed by ourselves"):
-                    await asked
+                    await requested
                 with pytest.raises(PeerLost, match="closed by ourselves"):
                     await metadata(peer)
                 assert gone.errors == [], "nobody is told of what they did themselves"
@@ -451,11 +451,11 @@ class TestFlow:
 
         async def scenario() -> None:
             async with fake.serving() as port, peer_at(port) as peer:
-                asked = asyncio.ensure_future(metadata(peer))
+                requested = asyncio.ensure_future(metadata(peer))
                 await asyncio.sleep(0)
                 peer.close()
                 with pytest.raises(PeerLost, match="closed by ourselves"):
-                    await asked
+                    await requested
 
         run(scenario())
 
@@ -484,14 +484,14 @@ def test_the_one_timer_goes_on_looking_for_answers_that_are_overdue(run: Run) ->
         async with other.serving() as port, peer_at(port, clock) as peer:
             await metadata(peer, LONG_S)
             other.reply = hang
-            asked = asyncio.ensure_future(metadata(peer, LONG_S + 1))
+            requested = asyncio.ensure_future(metadata(peer, LONG_S + 1))
             await other.has_requests(2)
             clock.advance(LONG_S + 0.5)
             await asyncio.sleep(0)
-            assert not asked.done()
+            assert not requested.done()
             clock.advance(1)
             with pytest.raises(PeerTimedOut):
-                await asked
+                await requested
 
     run(scenario())
 
@@ -549,7 +549,7 @@ class Landed:
         self.answers.put_nowait(error)
 
 
-def ask_again(correlation_id: int, topic: str) -> bytes:
+def try_again(correlation_id: int, topic: str) -> bytes:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     parts = encode_request(METADATA, 12, correlation_id, "test", request)
     return b"".join(cast("list[bytes]", parts))
@@ -566,7 +566,7 @@ class TestRepeat:
                 first = await landed.answers.get()
                 numbers = []
                 for _ in range(3):
-                    assert peer.repeat(call, ask_again, "t")
+                    assert peer.repeat(call, try_again, "t")
                     again = await landed.answers.get()
                     assert isinstance(again, MetadataResponse)
                     numbers.append(again.controller_id)
@@ -581,21 +581,21 @@ class TestRepeat:
             async with fake.serving() as port, peer_at(port, clock) as peer:
                 call = peer.post(METADATA, MetadataRequest(topics=None), LONG_S, landed)
                 await landed.answers.get()
-                assert peer.repeat(call, ask_again, "t")
+                assert peer.repeat(call, try_again, "t")
                 await landed.answers.get()
                 fake.reply = hang
                 clock.advance(LONG_S - 1)
-                assert peer.repeat(call, ask_again, "t")
+                assert peer.repeat(call, try_again, "t")
                 clock.advance(LONG_S - 1)
                 assert landed.answers.empty()
                 clock.advance(2)
                 assert isinstance(await landed.answers.get(), PeerTimedOut)
-                assert not peer.repeat(call, ask_again, "t"), "there is no connection"
+                assert not peer.repeat(call, try_again, "t"), "there is no connection"
                 assert landed.answers.empty()
 
         run(scenario())
 
-    def test_another_connection_has_to_be_asked_at_length_first(self, run: Run) -> None:
+    def test_another_connection_gets_a_full_request_first(self, run: Run) -> None:
         """Nobody knows yet in which version it is asked."""
 
         def answer_or_drop(transport: asyncio.Transport, header: RequestHeader) -> None:
@@ -612,7 +612,7 @@ class TestRepeat:
                 fake.connections[0].abort()
                 await gone.heard.wait()
                 await peer.send(PRODUCE, ProduceRequest(acks=1), LONG_S)
-                assert not peer.repeat(call, ask_again, "t")
+                assert not peer.repeat(call, try_again, "t")
                 assert len(fake.requests) == 2
 
         run(scenario())

@@ -69,11 +69,11 @@ class Scripted:
         self.core.tick(self.now_ms)
         return self.settle()
 
-    def asked(self, request: Request) -> Response | None:
+    def handle(self, request: Request) -> Response | None:
         """What it answers, None if it does not answer yet."""
-        self.core.request("asked", request, self.now_ms)
+        self.core.request("handle", request, self.now_ms)
         self.settle()
-        return next((reply.response for reply in self.ready.replies if reply.token == "asked"), None)
+        return next((reply.response for reply in self.ready.replies if reply.token == "handle"), None)
 
     def answered(self, peer: int, request: Request, response: Response) -> Ready:
         self.core.response(peer, request, response, self.now_ms)
@@ -117,7 +117,7 @@ class Scripted:
         self, node: int, offset: int, epoch: int, *, wait_ms: int = 0, hw: int = 1 << 62
     ) -> Response | None:
         request = FetchRequest(key(node), self.core.quorum.epoch, offset, epoch, wait_ms, 1 << 20, hw)
-        return self.asked(request)
+        return self.handle(request)
 
     def follow(self, leader: int, epoch: int) -> tuple[int, FetchRequest]:
         """Make it follow; the fetch that it sends."""

@@ -179,9 +179,9 @@ class Simulation:
         voter_ = Voter(ReplicaKey(node.id, node.directory_id), voter(node.id).endpoints)
         old = leader.core.quorum.voters.get(node.id)
         if old is None:
-            self.ask(leader, AddVoterRequest(voter_), lambda response: None)
+            self.call(leader, AddVoterRequest(voter_), lambda response: None)
         elif not leader.core.quorum.voters.has(voter_.key):
-            self.ask(leader, RemoveVoterRequest(old.key), lambda response: None)
+            self.call(leader, RemoveVoterRequest(old.key), lambda response: None)
 
     def settle(self, node: SimulatedNode) -> None:
         """Do what the core asks for, in the order that it asks for."""
@@ -260,7 +260,7 @@ class Simulation:
             core.quorum.high_watermark,
             core.quorum.log_end,
         )
-        self.ask(node, request, answered)
+        self.call(node, request, answered)
         if isinstance(request, VoteRequest) and request.pre_vote:
             after = (
                 core.quorum.state,
@@ -272,7 +272,7 @@ class Simulation:
             if before != after:
                 raise ViolatedInvariant(f"pre-vote changes nothing: {before} {after}")
 
-    def ask(self, node: SimulatedNode, request: Request, answered: Callable[[Response], None]) -> None:
+    def call(self, node: SimulatedNode, request: Request, answered: Callable[[Response], None]) -> None:
         """Hand `request` to a running node; its answer goes to `answered`."""
         core = node.core
         assert core is not None
@@ -359,7 +359,7 @@ class Simulation:
         request: Request = AddVoterRequest(chosen)
         if core.quorum.voters.has(chosen.key):
             request = RemoveVoterRequest(chosen.key)
-        self.ask(node, request, answered or (lambda response: None))
+        self.call(node, request, answered or (lambda response: None))
 
     # -- whole runs
 

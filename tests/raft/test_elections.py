@@ -36,33 +36,33 @@ def granted(response: object) -> bool:
 
 def test_a_vote_is_saved_in_the_same_step_as_its_answer() -> None:
     node = Scripted()
-    assert granted(node.asked(vote(2, 1, NOTHING)))
+    assert granted(node.handle(vote(2, 1, NOTHING)))
     assert node.ready.save == QuorumState(1, NO_NODE, key(2))
 
 
 def test_a_vote_is_given_once_per_epoch() -> None:
     node = Scripted()
-    assert granted(node.asked(vote(2, 1, NOTHING)))
-    assert not granted(node.asked(vote(3, 1, NOTHING)))
-    assert granted(node.asked(vote(2, 1, NOTHING))), "asking again, as after a lost answer, is no second vote"
-    assert granted(node.asked(vote(3, 2, NOTHING)))
+    assert granted(node.handle(vote(2, 1, NOTHING)))
+    assert not granted(node.handle(vote(3, 1, NOTHING)))
+    assert granted(node.handle(vote(2, 1, NOTHING))), "a repeated request is no second vote"
+    assert granted(node.handle(vote(3, 2, NOTHING)))
 
 
 def test_a_vote_outlives_a_restart() -> None:
     node = Scripted(state=QuorumState(1, NO_NODE, key(2)))
-    assert not granted(node.asked(vote(3, 1, NOTHING)))
-    assert granted(node.asked(vote(2, 1, NOTHING)))
+    assert not granted(node.handle(vote(3, 1, NOTHING)))
+    assert granted(node.handle(vote(2, 1, NOTHING)))
 
 
 def test_a_vote_is_for_a_replica_with_its_disk() -> None:
     node = Scripted(state=QuorumState(1, NO_NODE, key(2)))
     reborn = vote(2, 1, NOTHING)._replace(candidate=ReplicaKey(2, b"another disk 16b"))
-    assert not granted(node.asked(reborn))
+    assert not granted(node.handle(reborn))
 
 
 def test_no_vote_in_an_epoch_that_has_a_leader() -> None:
     node = Scripted(state=QuorumState(4, 3))
-    response = node.asked(vote(2, 4, NOTHING))
+    response = node.handle(vote(2, 4, NOTHING))
     assert response == VoteResponse(ErrorCode.NONE, 4, 3, False)
 
 
@@ -77,35 +77,35 @@ def test_no_vote_in_an_epoch_that_has_a_leader() -> None:
     ],
 )
 def test_votes_go_to_logs_that_lack_nothing(candidate: LogPoint, expected: bool) -> None:
-    assert granted(Scripted(log=log_of(1, 2)).asked(vote(2, 9, candidate))) is expected
+    assert granted(Scripted(log=log_of(1, 2)).handle(vote(2, 9, candidate))) is expected
 
 
 def test_a_later_epoch_is_entered_even_if_the_vote_is_refused() -> None:
     node = Scripted(log=log_of(1, 2))
-    assert not granted(node.asked(vote(2, 9, NOTHING)))
+    assert not granted(node.handle(vote(2, 9, NOTHING)))
     assert node.ready.save == QuorumState(9)
 
 
 def test_an_earlier_epoch_is_fenced() -> None:
     node = Scripted(state=QuorumState(5, 3))
-    assert node.asked(vote(2, 4, NOTHING)) == VoteResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3, False)
-    assert node.asked(BeginEpochRequest(2, 4, key(1))) == EpochResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3)
-    assert node.asked(EndEpochRequest(2, 4, ())) == EpochResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3)
+    assert node.handle(vote(2, 4, NOTHING)) == VoteResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3, False)
+    assert node.handle(BeginEpochRequest(2, 4, key(1))) == EpochResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3)
+    assert node.handle(EndEpochRequest(2, 4, ())) == EpochResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3)
 
 
 def test_requests_for_another_disk_are_refused() -> None:
     node = Scripted()
     elsewhere = ReplicaKey(1, b"another disk 16b")
-    response = node.asked(vote(2, 1, NOTHING)._replace(voter=elsewhere))
+    response = node.handle(vote(2, 1, NOTHING)._replace(voter=elsewhere))
     assert isinstance(response, VoteResponse) and response.error == ErrorCode.INVALID_VOTER_KEY
-    response = node.asked(BeginEpochRequest(2, 1, elsewhere))
+    response = node.handle(BeginEpochRequest(2, 1, elsewhere))
     assert isinstance(response, EpochResponse) and response.error == ErrorCode.INVALID_VOTER_KEY
 
 
 @pytest.mark.parametrize("end", [LogPoint(-1, 0), LogPoint(0, -1), LogPoint(3, 0)])
 def test_a_candidate_whose_log_cannot_be_is_refused(end: LogPoint) -> None:
     node = Scripted()
-    response = node.asked(vote(2, 3, end))
+    response = node.handle(vote(2, 3, end))
     assert response == VoteResponse(ErrorCode.INVALID_REQUEST, 0, NO_NODE, False)
     assert node.ready.save is None
 
@@ -115,7 +115,7 @@ def test_a_candidate_whose_log_cannot_be_is_refused(end: LogPoint) -> None:
 
 def test_a_pre_vote_changes_nothing() -> None:
     node = Scripted()
-    assert granted(node.asked(vote(2, 7, NOTHING, pre_vote=True)))
+    assert granted(node.handle(vote(2, 7, NOTHING, pre_vote=True)))
     assert node.ready.save is None
     assert node.core.quorum.state == QuorumState()
 
@@ -125,10 +125,10 @@ def test_a_prospective_stays_in_its_epoch_until_a_majority_would_vote() -> None:
     node.stand()
     assert node.ready.save is None
     assert [peer for peer, request in node.sent(VoteRequest) if request.pre_vote] == [2, 3, 4, 5]
-    asked = node.sent(VoteRequest)
-    node.answered(2, asked[0][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
+    handle = node.sent(VoteRequest)
+    node.answered(2, handle[0][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
     assert node.core.quorum.role.name == "prospective"
-    node.answered(3, asked[1][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
+    node.answered(3, handle[1][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
     assert node.core.quorum.role.name == "candidate"
     assert node.ready.save == QuorumState(1, NO_NODE, key(1))
 
@@ -136,9 +136,9 @@ def test_a_prospective_stays_in_its_epoch_until_a_majority_would_vote() -> None:
 def test_a_follower_that_hears_from_its_leader_refuses_pre_votes() -> None:
     node = Scripted()
     node.follow(3, 1)
-    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True))), "it has not heard from it yet"
+    assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True))), "it has not heard from it yet"
     node.receive(3)
-    assert not granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert not granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
 
 
 def test_a_follower_grants_pre_votes_once_it_saw_its_leader_gone() -> None:
@@ -146,8 +146,8 @@ def test_a_follower_grants_pre_votes_once_it_saw_its_leader_gone() -> None:
     node.follow(3, 1)
     node.receive(3)
     node.core.peer_gone(3, node.now_ms)
-    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
-    assert not granted(node.asked(vote(2, 1, NOTHING))), "a hint never gives a vote in a leader's epoch"
+    assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
+    assert not granted(node.handle(vote(2, 1, NOTHING))), "a hint never gives a vote in a leader's epoch"
 
 
 def test_a_message_of_a_peer_takes_back_that_it_is_gone() -> None:
@@ -155,9 +155,9 @@ def test_a_message_of_a_peer_takes_back_that_it_is_gone() -> None:
     node.follow(3, 1)
     node.core.peer_gone(3, node.now_ms)
     node.settle()
-    node.asked(BeginEpochRequest(3, 1, key(1)))
+    node.handle(BeginEpochRequest(3, 1, key(1)))
     node.receive(3)
-    assert not granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert not granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
 
 
 def test_a_majority_is_gone_when_it_refused_connections_and_no_leader_is_left() -> None:
@@ -172,14 +172,14 @@ def test_a_majority_is_gone_when_it_refused_connections_and_no_leader_is_left() 
     assert not is_gone(), "the leader may be reached"
     node.core.peer_gone(3, node.now_ms)
     assert is_gone()
-    node.asked(vote(2, 1, NOTHING, pre_vote=True))
+    node.handle(vote(2, 1, NOTHING, pre_vote=True))
     assert not is_gone(), "two of three can elect a leader"
 
 
 def test_a_leader_refuses_pre_votes() -> None:
     node = Scripted()
     node.elect()
-    assert not granted(node.asked(vote(2, 1, LogPoint(1, 99), pre_vote=True)))
+    assert not granted(node.handle(vote(2, 1, LogPoint(1, 99), pre_vote=True)))
 
 
 def test_a_prospective_that_loses_follows_its_leader_again() -> None:
@@ -213,7 +213,7 @@ def test_answers_to_another_election_do_not_count() -> None:
     assert node.core.quorum.role.name == "candidate"
 
 
-def test_unanswered_votes_are_asked_for_again() -> None:
+def test_unanswered_votes_are_requested_again() -> None:
     node = Scripted()
     node.stand()
     node.wait(60)
@@ -223,7 +223,7 @@ def test_unanswered_votes_are_asked_for_again() -> None:
 # -- leading
 
 
-def test_an_epoch_starts_with_a_leader_change_that_is_flushed_and_told() -> None:
+def test_an_epoch_starts_with_a_leader_change_that_is_flushed_and_announced() -> None:
     node = Scripted()
     node.elect()
     assert node.ready.save == QuorumState(1, 1, key(1))
@@ -246,8 +246,8 @@ def test_a_quorum_of_one_leads_at_its_first_tick() -> None:
 def test_a_restarted_leader_has_resigned_and_does_not_vote_in_its_epoch() -> None:
     node = Scripted(state=QuorumState(5, 1, key(1)), log=log_of(5))
     assert node.core.quorum.role.name == "resigned"
-    assert not granted(node.asked(vote(2, 5, LogPoint(4, 9))))
-    assert granted(node.asked(vote(2, 5, LogPoint(5, 9), pre_vote=True)))
+    assert not granted(node.handle(vote(2, 5, LogPoint(4, 9))))
+    assert granted(node.handle(vote(2, 5, LogPoint(5, 9), pre_vote=True)))
     node.wait(50)
     assert node.core.quorum.epoch == 6 and not node.core.quorum.is_leader
 
@@ -264,7 +264,7 @@ def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
     assert [to for to, _ in node.sent(EndEpochRequest)] == [2, 3]
 
 
-def test_voters_that_do_not_fetch_are_told_again_who_leads() -> None:
+def test_voters_that_do_not_fetch_get_begin_quorum_epoch_again() -> None:
     node = Scripted()
     node.elect()
     node.fetch(2, 0, 0)
@@ -278,7 +278,7 @@ def test_a_leader_steps_down_for_a_later_epoch() -> None:
     node = Scripted()
     node.elect()
     assert node.fetch(3, 1, 1, wait_ms=500) is None
-    node.asked(vote(2, 2, LogPoint(1, 1)))
+    node.handle(vote(2, 2, LogPoint(1, 1)))
     assert node.core.quorum.role.name == "unattached"
     assert node.ready.save == QuorumState(2, NO_NODE, key(2))
     answers = [reply.response for reply in node.ready.replies]
@@ -289,7 +289,7 @@ def test_two_leaders_in_one_epoch_stop_the_node() -> None:
     node = Scripted()
     node.follow(3, 1)
     with pytest.raises(QuorumViolation, match="both lead epoch 1"):
-        node.asked(BeginEpochRequest(2, 1, key(1)))
+        node.handle(BeginEpochRequest(2, 1, key(1)))
 
 
 # -- leaving
@@ -305,7 +305,7 @@ def test_a_leader_that_resigns_names_the_best_successors_first() -> None:
     assert node.core.quorum.state == QuorumState(1, 1, key(1))
 
 
-def test_the_end_of_an_epoch_is_told_until_it_is_acknowledged() -> None:
+def test_the_end_of_an_epoch_is_sent_until_it_is_acknowledged() -> None:
     node = Scripted()
     node.elect()
     node.core.resign(node.now_ms)
@@ -320,12 +320,12 @@ def test_the_first_successor_stands_at_once_and_the_others_would_vote() -> None:
     for node in (first, second):
         node.follow(3, 1)
         node.receive(3)
-        node.asked(EndEpochRequest(3, 1, (key(1), key(2))))
+        node.handle(EndEpochRequest(3, 1, (key(1), key(2))))
     first.wait(0)
     assert first.core.quorum.role.name == "prospective"
     second.wait(0)
     assert second.core.quorum.role.name == "follower"
-    assert granted(second.asked(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
+    assert granted(second.handle(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
 def test_a_leader_that_says_it_leads_no_more_is_believed() -> None:
@@ -398,7 +398,7 @@ def test_an_observer_never_stands() -> None:
     assert node.sent(VoteRequest) == []
 
 
-def test_an_observer_asks_other_voters_when_its_leader_does_not_answer() -> None:
+def test_an_observer_queries_other_voters_when_its_leader_does_not_answer() -> None:
     node = Scripted(node=9)
     _, request = node.follow(3, 1)
     node.core.failure(3, request, node.now_ms)
@@ -410,7 +410,7 @@ def test_an_observer_asks_other_voters_when_its_leader_does_not_answer() -> None
     assert [to for to, _ in node.sent(FetchRequest)] == [2]
 
 
-def test_an_empty_node_asks_at_once() -> None:
+def test_an_empty_node_fetches_at_once() -> None:
     node = Scripted(log=MemoryLog())
     assert [request.max_wait_ms for _, request in node.sent(FetchRequest)] == [0]
     assert node.ready.deadline_ms <= 30

@@ -46,9 +46,9 @@ def commit(node: Scripted, *peers: int) -> None:
         node.fetch(peer, node.log.end_offset, node.core.quorum.epoch)
 
 
-def test_a_caught_up_observer_becomes_a_voter_and_is_told_at_the_commit() -> None:
+def test_a_caught_up_observer_becomes_a_voter_and_is_answered_at_the_commit() -> None:
     node = leader()
-    assert node.asked(AddVoterRequest(voter(4))) is None
+    assert node.handle(AddVoterRequest(voter(4))) is None
     assert node.core.quorum.voters.has(key(4)), "a voter set holds from its append on"
     node.flush()
     node.fetch(2, node.log.end_offset, 1)
@@ -58,24 +58,24 @@ def test_a_caught_up_observer_becomes_a_voter_and_is_told_at_the_commit() -> Non
 
 
 def test_who_does_not_want_to_wait_is_answered_at_once() -> None:
-    assert error(leader().asked(AddVoterRequest(voter(4), ack_when_committed=False))) == ErrorCode.NONE
+    assert error(leader().handle(AddVoterRequest(voter(4), ack_when_committed=False))) == ErrorCode.NONE
 
 
 def test_a_voter_is_removed_and_no_longer_counts() -> None:
     node = leader()
-    assert node.asked(RemoveVoterRequest(key(3))) is None
+    assert node.handle(RemoveVoterRequest(key(3))) is None
     commit(node, 2)
     assert VoterChangeResponse(ErrorCode.NONE, 1, 1) in [reply.response for reply in node.ready.replies]
     assert node.ready.voters == VoterSet([voter(1), voter(2)])
 
 
-def test_who_was_removed_is_told_of_once_as_the_observer_that_it_is() -> None:
+def test_a_removed_voter_is_listed_once_as_an_observer() -> None:
     """A voter of the beginning is known without its directory, an observer by it."""
     node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3)))
     node.elect()
     commit(node, 2, 3)
     commit(node, 2, 3)
-    node.asked(RemoveVoterRequest(key(3)))
+    node.handle(RemoveVoterRequest(key(3)))
     commit(node, 2, 3)
     described = node.core.describe(node.now_ms)
     assert described is not None
@@ -93,20 +93,20 @@ def test_voters_of_the_beginning_are_known_by_the_directories_that_they_name() -
     assert described is not None
     assert [each.key for each in described.voters] == [key(1), key(2), ReplicaKey(3)]
     for id_ in (1, 2):
-        refused = node.asked(RemoveVoterRequest(ReplicaKey(id_, b"another disk 16b")))
+        refused = node.handle(RemoveVoterRequest(ReplicaKey(id_, b"another disk 16b")))
         assert error(refused) == ErrorCode.VOTER_NOT_FOUND
-    assert node.asked(RemoveVoterRequest(key(2))) is None
+    assert node.handle(RemoveVoterRequest(key(2))) is None
 
 
 def test_an_endpoint_changes_with_an_update() -> None:
     node = leader()
     moved = voter(3)._replace(endpoints=(Endpoint("INTERNAL", "elsewhere", 1),))
-    assert node.asked(UpdateVoterRequest(moved, 1)) is None
+    assert node.handle(UpdateVoterRequest(moved, 1)) is None
     commit(node, 2)
     assert node.core.quorum.voters.get(3) == moved
 
 
-def test_a_voter_that_tells_its_directory_does_not_end_the_epoch() -> None:
+def test_a_voter_that_reports_its_directory_does_not_end_the_epoch() -> None:
     """It counts under another key from then on, with what it has acknowledged before."""
     node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2)))
     node.elect()
@@ -124,7 +124,7 @@ def test_a_voter_that_tells_its_directory_does_not_end_the_epoch() -> None:
 
 def test_an_update_that_changes_nothing_is_done() -> None:
     node = leader()
-    assert error(node.asked(UpdateVoterRequest(voter(3), 1))) == ErrorCode.NONE
+    assert error(node.handle(UpdateVoterRequest(voter(3), 1))) == ErrorCode.NONE
     assert not node.ready.flush
 
 
@@ -145,7 +145,7 @@ def test_an_update_that_changes_nothing_is_done() -> None:
 )
 def test_changes_that_make_no_sense_are_refused(request_: Request, expected: ErrorCode) -> None:
     node = leader()
-    assert error(node.asked(request_)) == expected
+    assert error(node.handle(request_)) == expected
     assert node.core.quorum.voters == VoterSet(map(voter, (1, 2, 3)))
 
 
@@ -153,38 +153,38 @@ def test_the_last_voter_stays() -> None:
     node = Scripted(voters=1)
     node.wait(0)
     node.flush()
-    assert error(node.asked(RemoveVoterRequest(key(1)))) == ErrorCode.INVALID_REQUEST
+    assert error(node.handle(RemoveVoterRequest(key(1)))) == ErrorCode.INVALID_REQUEST
 
 
 def test_only_a_leader_changes_voters() -> None:
-    assert error(Scripted().asked(RemoveVoterRequest(key(3)))) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert error(Scripted().handle(RemoveVoterRequest(key(3)))) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_one_change_at_a_time() -> None:
     node = leader()
-    node.asked(RemoveVoterRequest(key(3)))
-    assert error(node.asked(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
+    node.handle(RemoveVoterRequest(key(3)))
+    assert error(node.handle(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
     commit(node, 2)
-    assert node.asked(RemoveVoterRequest(key(2))) is None
+    assert node.handle(RemoveVoterRequest(key(2))) is None
 
 
 def test_no_change_before_the_leader_has_committed_in_its_epoch() -> None:
     node = Scripted()
     node.elect()
-    assert error(node.asked(RemoveVoterRequest(key(3)))) == ErrorCode.REQUEST_TIMED_OUT
+    assert error(node.handle(RemoveVoterRequest(key(3)))) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_change_that_is_not_committed_in_time_times_out_and_stays_open() -> None:
     node = leader()
-    node.asked(RemoveVoterRequest(key(3)))
+    node.handle(RemoveVoterRequest(key(3)))
     node.wait(2000)
     assert [error(reply.response) for reply in node.ready.replies] == [ErrorCode.REQUEST_TIMED_OUT]
-    assert error(node.asked(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
+    assert error(node.handle(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_whoever_waits_for_a_change_hears_of_the_leaders_end() -> None:
     node = leader()
-    node.asked(RemoveVoterRequest(key(3)))
+    node.handle(RemoveVoterRequest(key(3)))
     node.core.resign(node.now_ms)
     node.settle()
     assert [error(reply.response) for reply in node.ready.replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -192,7 +192,7 @@ def test_whoever_waits_for_a_change_hears_of_the_leaders_end() -> None:
 
 def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
     node = leader()
-    assert node.asked(RemoveVoterRequest(key(1))) is None
+    assert node.handle(RemoveVoterRequest(key(1))) is None
     node.flush()
     node.fetch(2, node.log.end_offset, 1)
     assert node.core.quorum.is_leader, "it does not count itself: two others are the majority"
@@ -203,21 +203,21 @@ def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
 def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majority_knows() -> None:
     """That one tells only voters that it leads: for an election timeout, its broker would know no news."""
     node = leader()
-    node.asked(RemoveVoterRequest(key(1)))
+    node.handle(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
     assert node.core.quorum.role.name == "resigned"
     for peer, request in node.sent(EndEpochRequest):
         node.answered(peer, request, EpochResponse(ErrorCode.NONE, 1, 1))
     node.wait(30)
-    ((asked, _),) = node.sent(FetchRequest)
-    assert asked in (2, 3)
+    ((handle, _),) = node.sent(FetchRequest)
+    assert handle in (2, 3)
     assert node.core.quorum.role.name == "unattached" and node.core.quorum.epoch == 2
 
 
 def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
     """Who has not heard it waits for an election timeout, and there is no leader for as long."""
     node = leader()
-    node.asked(RemoveVoterRequest(key(1)))
+    node.handle(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
     (peer, request), (deaf, _) = node.sent(EndEpochRequest)
     node.answered(peer, request, EpochResponse(ErrorCode.NONE, 1, 1))
@@ -230,7 +230,7 @@ def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
 
 def test_a_cut_takes_a_voter_set_back() -> None:
     node = leader()
-    node.asked(RemoveVoterRequest(key(3)))
+    node.handle(RemoveVoterRequest(key(3)))
     node.core._following._truncate(1)
     assert node.core.quorum.voters == VoterSet(map(voter, (1, 2, 3)))
 
@@ -238,7 +238,7 @@ def test_a_cut_takes_a_voter_set_back() -> None:
 def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
     """Its log may be the only one that can win (Raft dissertation, 4.2.2)."""
     node = leader()
-    node.asked(RemoveVoterRequest(key(1)))
+    node.handle(RemoveVoterRequest(key(1)))
     assert not node.core.quorum.is_voter and node.core.quorum.may_stand
     node.fetch(2, node.log.end_offset, 1)
     node.fetch(3, node.log.end_offset, 1)
@@ -259,7 +259,7 @@ def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> Non
     outside.core._elections._become_candidate()
     simulation.settle(outside)
     answers: list[object] = []
-    simulation.ask(leader_node, RemoveVoterRequest(key(outside.id)), answers.append)
+    simulation.call(leader_node, RemoveVoterRequest(key(outside.id)), answers.append)
     simulation.run(5_000)
     assert error(answers[0]) == ErrorCode.NONE
     simulation.cut.clear()
@@ -283,9 +283,9 @@ def test_a_leader_gives_way_to_a_later_epoch_of_a_node_that_does_not_vote() -> N
     assert node.core.quorum.role.name == "prospective", "it stands at once: it has everything"
 
 
-def test_a_voter_in_a_later_epoch_is_heard_of_when_it_is_told_who_leads() -> None:
+def test_a_voter_in_a_later_epoch_answers_begin_quorum_epoch_with_it() -> None:
     node = leader()
-    answer = node.asked(FetchRequest(key(3), 5, 1, 1, 0, 1, 1))
+    answer = node.handle(FetchRequest(key(3), 5, 1, 1, 0, 1, 1))
     assert answer == FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1, 1)
     assert node.core.quorum.is_leader
 
@@ -309,7 +309,7 @@ def test_a_quorum_of_one_grows_to_three_and_loses_its_first_node() -> None:
         answers: list[object] = []
         leader_node = simulation.leader()
         assert leader_node is not None
-        simulation.ask(leader_node, AddVoterRequest(voter(node)), answers.append)
+        simulation.call(leader_node, AddVoterRequest(voter(node)), answers.append)
         assert simulation.run(2_000, lambda answers=answers: bool(answers))  # type: ignore[misc]
         assert error(answers[0]) == ErrorCode.NONE
     simulation.crash(simulation.nodes[1])

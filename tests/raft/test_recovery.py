@@ -51,7 +51,7 @@ def test_a_damaged_replica_leaves_the_epoch_that_it_acknowledged_records_in() ->
 @pytest.mark.parametrize("pre_vote", [True, False])
 def test_a_damaged_replica_does_not_vote(pre_vote: bool) -> None:
     node = Scripted(state=DAMAGED)
-    assert not granted(node.asked(vote(2, 9, LogPoint(8, 100), pre_vote=pre_vote)))
+    assert not granted(node.handle(vote(2, 9, LogPoint(8, 100), pre_vote=pre_vote)))
 
 
 def test_a_damaged_replica_does_not_stand() -> None:
@@ -94,7 +94,7 @@ def test_recovery_does_not_end_below_what_this_replica_knew_to_be_committed() ->
 def test_a_restart_does_not_end_recovery() -> None:
     node = Scripted(state=DAMAGED, log=log_of(1, 1, 5))
     assert node.core.quorum.is_recovering
-    assert not granted(node.asked(vote(2, 9, LogPoint(8, 100))))
+    assert not granted(node.handle(vote(2, 9, LogPoint(8, 100))))
 
 
 def test_a_leader_forgets_what_a_voter_acknowledged_before_it_lost_its_disk() -> None:
@@ -104,7 +104,7 @@ def test_a_leader_forgets_what_a_voter_acknowledged_before_it_lost_its_disk() ->
     node.flush()
     node.fetch(2, 2, 1)
     lost = FetchRequest(ReplicaKey(2, RECOVERING_DIRECTORY), 1, 0, 0, 0, 1 << 20, 1 << 62)
-    node.asked(lost)
+    node.handle(lost)
     node.fetch(3, 2, 1)
     assert node.ready.high_watermark == 0, "two of five have it"
     node.fetch(4, 2, 1)
@@ -116,8 +116,8 @@ def test_a_leader_forgets_what_a_voter_acknowledged_before_it_lost_its_disk() ->
 
 def test_new_disks_elect_one_of_them() -> None:
     node = Scripted(state=NEW, static=STATIC)
-    assert granted(node.asked(vote(2, 0, LogPoint(0, 0), pre_vote=True)))
-    assert granted(node.asked(vote(2, 1, LogPoint(0, 0))))
+    assert granted(node.handle(vote(2, 0, LogPoint(0, 0), pre_vote=True)))
+    assert granted(node.handle(vote(2, 1, LogPoint(0, 0))))
     assert node.ready.save == QuorumState(1, NO_NODE, key(2)), "who founds a cluster has lost nothing"
 
 
@@ -142,8 +142,8 @@ def test_a_majority_of_new_disks_waits_for_a_voter_that_may_have_records() -> No
 def test_a_new_disk_does_not_vote_for_a_log_that_has_records() -> None:
     """The log may be a stale one, and this replica's predecessor may have acknowledged what it lacks."""
     node = Scripted(state=NEW, static=STATIC)
-    assert not granted(node.asked(vote(2, 7, LogPoint(6, 100))))
-    assert not granted(node.asked(vote(3, 8, LogPoint(0, 0)))), "nor found a second cluster then"
+    assert not granted(node.handle(vote(2, 7, LogPoint(6, 100))))
+    assert not granted(node.handle(vote(3, 8, LogPoint(0, 0)))), "nor found a second cluster then"
     node.wait(10_000)
     assert not node.sent(VoteRequest)
 
@@ -156,8 +156,8 @@ def test_new_disks_elect_none_of_them_once_they_have_heard_of_a_leader(leader: i
     request = node.core.quorum.pending_fetch
     assert isinstance(request, FetchRequest)
     node.answered(3, request, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, 2, leader))
-    assert not granted(node.asked(vote(2, 2, LogPoint(0, 0), pre_vote=True)))
-    assert not granted(node.asked(vote(2, 3, LogPoint(0, 0))))
+    assert not granted(node.handle(vote(2, 2, LogPoint(0, 0), pre_vote=True)))
+    assert not granted(node.handle(vote(2, 3, LogPoint(0, 0))))
     for _ in range(20):
         node.wait(1000)
         assert not node.sent(VoteRequest)
@@ -169,7 +169,7 @@ def test_a_new_disk_in_an_old_cluster_counts_when_it_has_everything() -> None:
     assert request.replica == ReplicaKey(1, RECOVERING_DIRECTORY)
     node.receive(2, records(1, 1, 6), high_watermark=1)
     node.flush()
-    assert not granted(node.asked(vote(3, 7, LogPoint(6, 100))))
+    assert not granted(node.handle(vote(3, 7, LogPoint(6, 100))))
     node.follow(2, 8)
     node.receive(2, records(1, 1, 6, 8, offset=3), high_watermark=4)
     node.flush()

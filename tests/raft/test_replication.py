@@ -126,7 +126,7 @@ def test_a_fetch_waits_no_longer_than_it_wants() -> None:
 )
 def test_fetches_of_another_epoch_are_refused(epoch: int, error: ErrorCode) -> None:
     node = leader()
-    response = node.asked(FetchRequest(key(2), epoch, 0, 0, 0, 1000))
+    response = node.handle(FetchRequest(key(2), epoch, 0, 0, 0, 1000))
     assert response == FetchResponse(error, 1, 1)
 
 
@@ -279,7 +279,7 @@ def test_who_knows_no_voter_waits_without_spinning() -> None:
 # -- what can be asked
 
 
-def test_describe_tells_how_far_everybody_is() -> None:
+def test_describe_lists_the_offsets_of_all_replicas() -> None:
     node = leader()
     node.append()
     node.now_ms += 100

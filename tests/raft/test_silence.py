@@ -47,17 +47,17 @@ def test_a_voter_that_has_not_heard_from_its_leader_for_half_the_timeout_would_v
     node.follow(3, 1)
     node.receive(3)
     node.wait(999)
-    assert not granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert not granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
     node.wait(1)
-    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
     node.receive(3)
-    assert not granted(node.asked(vote(2, 1, NOTHING, pre_vote=True))), "it was only slow"
+    assert not granted(node.handle(vote(2, 1, NOTHING, pre_vote=True))), "it was only slow"
 
 
-def test_of_two_that_ask_at_once_the_lower_id_goes_on() -> None:
+def test_of_two_simultaneous_candidates_the_lower_id_continues() -> None:
     first, second = silenced(1), silenced(2)
-    assert not granted(first.asked(vote(2, 1, NOTHING, pre_vote=True)))
-    assert granted(second.asked(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
+    assert not granted(first.handle(vote(2, 1, NOTHING, pre_vote=True)))
+    assert granted(second.handle(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
 def test_who_has_lost_a_round_lets_others_go_first() -> None:
@@ -66,12 +66,12 @@ def test_who_has_lost_a_round_lets_others_go_first() -> None:
     node.grant(2, granted=False)
     node.wait(60)
     assert node.core.quorum.role.name == "prospective"
-    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
 
 
 def test_a_better_log_goes_before_a_lower_id() -> None:
     node = silenced(1)
-    assert granted(node.asked(vote(2, 1, LogPoint(1, 9), pre_vote=True)))
+    assert granted(node.handle(vote(2, 1, LogPoint(1, 9), pre_vote=True)))
 
 
 def test_a_candidate_would_vote_for_anybody_again() -> None:
@@ -79,7 +79,7 @@ def test_a_candidate_would_vote_for_anybody_again() -> None:
     node = silenced(1)
     node.grant(2)
     assert node.core.quorum.role.name == "candidate"
-    assert granted(node.asked(vote(2, 2, NOTHING, pre_vote=True)))
+    assert granted(node.handle(vote(2, 2, NOTHING, pre_vote=True)))
 
 
 # -- rounds that nobody wins
@@ -94,7 +94,7 @@ def test_a_split_vote_is_followed_by_another_round_at_once() -> None:
     assert node.ready.deadline_ms <= node.now_ms + 60
 
 
-def test_who_is_refused_asks_again_soon() -> None:
+def test_a_refused_candidate_retries_soon() -> None:
     node = silenced(1)
     node.grant(2, granted=False)
     assert node.core.quorum.role.name == "follower"
@@ -119,19 +119,19 @@ def test_a_leader_that_only_refuses_is_replaced() -> None:
     node.answered(3, dict(node.sent(VoteRequest))[3], refusal)
     assert node.core.quorum.role.name == "follower"
     node.wait(2000)
-    asked = dict(node.sent(VoteRequest))
-    node.answered(3, asked[3], refusal)
+    handle = dict(node.sent(VoteRequest))
+    node.answered(3, handle[3], refusal)
     for voter in (2, 4):
-        node.answered(voter, asked[voter], VoteResponse(ErrorCode.NONE, 1, NO_NODE, True))
+        node.answered(voter, handle[voter], VoteResponse(ErrorCode.NONE, 1, NO_NODE, True))
     assert node.core.quorum.role.name == "candidate"
 
 
 def test_a_leader_that_says_it_leads_on_may_be_deaf() -> None:
     node = silenced(1)
-    node.asked(BeginEpochRequest(3, 1, key(1)))
+    node.handle(BeginEpochRequest(3, 1, key(1)))
     assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 3)
     assert node.ready.deadline_ms <= node.now_ms + 30, "only an answer shows that it hears"
-    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+    assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True)))
 
 
 # -- a new leader is recognised
@@ -148,13 +148,13 @@ def test_the_first_fetch_from_a_leader_is_answered_at_once() -> None:
 def test_an_answer_to_an_earlier_question_says_nothing_of_the_leader_since() -> None:
     """A voter that knew no leader asked 2, which was a candidate then; by now it leads, as it has told."""
     node = Scripted()
-    node.asked(vote(2, 1, NOTHING))
+    node.handle(vote(2, 1, NOTHING))
     node.settle()
-    asked = node.core.quorum.pending_fetch
-    assert isinstance(asked, FetchRequest)
-    node.asked(BeginEpochRequest(2, 1, key(1)))
-    assert node.core.quorum.pending_fetch == asked, "the same words"
-    node.answered(2, asked, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, NO_NODE))
+    handle = node.core.quorum.pending_fetch
+    assert isinstance(handle, FetchRequest)
+    node.handle(BeginEpochRequest(2, 1, key(1)))
+    assert node.core.quorum.pending_fetch == handle, "the same words"
+    node.answered(2, handle, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, NO_NODE))
     node.wait(1000)
     assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 2)
 
@@ -176,7 +176,7 @@ def test_to_follow_the_same_leader_again_is_no_news_of_it() -> None:
     node.grant(2, granted=False)
     assert node.core.quorum.contact == LeaderContact(3, 0)
     node.wait(100)
-    node.asked(BeginEpochRequest(2, 2, key(1)))
+    node.handle(BeginEpochRequest(2, 2, key(1)))
     assert node.core.quorum.contact == LeaderContact(2, 2100)
 
 

@@ -42,7 +42,7 @@ def snapshot_of(response: object) -> LogPoint | None:
     ("offset", "last_epoch", "expected"),
     [(0, 0, SNAPSHOT), (2, 1, SNAPSHOT), (3, 1, SNAPSHOT), (3, 2, None), (4, 2, None), (5, 5, None)],
 )
-def test_who_needs_records_that_are_gone_is_told_the_snapshot(
+def test_a_follower_below_the_log_start_gets_the_snapshot_id(
     offset: int, last_epoch: int, expected: LogPoint | None
 ) -> None:
     assert snapshot_of(leader_with_snapshot().fetch(2, offset, last_epoch)) == expected
@@ -56,7 +56,7 @@ def test_a_log_that_parted_before_the_start_is_cut() -> None:
 
 def test_a_snapshot_is_served_in_chunks() -> None:
     node = leader_with_snapshot()
-    response = node.asked(FetchSnapshotRequest(key(2), 5, SNAPSHOT, 4, 3))
+    response = node.handle(FetchSnapshotRequest(key(2), 5, SNAPSHOT, 4, 3))
     assert response == FetchSnapshotResponse(ErrorCode.NONE, 5, 1, SNAPSHOT, 10, 4, b"456")
 
 
@@ -73,7 +73,7 @@ def test_a_snapshot_is_served_in_chunks() -> None:
 def test_what_cannot_be_served_is_refused(
     epoch: int, snapshot: LogPoint, position: int, error: ErrorCode
 ) -> None:
-    response = leader_with_snapshot().asked(FetchSnapshotRequest(key(2), epoch, snapshot, position, 3))
+    response = leader_with_snapshot().handle(FetchSnapshotRequest(key(2), epoch, snapshot, position, 3))
     assert isinstance(response, FetchSnapshotResponse)
     assert (response.error, response.chunk) == (error, b"")
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_served_is_refused(
 def test_fetching_a_snapshot_keeps_a_leader_in_office() -> None:
     node = leader_with_snapshot()
     node.wait(2000)
-    node.asked(FetchSnapshotRequest(key(2), 5, SNAPSHOT, 0, 3))
+    node.handle(FetchSnapshotRequest(key(2), 5, SNAPSHOT, 0, 3))
     node.wait(2000)
     assert node.core.quorum.is_leader
 
@@ -114,7 +114,7 @@ def test_a_follower_fetches_a_snapshot_and_goes_on_behind_it() -> None:
     assert (fetch.offset, fetch.last_epoch) == (3, 2)
 
 
-def test_a_snapshot_that_the_leader_no_longer_has_is_asked_for_anew() -> None:
+def test_a_snapshot_that_the_leader_no_longer_has_is_fetched_anew() -> None:
     node, request = follower_at_snapshot(b"0123456789")
     node.answered(3, request, FetchSnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, 4, 3, SNAPSHOT))
     ((_, fetch),) = node.sent(FetchRequest)

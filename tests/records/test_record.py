@@ -73,7 +73,7 @@ def test_we_read_what_other_clients_build(builder: Any, records: list[Record], c
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (17, 3, 42)
 
 
-def test_the_header_says_what_it_was_told() -> None:
+def test_the_header_has_the_given_fields() -> None:
     batch = build_batch(
         THREE,
         codec=Codec.LZ4,

@@ -146,7 +146,7 @@ def test_throttled_catch_up_waits_for_its_budget_and_others_do_not() -> None:
     assert list(followed.request(budget_used_up=True).partitions) == [key(0)]
 
 
-def test_the_throttle_lets_one_second_of_bytes_through_and_asks_back_what_was_overdrawn() -> None:
+def test_the_throttle_allows_one_second_of_bytes_and_recovers_an_overdraft() -> None:
     throttle = ReplicationThrottle(1000, 0)
     throttle.spent(3000, 0)
     assert throttle.exhausted(0)

@@ -29,7 +29,7 @@ def following(log: ModelLog, leader_epoch: int = 5) -> FollowerState:
     return FollowerState(1, leader_epoch, log, BACKOFF_MS)
 
 
-def ask(follower: FollowerState, now_ms: int = 0) -> FetchPosition:
+def next_fetch(follower: FollowerState, now_ms: int = 0) -> FetchPosition:
     position = follower.next_fetch(now_ms)
     assert position is not None
     return position
@@ -39,7 +39,7 @@ def converge(log: ModelLog, leader: ModelLog, leader_epoch: int) -> int:
     """Fetch until the logs agree; the rounds of truncation it took."""
     follower = following(log, leader_epoch)
     for rounds in range(20):
-        sent = ask(follower)
+        sent = next_fetch(follower)
         diverging = diverging_epoch(leader, leader_epoch, sent.fetch_offset, sent.last_fetched_epoch)
         step = follower.answered(sent, FetchAnswer(diverging=diverging), 0)
         if not isinstance(step, Truncate):
@@ -94,22 +94,22 @@ def test_an_empty_leader_has_everything_cut() -> None:
         (3, True, True, Truncate(1, committed_lost=True)),
     ],
 )
-def test_committed_records_are_cut_only_where_their_loss_was_asked_for(
+def test_committed_records_are_cut_only_by_an_unclean_election(
     high_watermark: int, recovering: bool, may_lose: bool, step: Truncate | SetAside
 ) -> None:
     log = ModelLog("0111")
     log.high_watermark = high_watermark
     follower = FollowerState(1, 5, log, BACKOFF_MS, recovering=recovering, may_lose=may_lose)
-    assert follower.answered(ask(follower), FetchAnswer(diverging=EpochEnd(0, 1)), 0) == step
-    assert follower.offsets_listed(ask(follower), 0, 1, 0) == step
+    assert follower.answered(next_fetch(follower), FetchAnswer(diverging=EpochEnd(0, 1)), 0) == step
+    assert follower.offsets_listed(next_fetch(follower), 0, 1, 0) == step
 
 
-def test_a_leader_that_contradicts_itself_is_not_asked_in_a_tight_loop() -> None:
+def test_a_leader_that_contradicts_itself_gets_no_tight_loop_of_requests() -> None:
     follower = following(ModelLog("01"))
-    assert follower.answered(ask(follower), FetchAnswer(diverging=EpochEnd(1, 9)), 0) is Hold.BACKOFF
+    assert follower.answered(next_fetch(follower), FetchAnswer(diverging=EpochEnd(1, 9)), 0) is Hold.BACKOFF
 
 
-def test_a_leader_whose_log_starts_above_cannot_tell() -> None:
+def test_a_leader_whose_log_starts_above_cannot_decide() -> None:
     with pytest.raises(OffsetOutOfRange):
         diverging_epoch(ModelLog("55", start=10), 5, 4, 5)
     with pytest.raises(OffsetOutOfRange):
@@ -137,9 +137,9 @@ def test_truncate_first_then_apply_the_high_watermark() -> None:
     log = ModelLog("00111")
     follower = following(log)
     both = FetchAnswer(high_watermark=5, diverging=EpochEnd(0, 2))
-    assert isinstance(follower.answered(ask(follower), both, 0), Truncate)
+    assert isinstance(follower.answered(next_fetch(follower), both, 0), Truncate)
     log.truncate_to(2)
-    assert follower.answered(ask(follower), FetchAnswer(high_watermark=5), 0) == Append(5, -1)
+    assert follower.answered(next_fetch(follower), FetchAnswer(high_watermark=5), 0) == Append(5, -1)
     log.advance_high_watermark(5)
     assert log.high_watermark == 2
 
@@ -147,39 +147,39 @@ def test_truncate_first_then_apply_the_high_watermark() -> None:
 def test_an_empty_fetch_keeps_the_last_fetched_epoch() -> None:
     log = ModelLog("0011")
     follower = following(log)
-    assert ask(follower) == FetchPosition(4, 1, 5, 0)
-    follower.answered(ask(follower), FetchAnswer(high_watermark=4), 0)
-    assert ask(follower) == FetchPosition(4, 1, 5, 0)
+    assert next_fetch(follower) == FetchPosition(4, 1, 5, 0)
+    follower.answered(next_fetch(follower), FetchAnswer(high_watermark=4), 0)
+    assert next_fetch(follower) == FetchPosition(4, 1, 5, 0)
 
 
 def test_an_answer_to_a_question_of_before_is_ignored() -> None:
     log = ModelLog("0011")
     follower = following(log)
-    sent = ask(follower)
+    sent = next_fetch(follower)
     log.truncate_to(3)
     assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE
     assert follower.offsets_listed(sent, 0, 1, 0) is Hold.STALE
     log.append(2, "x")
     assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE, "the same offset, in another epoch"
-    assert following(log, 6).answered(ask(follower), FetchAnswer(), 0) is Hold.STALE
+    assert following(log, 6).answered(next_fetch(follower), FetchAnswer(), 0) is Hold.STALE
 
 
 def test_out_of_range_below_the_leaders_start_starts_over_there() -> None:
     log = ModelLog("0011")
     follower = following(log)
-    sent = ask(follower)
-    assert follower.answered(sent, FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE), 0) is Hold.ASK_OFFSETS
+    sent = next_fetch(follower)
+    assert follower.answered(sent, FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE), 0) is Hold.LIST_OFFSETS
     assert follower.offsets_listed(sent, 100, 200, 0) == Reset(100)
     log.reset_to(100)
-    assert ask(follower) == FetchPosition(100, -1, 5, 100)
+    assert next_fetch(follower) == FetchPosition(100, -1, 5, 100)
 
 
 def test_out_of_range_above_the_leaders_end_cuts_and_compares_by_epoch() -> None:
     log = ModelLog("0011")
     follower = following(log)
-    assert follower.offsets_listed(ask(follower), 0, 3, 0) == Truncate(3, committed_lost=False)
+    assert follower.offsets_listed(next_fetch(follower), 0, 3, 0) == Truncate(3, committed_lost=False)
     log.truncate_to(3)
-    assert ask(follower) == FetchPosition(3, 1, 5, 0)
+    assert next_fetch(follower) == FetchPosition(3, 1, 5, 0)
 
 
 @pytest.mark.parametrize("leader_end", [2, 9])
@@ -189,19 +189,19 @@ def test_records_of_epochs_to_come_are_set_aside(leader_end: int) -> None:
     with pytest.raises(OffsetOutOfRange):
         diverging_epoch(leader, 5, 4, 7)
     follower = following(log)
-    assert follower.offsets_listed(ask(follower), 0, leader_end, 0) == SetAside(2)
+    assert follower.offsets_listed(next_fetch(follower), 0, leader_end, 0) == SetAside(2)
     losing = FollowerState(1, 5, log, BACKOFF_MS, may_lose=True)
-    assert losing.offsets_listed(ask(losing), 0, leader_end, 0) == Truncate(2, committed_lost=None)
+    assert losing.offsets_listed(next_fetch(losing), 0, leader_end, 0) == Truncate(2, committed_lost=None)
 
 
-def test_out_of_range_that_is_in_range_by_now_is_asked_again_later() -> None:
+def test_out_of_range_that_is_in_range_by_now_is_fetched_again_later() -> None:
     follower = following(ModelLog("0011"))
-    assert follower.offsets_listed(ask(follower), 0, 9, 0) is Hold.BACKOFF
+    assert follower.offsets_listed(next_fetch(follower), 0, 9, 0) is Hold.BACKOFF
 
 
 def test_a_fenced_epoch_waits_for_metadata() -> None:
     follower = following(ModelLog("0"))
-    sent = ask(follower)
+    sent = next_fetch(follower)
     assert follower.answered(sent, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH), 0) is Hold.FENCED
     assert follower.next_fetch(BACKOFF_MS * 10) is None
     assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE
@@ -221,25 +221,25 @@ def test_what_passes_is_tried_again_after_pauses_that_double(code: ErrorCode) ->
     follower = following(ModelLog("0"))
     now_ms = 0
     for pause_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):
-        assert follower.answered(ask(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
+        assert follower.answered(next_fetch(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
         assert follower.next_fetch(now_ms + pause_ms - 1) is None
         now_ms += pause_ms
-    assert follower.continued(ask(follower, now_ms))
+    assert follower.continued(next_fetch(follower, now_ms))
     follower.succeeded()
-    assert follower.answered(ask(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
+    assert follower.answered(next_fetch(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
     assert follower.next_fetch(now_ms + 10) is not None, "the next trouble is another one"
 
 
-def test_what_cannot_be_taken_in_is_asked_for_less_and_less_often() -> None:
+def test_a_partition_that_keeps_failing_is_fetched_less_and_less_often() -> None:
     """The leader answers each time, and each time its answer is the trouble."""
     follower = following(ModelLog("0"))
     now_ms = 0
     for pause_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):
-        assert follower.answered(ask(follower, now_ms), FetchAnswer(), now_ms) == Append(-1, -1)
+        assert follower.answered(next_fetch(follower, now_ms), FetchAnswer(), now_ms) == Append(-1, -1)
         follower.failed(now_ms)
         assert follower.next_fetch(now_ms + pause_ms - 1) is None
         now_ms += pause_ms
-        assert follower.continued(ask(follower, now_ms))
+        assert follower.continued(next_fetch(follower, now_ms))
 
 
 # -- with the real log
@@ -259,7 +259,7 @@ def test_real_logs_converge_and_are_equal_byte_for_byte() -> None:
         log.append(batch(count, value=b"%d" % (epoch if epoch else 9)), epoch)
     follower = FollowerState(1, 5, log, BACKOFF_MS)
     for _ in range(10):
-        sent = ask(follower)
+        sent = next_fetch(follower)
         diverging = diverging_epoch(leader, 5, sent.fetch_offset, sent.last_fetched_epoch)
         step = follower.answered(sent, FetchAnswer(diverging=diverging, high_watermark=9), 0)
         if isinstance(step, Truncate):

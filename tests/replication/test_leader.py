@@ -204,7 +204,7 @@ def test_kip_903_a_fetch_of_an_incarnation_that_is_gone_is_refused() -> None:
     assert leader.followers[3].broker_epoch is None
 
 
-def test_a_broker_that_is_not_a_replica_has_to_ask_again() -> None:
+def test_a_broker_that_is_not_a_replica_has_to_retry() -> None:
     with pytest.raises(UnknownLeaderEpoch):
         Cluster().leader(replicas=(1, 2), isr=(1, 2)).follower_fetched(3, 103, 10, 0, 0)
 
@@ -212,7 +212,7 @@ def test_a_broker_that_is_not_a_replica_has_to_ask_again() -> None:
 # -- leaving the ISR
 
 
-def test_a_follower_that_always_asks_for_the_end_of_its_previous_fetch_is_caught_up() -> None:
+def test_a_follower_that_always_fetches_from_the_previous_end_is_caught_up() -> None:
     leader = Cluster().leader(replicas=(1, 2), isr=(1, 2))
     for step in range(10):
         now = step * MAX_LAG_MS
@@ -367,15 +367,15 @@ def test_list_offsets_latest_waits_until_the_high_watermark_reached_the_epochs_s
     assert leader.latest_offset_known()
 
 
-@pytest.mark.parametrize(("told", "inherited"), [(2, 4), (7, 7), (99, 10)])
+@pytest.mark.parametrize(("reported", "inherited"), [(2, 4), (7, 7), (99, 10)])
 def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
-    told: int, inherited: int
+    reported: int, inherited: int
 ) -> None:
     """Never less than it knows itself, nor more than it had when it took over."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
     assert leader.needs_high_watermark_recovery(0)
     leader.local_end_advanced(20, 0)
-    leader.recover_high_watermark(told)
+    leader.recover_high_watermark(reported)
     assert leader.high_watermark == inherited
     assert leader.latest_offset_known() and not leader.needs_high_watermark_recovery(0)
 
@@ -384,7 +384,7 @@ def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetche
     assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).needs_high_watermark_recovery(0)
 
 
-def test_nobody_is_asked_what_is_committed_while_one_catches_up_that_will_show_it() -> None:
+def test_no_high_watermark_query_while_an_in_sync_follower_catches_up() -> None:
     """Who was killed as the leader has forgotten some of what it told clients, but none of its records."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
     fetch(leader, 2, 4, 1)

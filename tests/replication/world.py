@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     follower: type[FollowerState] = FollowerState
     diverging: Callable[[ReplicaLog, int, int, int], EpochEnd | None] = diverging_epoch
     #: whether a leader inherits only what all other replicas have told it, in its epoch
-    told_by_all: bool = True
+    reported_by_all: bool = True
 
 
 REAL_RULES = Rules()
@@ -130,7 +130,7 @@ class World:
         self.now_ms += ms
         node = self.nodes[at]
         if node.alive and node.leader is not None:
-            self._ask(node, node.leader, node.leader.tick(self.now_ms))
+            self._request(node, node.leader, node.leader.tick(self.now_ms))
 
     def retry_proposal(self, at: int) -> None:
         node = self.nodes[at]
@@ -139,7 +139,7 @@ class World:
             if proposal is not None:
                 reaction = node.leader.rejected(proposal, ErrorCode.NETWORK_EXCEPTION, self.now_ms)
                 assert reaction is Reaction.RETRY
-                self._ask(node, node.leader, proposal)
+                self._request(node, node.leader, proposal)
 
     def sync(self, at: int) -> None:
         log = self.nodes[at].log
@@ -168,12 +168,12 @@ class World:
         leader = node.leader
         if not node.alive or leader is None or not leader.needs_high_watermark_recovery(self.now_ms):
             return
-        telling = [other for other in others if self._can_tell(other, leader)]
-        if len(telling) == len(others) or (telling and not self.rules.told_by_all):
-            leader.recover_high_watermark(max(other.log.high_watermark for other in telling))
+        reporting = [other for other in others if self._can_decide(other, leader)]
+        if len(reporting) == len(others) or (reporting and not self.rules.reported_by_all):
+            leader.recover_high_watermark(max(other.log.high_watermark for other in reporting))
             self._settle(node)
 
-    def _can_tell(self, node: Node, leader: LeaderState) -> bool:
+    def _can_decide(self, node: Node, leader: LeaderState) -> bool:
         """What a broker forgets in a crash it has noted not long before; here it has noted nothing."""
         node.forgetful &= node.log.high_watermark < len(self.consumed)
         epoch = -1 if node.metadata is None else node.metadata.leader_epoch
@@ -253,13 +253,13 @@ class World:
         elif partition.leader != NOBODY:
             node.follower = self.rules.follower(partition.leader, partition.leader_epoch, node.log, 0)
 
-    def _serve(self, asker: Node, broker_epoch: int, follower: FollowerState, sent: FetchPosition) -> None:
+    def _serve(self, source: Node, broker_epoch: int, follower: FollowerState, sent: FetchPosition) -> None:
         """The leader answers a fetch, which may be of an incarnation that is gone by now."""
         node = self.nodes[follower.leader]
         if not node.alive:
             return
-        answer, records = self._read(node, asker.id, broker_epoch, sent)
-        self.network.append(lambda: self._answered(asker, follower, sent, answer, records))
+        answer, records = self._read(node, source.id, broker_epoch, sent)
+        self.network.append(lambda: self._answered(source, follower, sent, answer, records))
 
     def _read(
         self, node: Node, replica: int, broker_epoch: int, sent: FetchPosition
@@ -278,7 +278,7 @@ class World:
             )
         except ApiError as e:
             return FetchAnswer(e.code), []
-        self._ask(node, leader, proposal)
+        self._request(node, leader, proposal)
         self._settle(node)
         answer = FetchAnswer(high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
         return answer, log.read(sent.fetch_offset, _FETCH_MOST)
@@ -294,7 +294,7 @@ class World:
         if not node.alive or node.follower is not follower:
             return
         step = follower.answered(sent, answer, self.now_ms)
-        if step is Hold.ASK_OFFSETS:
+        if step is Hold.LIST_OFFSETS:
             log = self.nodes[follower.leader].log
             step = follower.offsets_listed(sent, log.log_start_offset, log.end_offset, self.now_ms)
         if isinstance(step, SetAside):
@@ -306,7 +306,7 @@ class World:
                 node.log.append(epoch, value)
             node.log.advance_high_watermark(step.high_watermark)
 
-    def _ask(self, node: Node, leader: LeaderState, proposal: IsrProposal | None) -> None:
+    def _request(self, node: Node, leader: LeaderState, proposal: IsrProposal | None) -> None:
         if proposal is not None:
             epoch, until_ms = node.broker_epoch, self.now_ms + MAX_LAG_MS
             self.network.append(lambda: self._decide(node, epoch, leader, proposal, until_ms))

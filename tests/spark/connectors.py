@@ -34,19 +34,19 @@ class Connector:
         return self.name == "penstock"
 
     def read(self, topic: str | None = None, **options: str) -> DataFrame:
-        return self.spark.read.format(self.name).options(**self._told(topic, options)).load()
+        return self.spark.read.format(self.name).options(**self._reported(topic, options)).load()
 
     def stream(self, topic: str | None = None, **options: str) -> DataFrame:
-        return self.spark.readStream.format(self.name).options(**self._told(topic, options)).load()
+        return self.spark.readStream.format(self.name).options(**self._reported(topic, options)).load()
 
     def write(self, rows: DataFrame, **options: str) -> None:
         self._activate()
-        rows.write.format(self.name).options(**self._told(None, options)).mode("append").save()
+        rows.write.format(self.name).options(**self._reported(None, options)).mode("append").save()
 
     def write_stream(self, rows: DataFrame, checkpoint: Path, **options: str) -> StreamingQuery:
         """What a query has, until its end."""
         self._activate()
-        writer = rows.writeStream.format(self.name).options(**self._told(None, options))
+        writer = rows.writeStream.format(self.name).options(**self._reported(None, options))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         assert query.awaitTermination(_PATIENCE_S)
         return query
@@ -58,11 +58,11 @@ class Connector:
         """
         self.spark.createDataFrame([], "value string")
 
-    def _told(self, topic: str | None, options: dict[str, str]) -> dict[str, str]:
+    def _reported(self, topic: str | None, options: dict[str, str]) -> dict[str, str]:
         """In the names of options, `__` stands for `.`."""
         named = {"subscribe": topic} if topic is not None else {}
-        told = {name.replace("__", "."): value for name, value in options.items()}
-        return {"kafka.bootstrap.servers": self.bootstrap} | named | told
+        reported = {name.replace("__", "."): value for name, value in options.items()}
+        return {"kafka.bootstrap.servers": self.bootstrap} | named | reported
 
 
 class Stream:

@@ -99,7 +99,7 @@ def test_a_process_has_one_cluster_for_an_endpoint_and_not_too_many(topics: Topi
     assert not connection.is_idle, "its connections are closed"
 
 
-def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked(topics: Topics, topic: str) -> None:
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_used(topics: Topics, topic: str) -> None:
     cluster = Cluster(endpoint(topics.bootstrap))
     cluster.view.nodes[7] = Node(7, "127.0.0.1", 1, None)
     cluster.refresh([topic])

@@ -119,9 +119,9 @@ def test_a_start_after_the_end_is_refused(
 ) -> None:
     """As by Spark's connector: RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET."""
     topics.fill(topic, numbers(10))
-    told = {name: f'{{"{topic}":{{"0":{offset}}}}}' for name, offset in options.items()}
+    options = {name: f'{{"{topic}":{{"0":{offset}}}}}' for name, offset in options.items()}
     with pytest.raises(WrongOption, match=message.format(topic)):
-        batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', **told)
+        batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', **options)
     at_end = f'{{"{topic}":{{"0":10}}}}'
     assert batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', startingOffsets=at_end) == []
 
@@ -233,9 +233,9 @@ def test_an_end_that_was_never_written(topics: Topics, topic: str) -> None:
 def test_typed_values(topics: Topics, topic: str) -> None:
     topics.fill(topic, [b'{"a":1}', b"", b'{"a":2,"b":3}', b"{}{}", None])
     fields = sql.StructType([sql.StructField("a", sql.LongType())])
-    told = source(topics.bootstrap, subscribe=topic, valueFormat="json", valueSchema="a BIGINT")
-    assert told.schema().startswith("key BINARY, value STRUCT<a BIGINT>, malformed BINARY, topic STRING")
-    reader = told.reader(schema(value=fields))
+    options = source(topics.bootstrap, subscribe=topic, valueFormat="json", valueSchema="a BIGINT")
+    assert options.schema().startswith("key BINARY, value STRUCT<a BIGINT>, malformed BINARY, topic STRING")
+    reader = options.reader(schema(value=fields))
     rows = list(task_rows(reader, reader.partitions()))
     assert [row["value"] for row in rows] == [{"a": 1}, None, {"a": 2}, None, None]
     assert [row["malformed"] for row in rows] == [None, b"", None, b"{}{}", None]
@@ -247,11 +247,11 @@ def test_typed_values_with_their_bytes(topics: Topics, topic: str) -> None:
     sent = [b'{"a":1, "b":2}', b"", None, b"{}{}"]
     topics.fill(topic, sent)
     fields = sql.StructType([sql.StructField("a", sql.LongType())])
-    told = source(
+    options = source(
         topics.bootstrap, subscribe=topic, valueFormat="json", valueSchema="a BIGINT", includeRaw="true"
     )
-    assert "malformed BINARY, raw BINARY, topic STRING" in told.schema()
-    reader = told.reader(schema(value=fields, raw=True))
+    assert "malformed BINARY, raw BINARY, topic STRING" in options.schema()
+    reader = options.reader(schema(value=fields, raw=True))
     rows = list(task_rows(reader, reader.partitions()))
     assert [row["raw"] for row in rows] == sent
     assert [row["value"] for row in rows] == [{"a": 1}, None, None, None]
@@ -323,10 +323,14 @@ def test_available_now_ends_where_it_began(topics: Topics, topic: str) -> None:
 
 
 def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
-    told = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    options = {
+        "kafka.bootstrap.servers": topics.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
     limits = {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "7", "maxTriggerDelay": "10s"}
     now_s = [100.0]
-    options = ReadOptions.parse(told | limits, streaming=True)
+    options = ReadOptions.parse(options | limits, streaming=True)
     reader = StreamReader(options, schema(), clock=lambda: now_s[0])
     limit: ReadLimit = reader.getDefaultReadLimit()
     topics.fill(topic, numbers(1))
@@ -340,7 +344,7 @@ def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
     assert at == offsets(topic, 5, 0, 0), "enough time has passed"
     topics.fill(topic, numbers(20))
     assert reader.latestOffset(at, limit) == offsets(topic, 12, 0, 0), "enough has come"
-    only_minimum = ReadOptions.parse(told | {"minOffsetsPerTrigger": "5"}, streaming=True)
+    only_minimum = ReadOptions.parse(options | {"minOffsetsPerTrigger": "5"}, streaming=True)
     assert StreamReader(only_minimum, schema()).getDefaultReadLimit() == ReadMinRows(5)
 
 

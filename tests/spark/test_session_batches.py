@@ -62,7 +62,7 @@ def test_where_a_query_starts_and_ends(connector: Connector, topics: Topics, top
         topics.fill(topic, values(1, 100 + number), 1, timestamp=1000 + number * 10)
     topics.fill(topic, values(1, 200), 2, timestamp=1050)
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
-    asked: list[tuple[dict[str, str], list[int]]] = [
+    requested: list[tuple[dict[str, str], list[int]]] = [
         ({}, [*range(10), *range(100, 110), 200]),
         (
             {
@@ -83,15 +83,15 @@ def test_where_a_query_starts_and_ends(connector: Connector, topics: Topics, top
     ]
     queries = [
         connector.read(topic, **options).select(F.lit(number).alias("query"), "value")
-        for number, (options, _) in enumerate(asked)
+        for number, (options, _) in enumerate(requested)
     ]
     all_at_once = queries[0]
     for query in queries[1:]:
         all_at_once = all_at_once.union(query)
-    found: list[list[int]] = [[] for _ in asked]
+    found: list[list[int]] = [[] for _ in requested]
     for row in all_at_once.collect():
         found[row.query].append(int(row.value))
-    assert [sorted(each) for each in found] == [expected for _, expected in asked]
+    assert [sorted(each) for each in found] == [expected for _, expected in requested]
     with pytest.raises(REFUSED):
         connector.read(topic, startingTimestamp="1060").collect()
 

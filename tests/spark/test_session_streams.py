@@ -26,8 +26,8 @@ def test_a_stream_and_its_restart(connector: Connector, topics: Topics, topic: s
     topics.fill(topic, values(30, 60), 1, key=b"k")
 
     def batches() -> list[int]:
-        told = connector.write_stream(rows, checkpoint, topic=copy).recentProgress
-        return [progress["numInputRows"] for progress in told if progress["numInputRows"]]
+        reported = connector.write_stream(rows, checkpoint, topic=copy).recentProgress
+        return [progress["numInputRows"] for progress in reported if progress["numInputRows"]]
 
     assert batches() == [45, 45]
     topics.widen(topic, 4)

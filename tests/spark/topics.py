@@ -35,8 +35,10 @@ class Topics:
         """One message for each value; `fields` are those of `Producer.produce`."""
         settings = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8 << 20, "log_level": 2}
         errors: list[Any] = []
-        told = settings | fields.pop("settings", {}) | {"on_delivery": lambda error, _: errors.append(error)}
-        producer = Producer(told)
+        config = (
+            settings | fields.pop("settings", {}) | {"on_delivery": lambda error, _: errors.append(error)}
+        )
+        producer = Producer(config)
         for value in values:
             producer.produce(topic, value, partition=partition, **fields)
         assert producer.flush(20) == 0
@@ -44,8 +46,8 @@ class Topics:
 
     def create(self, topic: str, partitions: int, **configs: str) -> None:
         """In the names of configs, `_` stands for `.`."""
-        told = {key.replace("_", "."): value for key, value in configs.items()}
-        self._admin.create_topics([NewTopic(topic, partitions, config=told)])[topic].result(60)
+        config = {key.replace("_", "."): value for key, value in configs.items()}
+        self._admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(60)
 
     def widen(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(60)
@@ -94,8 +96,8 @@ def schema(*, value: StructType | None = None, headers: bool = False, raw: bool 
 
 def source(bootstrap: str, **options: str) -> PenstockDataSource:
     """In the names of options, `__` stands for `.`."""
-    told = {key.replace("__", "."): value for key, value in options.items()}
-    return PenstockDataSource(CaseInsensitiveDict({"kafka.bootstrap.servers": bootstrap} | told))
+    config = {key.replace("__", "."): value for key, value in options.items()}
+    return PenstockDataSource(CaseInsensitiveDict({"kafka.bootstrap.servers": bootstrap} | config))
 
 
 def task_rows(reader: Any, tasks: Iterable[Any]) -> Iterator[dict[str, Any]]:

@@ -83,7 +83,7 @@ def test_a_horizon_once_set_stays() -> None:
     assert filter_batch(again, read_header(again), lambda _: True, new_horizon_ms=9 * HORIZON) is again
 
 
-def test_a_horizon_can_be_asked_for() -> None:
+def test_a_given_horizon_is_used() -> None:
     batch = build_batch([Record(0, 1, b"a", b"1")])
     assert filtered(batch, {0}) == batch
     marked = filtered(batch, {0}, start_horizon=True)

@@ -98,16 +98,16 @@ def test_damage_is_shown_and_reported(files: MemoryFiles, log: Log) -> None:
     assert str(second) in report.problems[0]
 
 
-def test_every_byte_of_segments_is_told_of(files: MemoryFiles, log: Log) -> None:
+def test_every_byte_of_segments_is_described(files: MemoryFiles, log: Log) -> None:
     first, second = f"{log.path}/{FIRST}.log", f"{log.path}/{5:020d}.log"
-    told: list[int] = []
-    verify(files, log.path, told.append)
-    assert len(told) == 5  # a batch each
-    assert sum(told) == files.size(first) + files.size(second)
+    reported: list[int] = []
+    verify(files, log.path, reported.append)
+    assert len(reported) == 5  # a batch each
+    assert sum(reported) == files.size(first) + files.size(second)
     files.open(first).pwrite(b"\xff", 30)
-    told.clear()
-    verify(files, first, told.append)
-    assert told == [files.size(first)]  # damage to the end
+    reported.clear()
+    verify(files, first, reported.append)
+    assert reported == [files.size(first)]  # damage to the end
 
 
 def test_an_index_is_held_against_its_segment(files: MemoryFiles, log: Log) -> None:

@@ -232,7 +232,7 @@ def test_a_log_that_was_cut_in_part_is_not_believed(disk: FaultyDisk) -> None:
     assert [record.offset for record in records(open_log(disk))] == [0, 1], "one went, one did not"
 
 
-def test_the_first_reason_for_being_offline_is_the_one_that_is_told() -> None:
+def test_the_first_reason_for_being_offline_is_reported() -> None:
     health = Health()
     health.failed(OSError(errno.EIO, "first"), "reading")
     health.sync_failed(OSError(errno.EIO, "second"), "syncing")

@@ -162,7 +162,7 @@ def test_the_high_watermark_follows_and_never_goes_back() -> None:
     assert log.high_watermark == 5
 
 
-def test_what_lies_behind_a_read_is_told_by_the_index() -> None:
+def test_the_index_decides_what_follows_a_read() -> None:
     log = filled([2] * 30, index_interval_bytes=0, segment_bytes=10 * len(batch(2)))
     for offset in (0, 7, 20, 41):
         for max_bytes in (1, 250, 1 << 20):

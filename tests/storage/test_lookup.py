@@ -111,7 +111,7 @@ def test_records_without_timestamps_have_none_to_be_found_by() -> None:
     assert record_at_or_after(log, 0) is None
 
 
-def test_a_sealed_segment_tells_its_largest_timestamp_without_loading_its_index() -> None:
+def test_a_sealed_segment_knows_its_largest_timestamp_without_loading_its_index() -> None:
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=0)
     for stamp in (10, 50, 20):

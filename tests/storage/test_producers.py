@@ -105,7 +105,7 @@ def test_a_refused_batch_leaves_no_trace_in_the_state() -> None:
     assert log.append(idempotent(2), 0).base_offset == 2
 
 
-def test_a_duplicate_tells_the_time_of_the_original() -> None:
+def test_a_duplicate_gets_the_timestamp_of_the_original() -> None:
     clock = StillClock()
     log = open_log(clock=clock, message_timestamp_type="LogAppendTime")
     log.append(idempotent(0), 0)

@@ -523,7 +523,7 @@ def test_only_what_lies_behind_the_recovery_point_is_walked() -> None:
 # -- without waiting for the disk
 
 
-def test_what_is_not_in_memory_is_warmed_elsewhere_and_asked_for_again() -> None:
+def test_cold_pages_are_read_in_a_worker_and_the_read_is_repeated() -> None:
     disk = FaultyDisk(Random(0))
     log = written(disk, 40, segment_bytes=500, index_interval_bytes=100)
     log.close()

@@ -25,12 +25,12 @@ def serving(folder: Path) -> Iterator[list[str]]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
+            requested = urlsplit(self.path)
             if f"Credential={KEY_ID}/" not in self.headers.get("Authorization", ""):
                 self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
-            elif (key := unquote(asked.path).removeprefix(f"/{BUCKET}").strip("/")) == "":
-                told = {name: values[0] for name, values in parse_qs(asked.query).items()}
-                self._answer(200, _listing(folder, told.get("prefix", ""), told.get("start-after", "")))
+            elif (key := unquote(requested.path).removeprefix(f"/{BUCKET}").strip("/")) == "":
+                query = {name: values[0] for name, values in parse_qs(requested.query).items()}
+                self._answer(200, _listing(folder, query.get("prefix", ""), query.get("start-after", "")))
             elif (path := folder / key).is_file():
                 self._send_part(path.read_bytes())
             else:
@@ -47,8 +47,12 @@ def serving(folder: Path) -> Iterator[list[str]]:
 
         def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
-            told = {"Content-Length": str(len(body)), "ETag": '"1"', "Last-Modified": formatdate(usegmt=True)}
-            for name, value in (told | (headers or {})).items():
+            fields = {
+                "Content-Length": str(len(body)),
+                "ETag": '"1"',
+                "Last-Modified": formatdate(usegmt=True),
+            }
+            for name, value in (fields | (headers or {})).items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command == "GET":

@@ -153,7 +153,7 @@ class Run(NamedTuple):
 def run(text: str, place: Path, **settings: Any) -> Run:
     """A backfill of a recording into tables at `place`, by all stages of the pipeline but Spark."""
     values = [encode(sample) for sample in read_log(io.StringIO(text), Counts())]
-    told = Settings(load_thresholds(), shards=2, **settings)
+    reported = Settings(load_thresholds(), shards=2, **settings)
     reports: list[BatchReport] = []
 
     def run_here(rows: Any | None, task: ShardTask) -> list[ShardResult]:
@@ -166,11 +166,11 @@ def run(text: str, place: Path, **settings: Any) -> Run:
     batches = Batches(
         str(place),
         str(place / "_state"),
-        told,
+        reported,
         report=reports.append,
         clock=lambda: now_ms,
         run_shards=run_here,
     )
-    batches.process(judge(messages(values), now_ms, told.workload_labels), 0)
+    batches.process(judge(messages(values), now_ms, reported.workload_labels), 0)
     batches.close()
     return Run(reports)

@@ -34,9 +34,9 @@ def collect(capfd: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 def test_a_recording_is_replayed(real_kafka: str, capfd: pytest.CaptureFixture[str]) -> None:
     topic = "fleet.recorded"
-    told = collect(capfd, "replay", "sample:h200", "--bootstrap", real_kafka, "--topic", topic)
+    reported = collect(capfd, "replay", "sample:h200", "--bootstrap", real_kafka, "--topic", topic)
     found = messages(real_kafka, topic)
-    assert len(found) == told["acknowledged"] > 1000
+    assert len(found) == reported["acknowledged"] > 1000
     assert {decode(message.value()).gpu_id for message in found} == {found[0].key().decode()}
     assert ("source", b"replay") in found[0].headers()
 
@@ -47,7 +47,7 @@ def test_a_simulated_fleet_through_the_pipeline(
     """All that was produced is in the tables, once, or accounted for; and there are alerts."""
     began = ["--start", str(now_ms() - 3_600_000), "--duration", "300", "--hosts", "2", "--seed", "3"]
     dirt = ["--duplicates", "0.01", "--malformed", "0.002", "--partitions", "2"]
-    told = collect(capfd, "simulate", *began, *dirt, "--bootstrap", real_kafka, "--topic", TOPIC)
+    reported = collect(capfd, "simulate", *began, *dirt, "--bootstrap", real_kafka, "--topic", TOPIC)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(real_kafka, TOPIC, str(tmp_path), settings, until_end=True)
     complete(spark, job)
@@ -55,7 +55,7 @@ def test_a_simulated_fleet_through_the_pipeline(
     counted = tables.open("batches").to_pyarrow_table().to_pylist()
     sums = {kind: sum(row[kind] for row in counted) for kind in ("consumed", "valid", "dead_lettered")}
     sums["duplicates"] = sum(row["duplicates"] for row in counted)
-    assert sums["consumed"] == told["acknowledged"] == len(messages(real_kafka, TOPIC))
+    assert sums["consumed"] == reported["acknowledged"] == len(messages(real_kafka, TOPIC))
     assert sums["consumed"] == sums["valid"] + sums["dead_lettered"] + sums["duplicates"]
     assert tables.open("samples").to_pyarrow_table(columns=["offset"]).num_rows == sums["valid"]
     assert sums["duplicates"] > 0

@@ -128,7 +128,7 @@ def test_what_nvml_says_in_dcgms_units() -> None:
     assert samples[0].labels == {"driver_version": "580.159.04", "model_name": "NVIDIA H200"}
 
 
-def test_what_a_gpu_does_not_tell_is_counted_and_costs_nothing_else() -> None:
+def test_fields_that_a_gpu_does_not_report_are_counted() -> None:
     recorder = Recorder()
     collector = NvmlCollector(FakeNvml(), recorder)
     collector.round()

@@ -20,7 +20,7 @@ from penstock.telemetry.thresholds import load_thresholds
 from tests.telemetry import recordings
 from tests.telemetry.recordings import EMPTY, FAKE, GPUS, IDLE, LEAKED, TRAINERS, WARM, Run, recording, run
 
-TOLD = load_thresholds()
+REPORTED = load_thresholds()
 SCHEDULERS = ("prometheus", "kubernetes", "slurm")
 NAMES = {"prometheus": "team/notebook-4/main", "kubernetes": "team/notebook-4/main", "slurm": "notebook-1"}
 
@@ -34,9 +34,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A backfill of a recording, once for all tests that look at it."""
 
     @cache
-    def make(scheduler: str = "prometheus", **told: Any) -> tuple[Run, TableReader]:
+    def make(scheduler: str = "prometheus", **reported: Any) -> tuple[Run, TableReader]:
         place = tmp_path_factory.mktemp("recording")
-        found = run(recording(scheduler, **{"minutes": MINUTES, **told}), place)
+        found = run(recording(scheduler, **{"minutes": MINUTES, **reported}), place)
         return found, TableReader(str(place))
 
     return make
@@ -92,7 +92,7 @@ def test_energy_by_counters_or_by_power(energy: bool, made: Made) -> None:
 
 def test_idle_views_of_a_long_recording(made: Made) -> None:
     _, reader = made("prometheus", profiling=False)
-    found = {one.gpu_id: one for one in find_idle(reader, latest(reader), TOLD).gpus}
+    found = {one.gpu_id: one for one in find_idle(reader, latest(reader), REPORTED).gpus}
     assert set(found) == {IDLE, LEAKED, FAKE}
     assert (found[FAKE].fake_busy, found[FAKE].evidence) == (True, "no SM_ACTIVE; power is 19% of the limit")
     assert found[IDLE].memory_used_mib == 71_680.0
@@ -102,7 +102,7 @@ def test_idle_views_of_a_long_recording(made: Made) -> None:
 @pytest.mark.parametrize("is_long", [False, True])
 def test_a_snapshot_needs_one_scrape(scheduler: str, is_long: bool, made: Made) -> None:
     _, reader = made(scheduler, profiling=False) if is_long else made(scheduler, minutes=0)
-    found = {one.gpu_id: one for one in find_now(reader, TOLD)}
+    found = {one.gpu_id: one for one in find_now(reader, REPORTED)}
     states: dict[str, Any] = {gpu_id: one.state for gpu_id, one in found.items()}
     expected = dict.fromkeys(TRAINERS, "busy") | dict.fromkeys([*EMPTY, WARM], "idle")
     assert states == {**expected, IDLE: "idle_occupied", LEAKED: "idle_occupied", FAKE: "fake_busy"}

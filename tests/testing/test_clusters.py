@@ -277,7 +277,7 @@ def member(running: Cluster) -> Consumer:
 
 
 @pytest.mark.parametrize("expire", [False, True])
-def test_members_lose_their_sessions_only_where_asked(three: Cluster, expire: bool) -> None:
+def test_members_lose_their_sessions_only_on_request(three: Cluster, expire: bool) -> None:
     create(three, "t")
     consumer = member(three)
     three.advance(60, expire_sessions=expire)

@@ -90,7 +90,7 @@ def test_removed_files_may_come_back() -> None:
     assert seen == {True, False}
 
 
-def test_the_power_goes_at_the_change_that_was_asked_for_and_stays_off() -> None:
+def test_the_power_goes_at_the_requested_change_and_stays_off() -> None:
     disk = disk_with(0, b"base", [])
     file = disk.open("/d/f")
     disk.crash_at = disk.changes + 2
@@ -134,7 +134,7 @@ def test_space_runs_out_and_comes_back() -> None:
     assert file.pread(10, 0) == b"xxse123"
 
 
-def test_errors_are_those_that_were_asked_for() -> None:
+def test_errors_are_the_requested_ones() -> None:
     disk = disk_with(0, b"base", [])
     file = disk.open("/d/f")
     disk.sync_error = disk.read_error = errno.EIO
@@ -167,12 +167,12 @@ def test_an_evicted_file_has_to_be_read_before_it_is_cached_again() -> None:
     assert file.pread_cached(4, 0) == b"base"
 
 
-def test_whoever_asks_is_told_once_that_the_power_went() -> None:
+def test_on_power_loss_is_called_once() -> None:
     disk = FaultyDisk(Random(0))
-    told: list[str] = []
-    disk.on_power_loss = lambda: told.append("off")
+    reported: list[str] = []
+    disk.on_power_loss = lambda: reported.append("off")
     disk.power_off()
     disk.power_off()
     with pytest.raises(PowerLoss):
         disk.makedirs("/disk")
-    assert told == ["off"]
+    assert reported == ["off"]

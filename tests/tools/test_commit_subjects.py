@@ -69,7 +69,7 @@ def test_only_commits_beyond_main_count(checkout: Path) -> None:
 
 @pytest.mark.process
 @needs_git
-def test_where_git_cannot_tell_nothing_counts(checkout: Path, tmp_path: Path) -> None:
+def test_without_knowledge_of_git_nothing_counts(checkout: Path, tmp_path: Path) -> None:
     assert new_subjects(tmp_path) == []
     git(checkout, "checkout", "-b", "topic")
     commit(checkout, "raft: add pre-vote")

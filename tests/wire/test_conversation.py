@@ -31,14 +31,14 @@ def _metadata(correlation_id: int, version: int, controller_id: int) -> bytes:
     return _answer(METADATA, version, correlation_id, MetadataResponse(controller_id=controller_id))
 
 
-def _asked(parts: list[Part]) -> tuple[int, int, int]:
+def _requested(parts: list[Part]) -> tuple[int, int, int]:
     """API, version and correlation id of a request."""
     return decode_request_header(memoryview(_bytes(parts))[4:])[:3]
 
 
 def _ready(*served: ApiVersion) -> Conversation:
     conversation = Conversation("me")
-    _, version, correlation_id = _asked(conversation.handshake())
+    _, version, correlation_id = _requested(conversation.handshake())
     theirs = ApiVersionsResponse(api_keys=list(served))
     assert conversation.receive(_answer(API_VERSIONS, version, correlation_id, theirs)) == []
     assert conversation.is_ready
@@ -52,14 +52,14 @@ class TestHandshake:
         )
         assert (conversation.version(METADATA), conversation.version(FETCH)) == (11, 18)
         _, parts = conversation.request(METADATA, MetadataRequest())
-        assert _asked(parts)[:2] == (3, 11)
+        assert _requested(parts)[:2] == (3, 11)
         with pytest.raises(UnsupportedVersion, match="Produce"):
             conversation.request(PRODUCE, ProduceRequest())
         assert conversation.in_flight == 1, "what cannot be asked is not awaited"
 
     def test_is_said_once(self) -> None:
         conversation = Conversation("me")
-        assert _asked(conversation.handshake())[:2] == (18, 4)
+        assert _requested(conversation.handshake())[:2] == (18, 4)
         assert conversation.handshake() == []
         assert not conversation.is_ready
         assert _ready().handshake() == []
@@ -76,11 +76,11 @@ class TestHandshake:
     def test_falls_back_to_what_the_peer_knows(self, theirs: list[ApiVersion], second: int) -> None:
         """KIP-511: the refusal is in version 0 whatever was asked; it may say what is known, or nothing."""
         conversation = Conversation("me")
-        _, _, correlation_id = _asked(conversation.handshake())
+        _, _, correlation_id = _requested(conversation.handshake())
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=theirs)
         assert conversation.receive(_answer(API_VERSIONS, 0, correlation_id, refusal)) == []
         assert not conversation.is_ready
-        api_key, version, correlation_id = _asked(conversation.handshake())
+        api_key, version, correlation_id = _requested(conversation.handshake())
         assert (api_key, version) == (18, second)
         serves = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=5)])
         conversation.receive(_answer(API_VERSIONS, version, correlation_id, serves))
@@ -91,13 +91,13 @@ class TestHandshake:
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         with pytest.raises(ProtocolError, match="refused with error 35"):
             for _ in range(API_VERSIONS.max_version + 2):
-                _, _, correlation_id = _asked(conversation.handshake())
+                _, _, correlation_id = _requested(conversation.handshake())
                 conversation.receive(_answer(API_VERSIONS, 0, correlation_id, refusal))
 
     @pytest.mark.parametrize("body", [b"", b"\0", b"\0\x23", b"\0\0\x7f"])
     def test_broken_answers_to_it(self, body: bytes) -> None:
         conversation = Conversation("me")
-        _, _, correlation_id = _asked(conversation.handshake())
+        _, _, correlation_id = _requested(conversation.handshake())
         frame = struct.pack(">i", correlation_id) + body
         with pytest.raises(ProtocolError):
             conversation.receive(struct.pack(">i", len(frame)) + frame)
@@ -131,7 +131,7 @@ def test_an_answer_out_of_order_ends_the_conversation() -> None:
         conversation.request(METADATA, MetadataRequest(), version=1)
 
 
-def test_an_answer_that_nobody_asked_for() -> None:
+def test_a_response_without_a_request() -> None:
     conversation = Conversation(None)
     conversation.request(PRODUCE, ProduceRequest(acks=0), version=7, answered=False)
     with pytest.raises(ProtocolError, match="awaited"):

@@ -74,7 +74,7 @@ def usual_template(version: int, request: FetchRequest) -> ClientFetchTemplate:
     return template
 
 
-def asked(request: FetchRequest) -> list[FetchPartition]:
+def requested(request: FetchRequest) -> list[FetchPartition]:
     return [partition for topic in request.topics for partition in topic.partitions]
 
 
@@ -83,8 +83,8 @@ def test_a_further_request_is_known_by_all_but_its_offsets(
     version: int, request: FetchRequest, data: st.DataObject, correlation_id: int
 ) -> None:
     template = usual_template(version, request)
-    offsets = tuple(data.draw(int64) for _ in asked(request))
-    for partition, offset in zip(asked(request), offsets, strict=True):
+    offsets = tuple(data.draw(int64) for _ in requested(request))
+    for partition, offset in zip(requested(request), offsets, strict=True):
         partition.fetch_offset = offset
     frame = encoded(version, request, correlation_id)
 
@@ -97,7 +97,7 @@ def test_a_further_request_is_known_by_all_but_its_offsets(
     assert found != (correlation_id, offsets)
     if found is not None:
         correlation_id, offsets = found[0], tuple(found[1])
-        for partition, offset in zip(asked(request), offsets, strict=True):
+        for partition, offset in zip(requested(request), offsets, strict=True):
             partition.fetch_offset = offset
         assert encoded(version, request, correlation_id) == changed
 
@@ -106,8 +106,8 @@ def test_a_further_request_is_known_by_all_but_its_offsets(
 def test_an_answer_has_the_bytes_of_the_tables(
     version: int, request: FetchRequest, data: st.DataObject
 ) -> None:
-    told = [data.draw(st.tuples(int64, int64, int64, records)) for _ in asked(request)]
-    left = iter(told)
+    reported = [data.draw(st.tuples(int64, int64, int64, records)) for _ in requested(request)]
+    left = iter(reported)
     response = FetchResponse(
         responses=[
             FetchableTopicResponse(
@@ -133,7 +133,7 @@ def test_an_answer_has_the_bytes_of_the_tables(
     template = usual_template(version, request)
     fields: list[bytes | int] = []
     news: list[tuple[int, Records]] = []
-    for (before, position), (*offsets, found) in zip(template.entries, told, strict=True):
+    for (before, position), (*offsets, found) in zip(template.entries, reported, strict=True):
         fields += before, *offsets
         news += [(position, found)] if found else []
     written = template.write(7, (fields, news))

@@ -32,7 +32,7 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.sampled_from([TopicId(bytes([letter]) * 16) for letter in b"abc"])
 records = st.sampled_from([b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
-tellings = st.tuples(topic_ids, int32, int64, int64, records)
+reports = st.tuples(topic_ids, int32, int64, int64, records)
 
 
 TOPIC_ID = TopicId(b"t" * 16)
@@ -42,7 +42,7 @@ def joined(parts: list[object]) -> bytes:
     return b"".join(map(bytes, parts))  # type: ignore[arg-type]
 
 
-@given(int32, int32, st.lists(tellings, max_size=5))
+@given(int32, int32, st.lists(reports, max_size=5))
 def test_an_answer_is_what_the_tables_write_and_read(
     correlation_id: int, session_id: int, named: list[FetchedPartition]
 ) -> None:
@@ -80,8 +80,8 @@ def changed(message: bytes, random: Random) -> bytes:
 def test_whatever_is_unusual_is_left_to_the_tables(seed: int) -> None:
     """Whatever a byte of a usual message becomes: what is read here is what the tables read."""
     random = Random(seed)
-    told = [(TOPIC_ID, index, 5, 0, b"records") for index in range(1 + seed % 3)]
-    frame = changed(joined([*write_response(1, (7, told))])[9:], random)
+    reported = [(TOPIC_ID, index, 5, 0, b"records") for index in range(1 + seed % 3)]
+    frame = changed(joined([*write_response(1, (7, reported))])[9:], random)
     answer = read_response(memoryview(frame), 0)
     if answer is not None:
         response = FETCH.response_decoder(NEWEST)(memoryview(frame), 0)

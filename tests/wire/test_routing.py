@@ -58,13 +58,13 @@ def test_a_leader_of_an_older_epoch_is_not_believed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1))
-def test_the_newest_epoch_stays_whoever_spoke_last(told: list[tuple[int, int]]) -> None:
+def test_the_newest_epoch_stays_whoever_spoke_last(reported: list[tuple[int, int]]) -> None:
     view = ClusterView([("b", 1)])
-    for leader in told:
+    for leader in reported:
         view.update(metadata(topic(leader)))
     believed = view.leader("t", 0)
     assert believed is not None
-    assert believed.epoch == max(epoch for _, epoch in told)
+    assert believed.epoch == max(epoch for _, epoch in reported)
 
 
 def test_a_topic_made_anew_starts_over() -> None:
@@ -118,7 +118,7 @@ def test_what_happens_to_topics_that_an_answer_does_not_name() -> None:
     assert view.partitions("t") == 0
 
 
-def test_metadata_is_asked_of_everybody_in_turn() -> None:
+def test_metadata_is_requested_from_each_broker_in_turn() -> None:
     view = ClusterView([("b", 1), ("b", 2)])
     assert [view.next_node() for _ in range(3)] == [("b", 1), ("b", 2), ("b", 1)]
     view.update(metadata())

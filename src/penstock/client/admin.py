@@ -73,7 +73,7 @@ class Admin:
 
     async def metadata(self) -> ClusterMetadata:
         """Brokers, controller, and the partitions of all topics with leaders, replicas and ISRs."""
-        future = self._asked(lambda rk: rk.describe_cluster(request_timeout=self._timeout))
+        future = self._sent(lambda rk: rk.describe_cluster(request_timeout=self._timeout))
         cluster = await self._answer(future)
         found = await self._blocking(lambda rk: rk.list_topics(timeout=self._timeout))
         return cluster_metadata(cluster, found.topics)
@@ -151,7 +151,7 @@ class Admin:
 
     async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = {_Place(*partition): OffsetSpec.latest() for partition in partitions}
-        futures = self._asked(lambda rk: rk.list_offsets(wanted)) if wanted else {}
+        futures = self._sent(lambda rk: rk.list_offsets(wanted)) if wanted else {}
         return {
             TopicPartition(place.topic, place.partition): (await self._answer(future)).offset
             for place, future in futures.items()
@@ -161,7 +161,7 @@ class Admin:
 
     async def groups(self) -> list[str]:
         """The names of all groups."""
-        future = self._asked(lambda rk: rk.list_consumer_groups(request_timeout=self._timeout))
+        future = self._sent(lambda rk: rk.list_consumer_groups(request_timeout=self._timeout))
         return sorted(group.group_id for group in (await self._answer(future)).valid)
 
     async def group(self, name: str) -> Group:
@@ -201,14 +201,14 @@ class Admin:
 
     # -- asking
 
-    async def _one(self, ask: Callable[[Any], Mapping[Any, Any]]) -> Any:
+    async def _one(self, request: Callable[[Any], Mapping[Any, Any]]) -> Any:
         """The answer to a request about one thing."""
-        (future,) = self._asked(ask).values()
+        (future,) = self._sent(request).values()
         return await self._answer(future)
 
-    def _asked(self, ask: Callable[[Any], T]) -> T:
+    def _sent(self, request: Callable[[Any], T]) -> T:
         try:
-            return ask(self._running())
+            return request(self._running())
         except KafkaException as e:
             raise translated(e) from e
         except (TypeError, ValueError) as e:
@@ -220,10 +220,10 @@ class Admin:
         except KafkaException as e:
             raise translated(e) from e
 
-    async def _blocking(self, ask: Callable[[Any], T]) -> T:
+    async def _blocking(self, request: Callable[[Any], T]) -> T:
         rk = self._running()
         try:
-            return await asyncio.to_thread(ask, rk)
+            return await asyncio.to_thread(request, rk)
         except KafkaException as e:
             raise translated(e) from e
 

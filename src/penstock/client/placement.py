@@ -34,25 +34,25 @@ class Placement:
         self._partitioners: dict[str, Partitioner] = {}
         #: topic -> (partitions, when it was learnt)
         self._counts: dict[str, tuple[int, float]] = {}
-        self._asking: dict[str, asyncio.Task[int]] = {}
+        self._requests: dict[str, asyncio.Task[int]] = {}
 
     async def learn(self, topic: str) -> int:
         """Request the number of partitions from the cluster, unless a recent value is known."""
         known = self._counts.get(topic)
         if known is not None and time.monotonic() - known[1] < _MAX_AGE:
             return known[0]
-        if topic not in self._asking:
+        if topic not in self._requests:
             # One request for all waiting senders, which continue in the order of their calls.
-            self._asking[topic] = asyncio.create_task(self._ask(topic))
-        return await asyncio.shield(self._asking[topic])
+            self._requests[topic] = asyncio.create_task(self._request_count(topic))
+        return await asyncio.shield(self._requests[topic])
 
-    async def _ask(self, topic: str) -> int:
+    async def _request_count(self, topic: str) -> int:
         try:
             metadata = await asyncio.to_thread(self._rk.list_topics, topic, _METADATA_TIMEOUT)
         except KafkaException as e:
             raise translated(e) from e
         finally:
-            del self._asking[topic]
+            del self._requests[topic]
         found = metadata.topics[topic]
         if found.error is not None:
             raise translated(found.error)

@@ -96,7 +96,7 @@ class Hold(Enum):
     #: the leader is in a newer epoch: wait for metadata
     FENCED = auto()
     #: query the leader's log start and end (ListOffsets), then call `offsets_listed`
-    ASK_OFFSETS = auto()
+    LIST_OFFSETS = auto()
 
 
 Step = Append | Truncate | SetAside | Reset | Hold
@@ -163,7 +163,7 @@ class FollowerState:
                 return self._truncate(truncation_offset(self._log, answer.diverging), now_ms)
             return Append(answer.high_watermark, answer.log_start_offset)
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            return Hold.ASK_OFFSETS
+            return Hold.LIST_OFFSETS
         if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
             self.fenced = True
             return Hold.FENCED

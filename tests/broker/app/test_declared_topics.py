@@ -61,7 +61,7 @@ def test_what_is_missing_is_made(events: Events) -> None:
     assert events.said == [("topic_created", {"topic": "gpu"}), ("topic_created", {"topic": "plain"})]
 
 
-def test_what_exists_is_left_and_differences_are_told(events: Events) -> None:
+def test_existing_topics_stay_and_differences_are_logged(events: Events) -> None:
     changed = DeclaredTopic("gpu", 4, 2, {"retention.ms": "6000", "compression.type": "producer"})
 
     async def test(broker: Broker) -> None:

@@ -250,10 +250,10 @@ def test_no_two_brokers_of_one_id() -> None:
                 log_dirs=[bytes(15) + b"\xff"],
             )
             node = controller.node_id
-            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            answer = await nodes.call(node, BROKER_REGISTRATION, request, internal=True)
             assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
             request.cluster_id = "another"
-            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            answer = await nodes.call(node, BROKER_REGISTRATION, request, internal=True)
             assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(main())
@@ -265,9 +265,9 @@ def test_a_stale_heartbeat_and_a_heartbeat_to_the_wrong_node() -> None:
             controller = await nodes.settled()
             follower = others(nodes, controller.node_id)[0]
             stale = BrokerHeartbeatRequest(broker_id=follower, broker_epoch=0)
-            answer = await nodes.ask(controller.node_id, BROKER_HEARTBEAT, stale, internal=True)
+            answer = await nodes.call(controller.node_id, BROKER_HEARTBEAT, stale, internal=True)
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-            answer = await nodes.ask(follower, BROKER_HEARTBEAT, stale, internal=True)
+            answer = await nodes.call(follower, BROKER_HEARTBEAT, stale, internal=True)
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
     run(main())
@@ -279,7 +279,7 @@ def test_an_unregistered_broker_that_lives_registers_again() -> None:
             controller = await nodes.settled()
             node = others(nodes, controller.node_id)[0]
             epoch = nodes[node].broker_epoch
-            answer = await nodes.ask(node, UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
+            answer = await nodes.call(node, UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
             assert answer.error_code == ErrorCode.NONE
             await eventually(
                 lambda: node in controller.image.brokers and controller.image.brokers[node].epoch > epoch
@@ -289,20 +289,20 @@ def test_an_unregistered_broker_that_lives_registers_again() -> None:
     run(main())
 
 
-def test_a_broker_that_is_not_registered_tells_producers_to_ask_again_and_followers_wait() -> None:
+def test_an_unregistered_broker_has_producers_retry_and_followers_wait() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await nodes.settled()
             registered = nodes[1].image.brokers.pop(1)
-            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
-            assert asked.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answer = await nodes.call(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             with pytest.raises(ApiError, match="not registered"):
                 ReplicaFetchRequests(nodes[1].config, lambda: nodes[1].node.broker_epoch).request(
                     PlannedFetch(0, 0, {}, []), None
                 )
             nodes[1].image.brokers[1] = registered
-            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
-            assert asked.error_code == ErrorCode.NONE
+            answer = await nodes.call(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert answer.error_code == ErrorCode.NONE
 
     run(main())
 
@@ -330,7 +330,7 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
     run(main())
 
 
-def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
+def test_a_topic_with_unclean_elections_gets_a_leader_that_may_lack_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`unclean.leader.election.enable` takes effect when it is set, not only when a broker comes or goes."""
@@ -454,8 +454,8 @@ def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.M
             assert not (await asyncio.wait({starting}, timeout=0.05))[0]
             may_read.set()
             await starting
-            told = await nodes.ask(3, METADATA, MetadataRequest(topics=[]))
-            assert 3 in [broker.node_id for broker in told.brokers]
+            reported = await nodes.call(3, METADATA, MetadataRequest(topics=[]))
+            assert 3 in [broker.node_id for broker in reported.brokers]
         finally:
             await nodes.close()
 

@@ -29,7 +29,7 @@ from tests.broker.requests import (
 
 
 def everything(client: RawClient) -> MetadataResponse:
-    return client.ask(METADATA, 12, MetadataRequest(topics=None))
+    return client.call(METADATA, 12, MetadataRequest(topics=None))
 
 
 def test_cluster_topics_ids_and_partitions_survive(tmp_path: Path) -> None:

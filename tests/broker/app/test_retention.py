@@ -151,7 +151,7 @@ def test_the_files_of_dropped_and_deleted_records_go(tmp_path: Path) -> None:
         assert append(client, old, b"x") == 10
 
 
-def test_a_reader_of_dropped_segments_is_told_not_cut_off(client: RawClient) -> None:
+def test_a_reader_of_dropped_segments_gets_an_error_and_keeps_its_connection(client: RawClient) -> None:
     topic = create_topic(client, configs={"retention.ms": "-1", **SMALL_SEGMENTS})
     fill(client, topic, 6, timestamp=now_ms() - HOUR_MS)
     position = records_read = len(read_all(client, topic))

@@ -56,7 +56,7 @@ class Admin(RawClient):
             operation=operation,
             permission_type=Permission.DENY if deny else Permission.ALLOW,
         )
-        response = self.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=[creation]))
+        response = self.call(CREATE_ACLS, 3, CreateAclsRequest(creations=[creation]))
         assert [result.error_code for result in response.results] == [ErrorCode.NONE]
 
     def revoke(self, name: str | None = None) -> int:
@@ -69,7 +69,7 @@ class Admin(RawClient):
             operation=Operation.ANY,
             permission_type=Permission.ANY,
         )
-        (result,) = self.ask(DELETE_ACLS, 3, DeleteAclsRequest(filters=[wanted])).filter_results
+        (result,) = self.call(DELETE_ACLS, 3, DeleteAclsRequest(filters=[wanted])).filter_results
         return len(result.matching_acls)
 
     def __enter__(self) -> Admin:

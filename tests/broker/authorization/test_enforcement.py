@@ -89,7 +89,7 @@ def topic(admin: Admin) -> Topic:
     return create_topic(admin)
 
 
-def asked(topic: Topic, offset: int = 0, **settings: Any) -> FetchRequest:
+def fetch_of(topic: Topic, offset: int = 0, **settings: Any) -> FetchRequest:
     return fetch_request([(topic, [wanted(offset)])], version=16, **settings)
 
 
@@ -101,7 +101,7 @@ def answer(response: FetchResponse) -> PartitionData:
 def metadata(client: RawClient, *names: str, **settings: Any) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names] if names else None
     settings = {"allow_auto_topic_creation": False, **settings}
-    return client.ask(METADATA, 12, MetadataRequest(topics=topics, **settings))
+    return client.call(METADATA, 12, MetadataRequest(topics=topics, **settings))
 
 
 def memo_of(running: BrokerOnDisk, client: RawClient) -> RepeatedClientFetches:
@@ -115,12 +115,14 @@ def memo_of(running: BrokerOnDisk, client: RawClient) -> RepeatedClientFetches:
 # -- what a client sees
 
 
-def test_metadata_does_not_tell_missing_from_forbidden(client: RawClient, admin: Admin, topic: Topic) -> None:
+def test_metadata_does_not_separate_missing_from_forbidden(
+    client: RawClient, admin: Admin, topic: Topic
+) -> None:
     there, missing = metadata(client, topic.name, "missing").topics
     shown = [(t.error_code, t.topic_id, t.partitions, t.is_internal) for t in (there, missing)]
     assert shown == [(DENIED, NO_ID, [], False)] * 2
     by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic.id)])
-    (found,) = client.ask(METADATA, 12, by_id).topics
+    (found,) = client.call(METADATA, 12, by_id).topics
     assert (found.error_code, found.name) == (DENIED, None)
     assert metadata(client).topics == []
     assert metadata(client).brokers
@@ -130,11 +132,11 @@ def test_metadata_does_not_tell_missing_from_forbidden(client: RawClient, admin:
 
 def test_a_list_of_denied_topics_is_not_a_list_of_all_topics(client: RawClient, topic: Topic) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)])
-    assert [t.error_code for t in client.ask(METADATA, 0, request).topics] == [DENIED]
+    assert [t.error_code for t in client.call(METADATA, 0, request).topics] == [DENIED]
     pages = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic.name)])
-    described = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, pages)
+    described = client.call(DESCRIBE_TOPIC_PARTITIONS, 0, pages)
     assert [(t.error_code, t.topic_id) for t in described.topics] == [(DENIED, NO_ID)]
-    everything = client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest())
+    everything = client.call(DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest())
     assert everything.topics == []
 
 
@@ -147,12 +149,12 @@ def test_authorized_operations(client: RawClient, admin: Admin, topic: Topic) ->
     )
     assert response.topics[0].topic_authorized_operations == 1 << OP.READ | 1 << OP.DESCRIBE
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    assert client.ask(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations == 0
+    assert client.call(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations == 0
     admin.allow(OP.DESCRIBE, CLUSTER, "kafka-cluster")
-    found = client.ask(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations
+    found = client.call(DESCRIBE_CLUSTER, 1, request).cluster_authorized_operations
     assert found == 1 << OP.DESCRIBE
-    not_asked = client.ask(DESCRIBE_CLUSTER, 1, DescribeClusterRequest()).cluster_authorized_operations
-    assert not_asked == -(2**31)
+    not_requested = client.call(DESCRIBE_CLUSTER, 1, DescribeClusterRequest()).cluster_authorized_operations
+    assert not_requested == -(2**31)
 
 
 def test_automatic_creation_needs_create(client: RawClient, admin: Admin) -> None:
@@ -167,8 +169,8 @@ def test_automatic_creation_needs_create(client: RawClient, admin: Admin) -> Non
 
 def test_acls_are_described_to_the_administrator_only(client: RawClient, admin: Admin) -> None:
     every = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-    assert client.ask(DESCRIBE_ACLS, 3, every).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    found = admin.ask(DESCRIBE_ACLS, 3, every)
+    assert client.call(DESCRIBE_ACLS, 3, every).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    found = admin.call(DESCRIBE_ACLS, 3, every)
     assert {resource.resource_name for resource in found.resources} == {"*", "kafka-cluster"}
 
 
@@ -179,7 +181,7 @@ def test_members_of_a_role_have_its_rights(client: RawClient, admin: Admin, topi
         change = AlterableConfig(name=name, config_operation=operation, value="")
         role = AlterConfigsResource(resource_type=ROLE, resource_name="readers", configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[role])
-        return sender.ask(INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
+        return sender.call(INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code
 
     add, remove = 0, 1
     assert member(add, sender=client) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -208,7 +210,7 @@ def test_a_denied_find_coordinator_creates_no_topic(
     client: RawClient, running: BrokerOnDisk, version: int, key_type: int
 ) -> None:
     request = FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"])
-    response = client.ask(FIND_COORDINATOR, version, request)
+    response = client.call(FIND_COORDINATOR, version, request)
     found = response.coordinators[0] if version >= 4 else response
     codes = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert found.error_code == codes[key_type]
@@ -223,7 +225,7 @@ def test_a_regular_expression_matches_only_topics_that_may_be_described(
     admin.allow(OP.READ, ResourceType.GROUP, name)
     admin.allow(OP.DESCRIBE, ResourceType.GROUP, name)
     admin.allow(OP.READ, TOPIC, topics[0].name)
-    client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[name]))
+    client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[name]))
     request = ConsumerGroupHeartbeatRequest(
         group_id=name,
         member_id="m",
@@ -233,7 +235,7 @@ def test_a_regular_expression_matches_only_topics_that_may_be_described(
     )
     assigned: set[bytes] = set()
     while not assigned:
-        response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        response = client.call(CONSUMER_GROUP_HEARTBEAT, 1, request)
         assert response.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if response.assignment is not None:
             assigned = {each.topic_id for each in response.assignment.topic_partitions}
@@ -267,7 +269,7 @@ def test_produce_without_acks_that_is_denied_closes_the_connection(
 
 def test_a_fetch_that_waits_loses_access_with_the_acl(client: RawClient, admin: Admin, topic: Topic) -> None:
     admin.allow(OP.READ, TOPIC, topic.name)
-    client.send(FETCH, 16, asked(topic, max_wait_ms=30_000))
+    client.send(FETCH, 16, fetch_of(topic, max_wait_ms=30_000))
     other = create_topic(admin)
     append(admin, other, b"the wait has begun")
     assert admin.revoke(topic.name) == 1
@@ -283,13 +285,13 @@ def test_a_repeated_fetch_loses_access_with_the_acl(
     admin.allow(OP.READ, TOPIC, topic.name)
     for value in (b"a", b"b", b"c", b"d"):
         offset = append(admin, topic, value)
-        assert values_in(answer(client.ask(FETCH, 16, asked(topic, offset, max_wait_ms=5000)))) == [value]
+        assert values_in(answer(client.call(FETCH, 16, fetch_of(topic, offset, max_wait_ms=5000)))) == [value]
     assert memo_of(running, client).last is not None
     append(admin, topic, b"secret")
     assert admin.revoke(topic.name) == 1
-    assert answer(client.ask(FETCH, 16, asked(topic, 4, max_wait_ms=5000))).error_code == DENIED
+    assert answer(client.call(FETCH, 16, fetch_of(topic, 4, max_wait_ms=5000))).error_code == DENIED
     admin.allow(OP.READ, TOPIC, topic.name)
-    assert values_in(answer(client.ask(FETCH, 16, asked(topic, 4, max_wait_ms=5000)))) == [b"secret"]
+    assert values_in(answer(client.call(FETCH, 16, fetch_of(topic, 4, max_wait_ms=5000)))) == [b"secret"]
 
 
 def test_a_repeated_fetch_that_waits_loses_access_with_the_acl(
@@ -298,8 +300,8 @@ def test_a_repeated_fetch_that_waits_loses_access_with_the_acl(
     admin.allow(OP.READ, TOPIC, topic.name)
     for value in (b"a", b"b", b"c"):
         offset = append(admin, topic, value)
-        client.ask(FETCH, 16, asked(topic, offset, max_wait_ms=30_000))
-    client.send(FETCH, 16, asked(topic, 3, max_wait_ms=30_000))
+        client.call(FETCH, 16, fetch_of(topic, offset, max_wait_ms=30_000))
+    client.send(FETCH, 16, fetch_of(topic, 3, max_wait_ms=30_000))
     memo = memo_of(running, client)
     until(lambda: memo.last is not None and memo.last.is_waiting)
     admin.revoke(topic.name)
@@ -310,13 +312,13 @@ def test_a_repeated_fetch_that_waits_loses_access_with_the_acl(
 def test_a_fetch_session_loses_access_with_the_acl(client: RawClient, admin: Admin, topic: Topic) -> None:
     admin.allow(OP.READ, TOPIC, topic.name)
     append(admin, topic, b"a")
-    first = client.ask(FETCH, 16, asked(topic, session_epoch=0))
+    first = client.call(FETCH, 16, fetch_of(topic, session_epoch=0))
     assert first.session_id
     admin.revoke(topic.name)
     incremental = FetchRequest(
         session_id=first.session_id, session_epoch=1, max_bytes=1 << 20, min_bytes=1, max_wait_ms=0
     )
-    found = answer(client.ask(FETCH, 16, incremental))
+    found = answer(client.call(FETCH, 16, incremental))
     assert found.error_code == DENIED
     assert not found.records
 
@@ -341,7 +343,7 @@ def test_a_repeated_fetch_with_a_replica_id_needs_cluster_action_every_time(
     """Read on the topic is not enough (CVE-2018-1288)."""
     admin.allow(OP.READ, TOPIC, topic.name)
     append(admin, topic, b"a")
-    request = asked(topic)
+    request = fetch_of(topic)
     request.replica_state = ReplicaState(replica_id=7, replica_epoch=1)
     for _ in range(4):
-        assert answer(client.ask(FETCH, 16, request)).error_code == DENIED
+        assert answer(client.call(FETCH, 16, request)).error_code == DENIED

@@ -117,7 +117,7 @@ class Client(Speaker):
     def log_in(self, token: bytes) -> int:
         """Authenticate, or authenticate again; the lifetime of the session."""
         assert self.handshake(self.mechanism) == 0
-        answer = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
+        answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
         assert answer.error_code == ErrorCode.NONE
         lifetime_ms: int = answer.session_lifetime_ms
         return lifetime_ms
@@ -132,18 +132,18 @@ class Client(Speaker):
 
     def fetch(self, topic: Topic, offset: int, **settings: Any) -> Any:
         settings = {"max_wait_ms": 0, **settings}
-        return self.ask(FETCH, fetch_request([(topic, [wanted(offset)])], version=16, **settings), 16)
+        return self.call(FETCH, fetch_request([(topic, [wanted(offset)])], version=16, **settings), 16)
 
     def fetch_code(self, topic: Topic, offset: int) -> int:
         ((partition,),) = [each.partitions for each in self.fetch(topic, offset).responses]
         return int(partition.error_code)
 
     def produce(self, topic: Topic) -> Any:
-        return self.ask(PRODUCE, produce_request(topic, batch_of([b"x"]), version=12), 12)
+        return self.call(PRODUCE, produce_request(topic, batch_of([b"x"]), version=12), 12)
 
     def create(self, name: str) -> Any:
         wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        return self.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[wanted], timeout_ms=5000), 7)
+        return self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[wanted], timeout_ms=5000), 7)
 
 
 def bearer(token: str) -> bytes:
@@ -172,7 +172,7 @@ def allow(admin: Client, principal: str, operation: Operation, topic: str, deny:
         operation=operation,
         permission_type=Permission.DENY if deny else Permission.ALLOW,
     )
-    (result,) = admin.ask(CREATE_ACLS, CreateAclsRequest(creations=[creation]), 3).results
+    (result,) = admin.call(CREATE_ACLS, CreateAclsRequest(creations=[creation]), 3).results
     assert result.error_code == ErrorCode.NONE
 
 
@@ -184,7 +184,7 @@ def revoke(admin: Client, topic: str) -> None:
         operation=Operation.ANY,
         permission_type=Permission.ANY,
     )
-    (result,) = admin.ask(DELETE_ACLS, DeleteAclsRequest(filters=[wanted]), 3).filter_results
+    (result,) = admin.call(DELETE_ACLS, DeleteAclsRequest(filters=[wanted]), 3).filter_results
     assert result.matching_acls
 
 
@@ -225,7 +225,7 @@ def fetched_in_a_session(client: Client, topic: Topic) -> Callable[[], Any]:
     session_id = client.fetch(topic, 0, session_epoch=0).session_id
     assert session_id
     request = FetchRequest(session_id=session_id, session_epoch=1, max_bytes=1 << 20, max_wait_ms=0)
-    return lambda: client.ask(FETCH, request, 16)
+    return lambda: client.call(FETCH, request, 16)
 
 
 def forwarded(client: Client, topic: Topic) -> Callable[[], Any]:
@@ -233,7 +233,7 @@ def forwarded(client: Client, topic: Topic) -> Callable[[], Any]:
 
 
 def described(client: Client, topic: Topic) -> Callable[[], Any]:
-    return lambda: client.ask(METADATA, MetadataRequest())
+    return lambda: client.call(METADATA, MetadataRequest())
 
 
 PATHS = [produced, fetched_again, fetched_in_a_session, forwarded, described]
@@ -245,7 +245,7 @@ def test_no_path_outlives_the_session(
 ) -> None:
     request = path(bob, topic)
     bob.age(59)
-    assert bob.ask(METADATA, MetadataRequest()) is not None
+    assert bob.call(METADATA, MetadataRequest()) is not None
     bob.age(2)
     assert request() is None
 
@@ -257,7 +257,7 @@ def test_a_long_poll_that_outlives_the_session_is_the_last_answer(
     from penstock.wire.messages import encode_request
 
     bob.socket.sendall(b"".join(encode_request(FETCH, 16, 7, "t", request)))  # type: ignore[arg-type]
-    assert admin.ask(METADATA, MetadataRequest()) is not None
+    assert admin.call(METADATA, MetadataRequest()) is not None
     bob.age(61)
     admin.produce(topic)
     assert bob.receive_raw() is not None
@@ -321,7 +321,7 @@ def test_a_session_ends_with_its_token(running: BrokerThread, issuer: Issuer, to
         lifetime_ms = client.log_in(bearer(issuer.sign(exp=int(time.time()) + 20)))
         assert 0 < lifetime_ms <= 20_000
         client.age(21)
-        assert client.ask(METADATA, MetadataRequest()) is None
+        assert client.call(METADATA, MetadataRequest()) is None
 
 
 FORGERIES: dict[str, Callable[[Issuer], str]] = {
@@ -346,7 +346,7 @@ def test_a_bad_token_gets_a_challenge_and_then_an_error(
     with Speaker(running.broker.listeners[0].port) as speaker:
         assert speaker.handshake(BEARER) == 0
         request = SaslAuthenticateRequest(auth_bytes=bearer(FORGERIES[forgery](issuer)))
-        challenge = speaker.ask(SASL_AUTHENTICATE, request)
+        challenge = speaker.call(SASL_AUTHENTICATE, request)
         assert (challenge.error_code, json.loads(challenge.auth_bytes)) == (0, {"status": "invalid_token"})
         failed = speaker.token(b"\x01")
         assert failed is not None and failed[0] == ErrorCode.SASL_AUTHENTICATION_FAILED

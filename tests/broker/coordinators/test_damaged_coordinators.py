@@ -204,7 +204,9 @@ def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
     run(main())
 
 
-def test_who_comes_back_while_others_are_asked_may_still_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_returns_meanwhile_may_still_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
             leader = await commit_all(nodes, 40)

@@ -94,7 +94,7 @@ def test_a_group_has_one_coordinator_when_its_partition_has_moved_away() -> None
             request = AlterPartitionReassignmentsRequest(
                 topics=[ReassignableTopic(name="__consumer_offsets", partitions=[moved])]
             )
-            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await nodes.call(1, ALTER_PARTITION_REASSIGNMENTS, request)
             await eventually(lambda: 0 in nodes[new].groups.runtime)
             await eventually(lambda: not hosts(nodes[old], "__consumer_offsets"))
             assert await committed(nodes, new) == 42

@@ -79,7 +79,7 @@ def test_each_reply_has_a_timeout_of_its_own() -> None:
     async def test() -> None:
         waiting, sent = UncommittedReplies(0.02), list[str]()
         response = OffsetFetchResponseGroup()
-        first, second = asked("first", sent), asked("second", sent)
+        first, second = requested("first", sent), requested("second", sent)
         waiting.add(1, [(first, response)])
         waiting.add(2, [(second, response)])
         assert waiting.take_committed(1) == [(first, response)]
@@ -90,7 +90,7 @@ def test_each_reply_has_a_timeout_of_its_own() -> None:
     run(test)
 
 
-def asked(name: str, sent: list[str]) -> PendingReply:
+def requested(name: str, sent: list[str]) -> PendingReply:
     """A request that notes its name in `sent` when it fails."""
 
     def refuse(_: ApiError) -> OffsetFetchResponseGroup:

@@ -110,7 +110,7 @@ def test_a_wrong_epoch_is_refused(client: RawClient, two: Topic, version: int) -
     session.fetch((two, 0, 0))
     session.epoch = 5
 
-    assert session.ask().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert session.call().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
     session.epoch = 1
     assert session.fetch() == {}
@@ -123,7 +123,7 @@ def test_an_epoch_counts_only_once(client: RawClient, two: Topic, version: int) 
     session.fetch()
     session.epoch -= 1
 
-    assert session.ask().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert session.call().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @VERSIONS
@@ -131,7 +131,7 @@ def test_an_unknown_session_is_not_found(client: RawClient, version: int) -> Non
     session = SessionClient(client, version)
     session.id, session.epoch = 123_456_789, 1
 
-    response = session.ask()
+    response = session.call()
 
     assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
 
@@ -144,9 +144,9 @@ def test_a_session_speaks_of_topics_by_name_or_by_id_not_both(
     session.fetch((two, 0, 0))
     session.version = after
 
-    assert session.ask().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert session.call().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     session.epoch += 1
-    assert session.ask().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert session.call().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @VERSIONS
@@ -158,12 +158,12 @@ def test_the_final_epoch_ends_the_session_and_still_reads(
     session.fetch((two, 0, 0))
     session.epoch = -1
 
-    response = session.ask((two, 0, 0))
+    response = session.call((two, 0, 0))
 
     assert (response.error_code, response.session_id) == (ErrorCode.NONE, 0)
     assert values_in(response.responses[0].partitions[0]) == [b"0"]
     session.epoch = 1
-    assert session.ask().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert session.call().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @VERSIONS
@@ -171,7 +171,7 @@ def test_epoch_zero_replaces_the_session(client: RawClient, two: Topic, version:
     old = SessionClient(client, version)
     old.fetch((two, 0, 0))
     new = SessionClient(client, version)
-    new_response = client.ask(
+    new_response = client.call(
         FETCH,
         version,
         fetch_request(
@@ -184,7 +184,7 @@ def test_epoch_zero_replaces_the_session(client: RawClient, two: Topic, version:
     new.id, new.epoch = new_response.session_id, 1
 
     assert new.id not in (0, old.id)
-    assert old.ask().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert old.call().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert new.fetch() == {}
 
 
@@ -212,7 +212,7 @@ def test_a_session_hears_that_a_topic_id_is_gone(client: RawClient, version: int
 
 
 def test_a_session_without_a_client_id_in_versions_without_sessions(client: RawClient, two: Topic) -> None:
-    response = client.ask(FETCH, 6, fetch_request([(two, [FetchPartition(partition=0)])], version=6))
+    response = client.call(FETCH, 6, fetch_request([(two, [FetchPartition(partition=0)])], version=6))
 
     assert (response.session_id, response.error_code) == (0, ErrorCode.NONE)
 
@@ -227,9 +227,9 @@ def test_a_partition_that_got_bytes_goes_behind_the_others(client: RawClient, tw
         session_epoch=0,
         max_bytes=500,
     )
-    session_id = client.ask(FETCH, 18, full).session_id
+    session_id = client.call(FETCH, 18, full).session_id
     first, second = (
-        client.ask(
+        client.call(
             FETCH,
             18,
             fetch_request([], version=18, session_id=session_id, session_epoch=epoch, max_bytes=500),
@@ -244,20 +244,20 @@ def test_a_partition_that_got_bytes_goes_behind_the_others(client: RawClient, tw
 def test_a_full_request_without_partitions_starts_a_session_and_an_empty_one_ends(
     client: RawClient, two: Topic
 ) -> None:
-    started = client.ask(FETCH, 18, fetch_request([], version=18, session_epoch=0))
+    started = client.call(FETCH, 18, fetch_request([], version=18, session_epoch=0))
     assert started.session_id != 0
     request = fetch_request(
         [(two, [FetchPartition(partition=0)])], version=18, session_id=started.session_id, session_epoch=1
     )
-    assert client.ask(FETCH, 18, request).session_id == started.session_id
+    assert client.call(FETCH, 18, request).session_id == started.session_id
     request = fetch_request([], version=18, session_id=started.session_id, session_epoch=2)
     request.forgotten_topics_data = [ForgottenTopic(topic_id=two.id, partitions=[0])]
 
-    ended = client.ask(FETCH, 18, request)
+    ended = client.call(FETCH, 18, request)
 
     assert (ended.error_code, ended.session_id, ended.responses) == (ErrorCode.NONE, 0, [])
     request = fetch_request([], version=18, session_id=started.session_id, session_epoch=3)
-    assert client.ask(FETCH, 18, request).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.call(FETCH, 18, request).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("limits", [(1000, 50 << 20), (1 << 20, 4000)])
@@ -283,7 +283,7 @@ def test_every_partition_of_a_session_has_its_turn(client: RawClient, limits: tu
             session_epoch=epoch,
             max_bytes=max_bytes,
         )
-        response = client.ask(FETCH, 18, request)
+        response = client.call(FETCH, 18, request)
         session_id = response.session_id
         changed = sorted(_served(response))
         served += changed

@@ -147,7 +147,7 @@ def test_a_commit_shows_what_was_hidden(
 
 
 @FETCHES
-def test_an_abort_is_told_to_readers_of_committed_records_alone(
+def test_an_abort_is_reported_to_readers_of_committed_records_alone(
     client: RawClient, topic: Topic, transaction: Transaction, version: int
 ) -> None:
     append(client, topic, b"before")

@@ -94,7 +94,7 @@ def test_a_topic_deleted_while_it_is_being_sent_is_sent_to_the_end(client: RawCl
     with client.another() as lazy:
         send_fetch(lazy, topic)
         # The answer is under way once a later request of another client has been answered.
-        client.ask(METADATA, 12, MetadataRequest(topics=[]))
+        client.call(METADATA, 12, MetadataRequest(topics=[]))
         delete_topic(client, topic)
 
         read_answer(lazy)

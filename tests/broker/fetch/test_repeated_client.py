@@ -79,7 +79,7 @@ class Reader:
     @property
     def owed(self) -> int:
         """How many answers wait."""
-        return len(self._connection._answers)
+        return len(self._connection._responses.pending)
 
     @property
     def _memo(self) -> RepeatedClientFetches | None:
@@ -92,20 +92,20 @@ class Reader:
         (connection,) = [known for known in self._broker.server.connections if known.peer == address]
         return connection
 
-    def ask(self, asked: FetchRequest) -> FetchResponse:
+    def call(self, requested: FetchRequest) -> FetchResponse:
         """The answer, which is the one that a new connection gets, too."""
-        answer = self.client.ask(FETCH, VERSION, asked)
+        answer = self.client.call(FETCH, VERSION, requested)
         with self.client.another() as other:
-            assert _told(answer) == _told(other.ask(FETCH, VERSION, asked))
+            assert _reported(answer) == _reported(other.call(FETCH, VERSION, requested))
         return answer
 
 
-def _told(response: FetchResponse) -> list[Any]:
+def _reported(response: FetchResponse) -> list[Any]:
     names = [field.name for field in PartitionData.fields if field.name != "records"]
     return [
-        (topic.topic_id, bytes(told.records or b""), *(getattr(told, name) for name in names))  # type: ignore[arg-type]
+        (topic.topic_id, bytes(reported.records or b""), *(getattr(reported, name) for name in names))  # type: ignore[arg-type]
         for topic in response.responses
-        for told in topic.partitions
+        for reported in topic.partitions
     ]
 
 
@@ -120,9 +120,9 @@ def fresh(running: BrokerOnDisk) -> Iterator[Reader]:
 @pytest.fixture
 def reader(fresh: Reader, topic: Topic) -> Reader:
     """One who has asked for three partitions from their beginnings twice."""
-    fresh.ask(request(topic, 0, 0, 0))
+    fresh.call(request(topic, 0, 0, 0))
     first = fresh.known
-    fresh.ask(request(topic, 0, 0, 0))
+    fresh.call(request(topic, 0, 0, 0))
     assert first is None and fresh.known is not None
     return fresh
 
@@ -132,7 +132,7 @@ def patient(client: RawClient, topic: Topic, fresh: Reader) -> Reader:
     """One who has asked twice for the one record of the first partition, and would have waited for it."""
     append(client, topic, b"old")
     for _ in range(2):
-        fresh.ask(request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
+        fresh.call(request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
     return fresh
 
 
@@ -149,21 +149,21 @@ def received(reader: Reader) -> FetchResponse:
 
 
 def values(response: FetchResponse) -> list[list[bytes | None]]:
-    return [values_in(told) for topic in response.responses for told in topic.partitions]
+    return [values_in(reported) for topic in response.responses for reported in topic.partitions]
 
 
 def codes(response: FetchResponse) -> list[int]:
-    return [told.error_code for topic in response.responses for told in topic.partitions]
+    return [reported.error_code for topic in response.responses for reported in topic.partitions]
 
 
 def test_what_was_appended_last_is_read(client: RawClient, topic: Topic, reader: Reader) -> None:
     kept = reader.known
     append(client, topic, b"a", partition=1)
-    assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
+    assert values(reader.call(request(topic, 0, 0, 0))) == [[], [b"a"], []]
     append(client, topic, b"b", partition=0)
     append(client, topic, b"c", partition=1)
-    assert values(reader.ask(request(topic, 0, 1, 0))) == [[b"b"], [b"c"], []]
-    assert values(reader.ask(request(topic, 1, 2, 0))) == [[], [], []]
+    assert values(reader.call(request(topic, 0, 1, 0))) == [[b"b"], [b"c"], []]
+    assert values(reader.call(request(topic, 1, 2, 0))) == [[], [], []]
     assert reader.known is kept
 
 
@@ -181,15 +181,15 @@ def test_partitions_may_be_named_in_turns(
     monkeypatch.setattr(RepeatedClientFetch, "answer", noted)
     offsets = [0, 0, 0]
     known: list[object] = []
-    for asked in range(15):
-        changed = asked % 2
-        append(client, topic, b"%d" % asked, partition=changed)
-        order = [(asked + place) % 3 for place in range(3)]
+    for requested in range(15):
+        changed = requested % 2
+        append(client, topic, b"%d" % requested, partition=changed)
+        order = [(requested + place) % 3 for place in range(3)]
         named = [wanted(offsets[index], index) for index in order]
-        answer = fresh.ask(fetch_request([(topic, named)], version=VERSION, max_wait_ms=LONG_MS))
-        (told,) = [told.partitions for told in answer.responses]
-        assert {data.partition_index: values_in(data) for data in told} == {
-            index: [b"%d" % asked] if index == changed else [] for index in range(3)
+        answer = fresh.call(fetch_request([(topic, named)], version=VERSION, max_wait_ms=LONG_MS))
+        (reported,) = [reported.partitions for reported in answer.responses]
+        assert {data.partition_index: values_in(data) for data in reported} == {
+            index: [b"%d" % requested] if index == changed else [] for index in range(3)
         }
         offsets[changed] += 1
         known.append(fresh.known)
@@ -200,10 +200,10 @@ def test_partitions_may_be_named_in_turns(
     assert answered == known[7:]
 
 
-def test_who_asks_in_another_way_is_known_by_that(topic: Topic, reader: Reader) -> None:
+def test_another_form_of_the_request_is_learnt(topic: Topic, reader: Reader) -> None:
     before = reader.known
     for _ in range(3):
-        reader.ask(request(topic, 0, 0, 0, min_bytes=5))
+        reader.call(request(topic, 0, 0, 0, min_bytes=5))
     assert reader.known is not None
     assert reader.known is not before
 
@@ -213,8 +213,8 @@ def test_more_than_that_is_read_from_the_log(client: RawClient, topic: Topic, re
     for value in (b"a", b"b", b"c"):
         append(client, topic, value, partition=2)
     append(client, topic, b"x" * 100_000, partition=0)
-    assert values(reader.ask(request(topic, 0, 0, 0))) == [[b"x" * 100_000], [], [b"a", b"b", b"c"]]
-    assert values(reader.ask(request(topic, 1, 0, 1))) == [[], [], [b"b", b"c"]]
+    assert values(reader.call(request(topic, 0, 0, 0))) == [[b"x" * 100_000], [], [b"a", b"b", b"c"]]
+    assert values(reader.call(request(topic, 1, 0, 1))) == [[], [], [b"b", b"c"]]
     assert reader.known is kept
 
 
@@ -222,11 +222,11 @@ def test_more_than_that_is_read_from_the_log(client: RawClient, topic: Topic, re
 def test_limits_hold(client: RawClient, topic: Topic, fresh: Reader, max_bytes: int, first: int) -> None:
     """At least one batch goes out, and of the others as much as has room."""
     for _ in range(2):
-        fresh.ask(request(topic, 0, 0, 0, max_bytes=max_bytes))
+        fresh.call(request(topic, 0, 0, 0, max_bytes=max_bytes))
     append(client, topic, b"a" * first, partition=0)
     append(client, topic, b"b" * 300, partition=1)
     append(client, topic, b"c", partition=2)
-    found = values(fresh.ask(request(topic, 0, 0, 0, max_bytes=max_bytes)))
+    found = values(fresh.call(request(topic, 0, 0, 0, max_bytes=max_bytes)))
     assert found[0] == [b"a" * first]
     assert found[1] == ([] if max_bytes < 300 else [b"b" * 300])
     assert fresh.known is not None
@@ -242,7 +242,7 @@ def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: 
 
 def test_it_answers_when_its_time_is_up(topic: Topic, fresh: Reader) -> None:
     for _ in range(4):
-        assert values(fresh.ask(request(topic, 0, 0, 0, max_wait_ms=20))) == [[], [], []]
+        assert values(fresh.call(request(topic, 0, 0, 0, max_wait_ms=20))) == [[], [], []]
     assert fresh.known is not None and not fresh.known.is_waiting
 
 
@@ -269,30 +269,28 @@ def test_who_leaves_while_waiting_leaves_nothing(
     until(lambda: not partition.waiters)
 
 
-def test_an_offset_that_is_gone_is_told(client: RawClient, topic: Topic, reader: Reader) -> None:
+def test_an_offset_that_is_gone_is_an_error(client: RawClient, topic: Topic, reader: Reader) -> None:
     append(client, topic, b"a", b"b", partition=1)
     delete_before(client, topic, 2, partition=1)
     gone = [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE]
-    assert codes(reader.ask(request(topic, 0, 0, 0))) == gone
-    assert codes(reader.ask(request(topic, 0, 3, 0))) == gone
-    assert codes(reader.ask(request(topic, 0, 2, 0))) == [ErrorCode.NONE] * 3
+    assert codes(reader.call(request(topic, 0, 0, 0))) == gone
+    assert codes(reader.call(request(topic, 0, 3, 0))) == gone
+    assert codes(reader.call(request(topic, 0, 2, 0))) == [ErrorCode.NONE] * 3
 
 
-def test_a_topic_that_is_deleted_is_told(client: RawClient, topic: Topic, reader: Reader) -> None:
+def test_a_deleted_topic_is_an_error(client: RawClient, topic: Topic, reader: Reader) -> None:
     delete_topic(client, topic)
-    assert codes(reader.ask(request(topic, 0, 0, 0))) == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+    assert codes(reader.call(request(topic, 0, 0, 0))) == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
     assert reader.known is None
 
 
-def test_a_topic_that_is_deleted_under_one_who_waits_is_told(
-    client: RawClient, topic: Topic, patient: Reader
-) -> None:
+def test_deleting_a_topic_answers_a_waiting_fetch(client: RawClient, topic: Topic, patient: Reader) -> None:
     wait_for_more(patient, topic)
     delete_topic(client, topic)
     assert set(codes(received(patient))) == {ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-def test_a_leader_that_has_changed_is_told(
+def test_a_new_leader_is_an_error(
     client: RawClient, topic: Topic, running: BrokerOnDisk, reader: Reader
 ) -> None:
     partition = running.broker.partitions.find(topic.id, 1)
@@ -300,11 +298,11 @@ def test_a_leader_that_has_changed_is_told(
     old = partition.leader_epoch
     running.call(lambda: partition.lead(old + 1, None))
     append(client, topic, b"a", partition=1)
-    assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
+    assert values(reader.call(request(topic, 0, 0, 0))) == [[], [b"a"], []]
     assert reader.known is None
-    told = request(topic, 0, 0, 0)
-    told.topics[0].partitions[1].current_leader_epoch = old
-    assert codes(reader.ask(told))[1] == ErrorCode.FENCED_LEADER_EPOCH
+    reported = request(topic, 0, 0, 0)
+    reported.topics[0].partitions[1].current_leader_epoch = old
+    assert codes(reader.call(reported))[1] == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_who_names_a_leader_epoch_is_fenced_when_it_ends(
@@ -312,29 +310,29 @@ def test_who_names_a_leader_epoch_is_fenced_when_it_ends(
 ) -> None:
     partition = running.broker.partitions.find(topic.id, 0)
     assert not isinstance(partition, ErrorCode)
-    asked = request(topic, 0, 0, 0)
-    asked.topics[0].partitions[0].current_leader_epoch = old = partition.leader_epoch
+    requested = request(topic, 0, 0, 0)
+    requested.topics[0].partitions[0].current_leader_epoch = old = partition.leader_epoch
     for _ in range(3):
-        assert codes(fresh.ask(asked)) == [ErrorCode.NONE] * 3
+        assert codes(fresh.call(requested)) == [ErrorCode.NONE] * 3
     running.call(lambda: partition.lead(old + 1, None))
     for _ in range(4):
-        assert codes(fresh.ask(asked))[0] == ErrorCode.FENCED_LEADER_EPOCH
+        assert codes(fresh.call(requested))[0] == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def of_no_epoch(topic: Topic) -> FetchRequest:
-    asked = request(topic, 0, 0, 0)
-    asked.topics[0].partitions[0].current_leader_epoch = -2
-    return asked
+    requested = request(topic, 0, 0, 0)
+    requested.topics[0].partitions[0].current_leader_epoch = -2
+    return requested
 
 
 def of_another_past(topic: Topic) -> FetchRequest:
-    asked = request(topic, 1, 0, 0)
-    asked.topics[0].partitions[0].last_fetched_epoch = 100
-    return asked
+    requested = request(topic, 1, 0, 0)
+    requested.topics[0].partitions[0].last_fetched_epoch = 100
+    return requested
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         of_no_epoch,
         of_another_past,
@@ -353,20 +351,20 @@ def of_another_past(topic: Topic) -> FetchRequest:
     ],
 )
 def test_what_is_odd_is_answered_as_ever(
-    client: RawClient, topic: Topic, fresh: Reader, asked: Callable[[Topic], FetchRequest]
+    client: RawClient, topic: Topic, fresh: Reader, requested: Callable[[Topic], FetchRequest]
 ) -> None:
     append(client, topic, b"a")
-    first, *others = [fresh.ask(asked(topic)) for _ in range(4)]
+    first, *others = [fresh.call(requested(topic)) for _ in range(4)]
     assert all(other == first for other in others)
 
 
 def test_what_cannot_be_repeated_is_not_kept(running: BrokerOnDisk, topic: Topic, fresh: Reader) -> None:
     """Else one who asks for very much, each time for something else, would fill our memory."""
     for count in range(33, 37):
-        fresh.ask(request(topic, *(0,) * count))
+        fresh.call(request(topic, *(0,) * count))
     assert fresh.kept == 0
     for most in range(200):
-        fresh.ask(request(topic, *(0,) * (most % 32 + 1), max_bytes=1 + most))
+        fresh.call(request(topic, *(0,) * (most % 32 + 1), max_bytes=1 + most))
     assert 0 < fresh.kept <= 64
 
 
@@ -375,7 +373,7 @@ def test_readers_of_committed_records_hear_of_aborted_ones(
 ) -> None:
     append(client, topic, b"plain", partition=1)
     for _ in range(2):
-        fresh.ask(request(topic, 0, 0, 0, isolation_level=COMMITTED))
+        fresh.call(request(topic, 0, 0, 0, isolation_level=COMMITTED))
     assert fresh.known is not None
     partition = running.broker.partitions.find(topic.id, 1)
     assert not isinstance(partition, ErrorCode)
@@ -386,9 +384,9 @@ def test_readers_of_committed_records_hear_of_aborted_ones(
         build_end_transaction(EndTransaction(False, 0), producer_id=7, producer_epoch=0, timestamp=now_ms())
     )
     running.call(lambda: partition.append(memoryview(open_one), guard=NO_VERIFICATION))
-    held_back = fresh.ask(request(topic, 0, 1, 0, isolation_level=COMMITTED))
+    held_back = fresh.call(request(topic, 0, 1, 0, isolation_level=COMMITTED))
     assert values(held_back) == [[], [], []]
     running.call(lambda: partition.append(memoryview(end), AppendOrigin.COORDINATOR))
-    answer = fresh.ask(request(topic, 0, 1, 0, isolation_level=COMMITTED))
-    (told,) = [told for told in answer.responses[0].partitions if told.partition_index == 1]
-    assert [aborted.first_offset for aborted in told.aborted_transactions or []] == [1]
+    answer = fresh.call(request(topic, 0, 1, 0, isolation_level=COMMITTED))
+    (reported,) = [reported for reported in answer.responses[0].partitions if reported.partition_index == 1]
+    assert [aborted.first_offset for aborted in reported.aborted_transactions or []] == [1]

@@ -38,7 +38,7 @@ class Follower:
         sessions = self._nodes[LEADER].replicas.sessions
         return next(session for session in sessions if session.id == self.session_id)
 
-    def ask(self, *topics: str, forgotten: tuple[str, ...] = (), **changed: Any) -> Any:
+    def call(self, *topics: str, forgotten: tuple[str, ...] = (), **changed: Any) -> Any:
         """Ask on: parts of an answer, or a Deferred of them."""
         ids = {name: self._nodes[LEADER].image.topics[name].id for name in (*topics, *forgotten)}
         last_epoch = 0 if self.offset else -1
@@ -62,10 +62,10 @@ class Follower:
 
     def keep_up(self, *topics: str) -> Deferred[Any]:
         """Open a session, and ask until a request is known by its bytes, and waits."""
-        self.hear(self.ask(*topics))
-        self.ask(topics[0])
+        self.hear(self.call(*topics))
+        self.call(topics[0])
         self.end_wait(self.session)
-        waiting = self.ask(topics[0])
+        waiting = self.call(topics[0])
         assert isinstance(waiting, Deferred)
         assert self.session.waiting is self._connection.memo
         return waiting
@@ -88,11 +88,11 @@ def test_a_session_that_was_closed_is_not_fetched_in_any_more() -> None:
             before, after = Follower(nodes), Follower(nodes)
             waiting = before.keep_up(TOPIC)
             closed = before.session
-            after.hear(after.ask(TOPIC, session_id=before.session_id))
+            after.hear(after.call(TOPIC, session_id=before.session_id))
 
             before.end_wait(closed)
             assert not before.hear(waiting).responses
-            answer = before.hear(before.ask(TOPIC))
+            answer = before.hear(before.call(TOPIC))
             assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             assert [follower.session for follower in partition.followers] == [after.session]  # type: ignore[attr-defined]
 
@@ -107,8 +107,8 @@ def test_nothing_of_a_partition_that_was_forgotten_is_kept() -> None:
             await stop_fetching(nodes[FOLLOWER])
             follower = Follower(nodes)
             follower.keep_up("gone", "kept")
-            follower.ask("kept", forgotten=("gone",))
-            follower.ask("kept")
+            follower.call("kept", forgotten=("gone",))
+            follower.call("kept")
             session = follower.session
             gc.collect()
             alive = [each for each in gc.get_objects() if isinstance(each, FollowedPartition)]
@@ -134,9 +134,9 @@ def test_what_is_appended_while_a_fetch_commits_is_answered_and_not_waited_for()
             follower.hear(waiting)
             follower.offset = 1
 
-            (told,) = follower.hear(follower.ask(TOPIC)).responses[0].partitions
+            (reported,) = follower.hear(follower.call(TOPIC)).responses[0].partitions
 
-            assert told.records, "it waits for what is there"
+            assert reported.records, "it waits for what is there"
 
     run(main())
 
@@ -152,7 +152,7 @@ def test_a_follower_that_repeats_its_fetch_loses_access_with_the_acl() -> None:
             follower.keep_up(TOPIC)
             follower.end_wait(follower.session)
             await revoke(nodes)
-            response = follower.hear(follower.ask(TOPIC))
+            response = follower.hear(follower.call(TOPIC))
             found = [p.error_code for topic in response.responses for p in topic.partitions]
             assert found == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 

@@ -76,12 +76,12 @@ class History:
             with suppress(ApiError):
                 self._something(random.choice(PLACES))
         if not self._session:
-            ask = self._asked(PLACES, 0)
+            call = self._requested(PLACES, 0)
         elif random.random() < 0.75:
-            ask = self._asked(random.choice(USUAL), self._epoch)
+            call = self._requested(random.choice(USUAL), self._epoch)
         else:
-            ask = self._strange()
-        answer = self._serve(ask)
+            call = self._strange()
+        answer = self._serve(call)
         if isinstance(answer, Deferred):
             for _ in range(random.choice([0, 1, 3])):
                 with suppress(ApiError):
@@ -89,7 +89,7 @@ class History:
             if random.random() < 0.1:
                 # The follower does not wait for the answer.
                 self._epoch += 1
-                ahead = self._serve(self._asked(random.choice(USUAL), self._epoch))
+                ahead = self._serve(self._requested(random.choice(USUAL), self._epoch))
                 assert answer.done
                 self._hear(answer.value)
                 self._epoch -= 1
@@ -135,18 +135,18 @@ class History:
         random = self._random
         choice = random.random()
         places = random.sample(PLACES, random.choice([0, 1, 1, 1, 1, 2]))
-        ask = self._asked(places, self._epoch)
+        call = self._requested(places, self._epoch)
         if choice < 0.1:
-            return self._asked(PLACES, 0)
+            return self._requested(PLACES, 0)
         if choice < 0.15:
-            return ask._replace(session_epoch=self._epoch + 1)
+            return call._replace(session_epoch=self._epoch + 1)
         if choice < 0.2:
-            return ask._replace(broker_epoch=ask.broker_epoch - 1)
+            return call._replace(broker_epoch=call.broker_epoch - 1)
         if choice < 0.3:
-            return ask._replace(forgotten=[ask.positions[0][:2]] if ask.positions else [])
+            return call._replace(forgotten=[call.positions[0][:2]] if call.positions else [])
         if choice < 0.4:
-            return ask._replace(min_bytes=random.choice([0, 1, 300]), max_bytes=random.choice([0, 100, 400]))
-        return ask._replace(positions=[self._misplaced(wanted) for wanted in ask.positions])
+            return call._replace(min_bytes=random.choice([0, 1, 300]), max_bytes=random.choice([0, 100, 400]))
+        return call._replace(positions=[self._misplaced(wanted) for wanted in call.positions])
 
     def _misplaced(self, wanted: Position) -> Position:
         """The same but for one number."""
@@ -172,7 +172,7 @@ class History:
 
     # -- asking
 
-    def _asked(self, places: Sequence[Place], session_epoch: int) -> ReplicaRequest:
+    def _requested(self, places: Sequence[Place], session_epoch: int) -> ReplicaRequest:
         wanted = []
         for place in places:
             partition, offset = self.partitions[place], self._offsets[place]
@@ -184,26 +184,26 @@ class History:
             *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted),
         )
 
-    def _serve(self, ask: ReplicaRequest) -> Any:
-        parts = encode_request(FETCH, FETCH.max_version, 7, "follower", ask.message())
+    def _serve(self, call: ReplicaRequest) -> Any:
+        parts = encode_request(FETCH, FETCH.max_version, 7, "follower", call.message())
         frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
         return self._dispatcher.serve(self._connection, memoryview(frame))
 
     def _hear(self, parts: Any) -> None:
         written = b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in parts)
         answer: FetchResponse = decode_response(FETCH, FETCH.max_version, memoryview(written)[4:])
-        told: list[Heard] = []
+        reported: list[Heard] = []
         for topic in answer.responses:
             for data in topic.partitions:
                 place = (self._names[bytes(topic.topic_id)], data.partition_index)
                 headers = [header for _, header in iter_batches(bytes(data.records or b""))]  # type: ignore[arg-type]
                 batches = [(header.base_offset, header.size) for header in headers]
                 watermarks = (data.high_watermark, data.log_start_offset)
-                told.append((place, data.error_code, *watermarks, batches, data.diverging_epoch))
+                reported.append((place, data.error_code, *watermarks, batches, data.diverging_epoch))
                 for header in headers:
                     self._offsets[place] = header.next_offset
         # In whatever order.
-        self.transcript.append((answer.error_code, sorted(told, key=itemgetter(0))))
+        self.transcript.append((answer.error_code, sorted(reported, key=itemgetter(0))))
         if answer.error_code or not answer.session_id:
             self._session, self._epoch = 0, 0
         elif answer.session_id == self._session:

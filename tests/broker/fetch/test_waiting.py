@@ -28,7 +28,7 @@ LONG_MS = 30_000
 def has_answer(client: RawClient) -> bool:
     """Whether an answer is there, given that the broker had time for another request since."""
     with client.another() as other:
-        other.ask(METADATA, 1, MetadataRequest(topics=[]))
+        other.call(METADATA, 1, MetadataRequest(topics=[]))
     return bool(select.select([client.socket], [], [], 0)[0])
 
 
@@ -82,7 +82,7 @@ def test_an_error_in_one_partition_ends_the_wait_at_once(client: RawClient) -> N
     topic = create_topic(client, partitions=2)
     request = fetch_request([(topic, [wanted(0, 0), wanted(7, 1)])], version=18, max_wait_ms=LONG_MS)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
 
     codes = {answer.partition_index: answer.error_code for answer in answers}
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
@@ -116,7 +116,7 @@ def test_without_min_bytes_nobody_waits(client: RawClient, topic: Topic) -> None
 
 
 def test_a_fetch_of_nothing_is_answered_at_once(client: RawClient) -> None:
-    response = client.ask(FETCH, 18, fetch_request([], version=18, max_wait_ms=LONG_MS))
+    response = client.call(FETCH, 18, fetch_request([], version=18, max_wait_ms=LONG_MS))
 
     assert (response.error_code, response.responses) == (ErrorCode.NONE, [])
 

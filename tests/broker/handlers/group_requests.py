@@ -44,10 +44,10 @@ def join(client: RawClient, version: int, group: str) -> JoinGroupResponse:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
     )
-    response = client.ask(JOIN_GROUP, version, request)
+    response = client.call(JOIN_GROUP, version, request)
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         request.member_id = response.member_id
-        response = client.ask(JOIN_GROUP, version, request)
+        response = client.call(JOIN_GROUP, version, request)
     return response
 
 
@@ -56,7 +56,7 @@ def commit(client: RawClient, version: int, group: str, topic: Topic, index: int
         partition_index=index, committed_offset=offset, committed_metadata="note"
     )
     wanted = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[partition])
-    response = client.ask(OFFSET_COMMIT, version, OffsetCommitRequest(group_id=group, topics=[wanted]))
+    response = client.call(OFFSET_COMMIT, version, OffsetCommitRequest(group_id=group, topics=[wanted]))
     (answered,) = response.topics
     assert answered.topic_id == (topic.id if version >= BY_ID else NO_TOPIC_ID)
     (only,) = answered.partitions
@@ -71,7 +71,7 @@ def fetch(
         topics = None
         if topic is not None:
             topics = [OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id, partition_indexes=[0])]
-        response = client.ask(
+        response = client.call(
             OFFSET_FETCH,
             version,
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]),
@@ -80,6 +80,6 @@ def fetch(
         assert answered.error_code == ErrorCode.NONE
         return [(p.committed_offset, p.metadata, p.error_code) for t in answered.topics for p in t.partitions]
     old = None if topic is None else [OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])]
-    response = client.ask(OFFSET_FETCH, version, OffsetFetchRequest(group_id=group, topics=old))
+    response = client.call(OFFSET_FETCH, version, OffsetFetchRequest(group_id=group, topics=old))
     assert response.error_code == ErrorCode.NONE
     return [(p.committed_offset, p.metadata, p.error_code) for t in response.topics for p in t.partitions]

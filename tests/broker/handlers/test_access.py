@@ -33,7 +33,7 @@ def test_acls_need_an_authorizer(client: RawClient) -> None:
         operation=Operation.READ,
         permission_type=Permission.ALLOW,
     )
-    created = client.ask(CREATE_ACLS, 3, CreateAclsRequest(creations=[creation]))
+    created = client.call(CREATE_ACLS, 3, CreateAclsRequest(creations=[creation]))
     assert [result.error_code for result in created.results] == [ErrorCode.SECURITY_DISABLED]
     everything: dict[str, Any] = {
         "resource_type_filter": 1,
@@ -41,10 +41,10 @@ def test_acls_need_an_authorizer(client: RawClient) -> None:
         "operation": 1,
         "permission_type": 1,
     }
-    described = client.ask(DESCRIBE_ACLS, 3, DescribeAclsRequest(**everything))
+    described = client.call(DESCRIBE_ACLS, 3, DescribeAclsRequest(**everything))
     assert described.error_code == ErrorCode.SECURITY_DISABLED
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**everything)])
-    deleted = client.ask(DELETE_ACLS, 3, request)
+    deleted = client.call(DELETE_ACLS, 3, request)
     assert [result.error_code for result in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
 
 
@@ -54,12 +54,12 @@ def test_scram_credentials_are_kept_until_they_are_deleted(client: RawClient) ->
     )
 
     def alter(request: AlterUserScramCredentialsRequest) -> list[int]:
-        response = client.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, request)
+        response = client.call(ALTER_USER_SCRAM_CREDENTIALS, 0, request)
         return [result.error_code for result in response.results]
 
     def describe() -> tuple[int, list[tuple[int, int]]]:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name="scram-user")])
-        (found,) = client.ask(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request).results
+        (found,) = client.call(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request).results
         return found.error_code, [(info.mechanism, info.iterations) for info in found.credential_infos]
 
     assert alter(AlterUserScramCredentialsRequest(upsertions=[change])) == [ErrorCode.NONE]

@@ -176,7 +176,7 @@ def test_a_resource_twice_is_refused_in_both_places(client: RawClient, topic: To
         for value in ("5", "6")
     ]
 
-    results = client.ask(
+    results = client.call(
         INCREMENTAL_ALTER_CONFIGS, version, incremental.IncrementalAlterConfigsRequest(resources=resources)
     ).responses
 
@@ -221,17 +221,17 @@ def test_alter_configs_validates(client: RawClient, version: int) -> None:
 def test_alter_configs_refuses_a_key_or_a_resource_twice(
     client: RawClient, topic: Topic, version: int
 ) -> None:
-    def ask(resources: list[legacy.AlterConfigsResource]) -> list[int]:
+    def call(resources: list[legacy.AlterConfigsResource]) -> list[int]:
         request = legacy.AlterConfigsRequest(resources=resources)
-        return [r.error_code for r in client.ask(ALTER_CONFIGS, version, request).responses]
+        return [r.error_code for r in client.call(ALTER_CONFIGS, version, request).responses]
 
     def resource(*values: str) -> legacy.AlterConfigsResource:
         configs = [legacy.AlterableConfig(name="segment.ms", value=value) for value in values]
         return legacy.AlterConfigsResource(resource_type=TOPIC, resource_name=topic.name, configs=configs)
 
-    assert ask([resource("5", "6")]) == [ErrorCode.INVALID_REQUEST]
+    assert call([resource("5", "6")]) == [ErrorCode.INVALID_REQUEST]
     if not AGAINST:  # Kafka never answers
-        assert ask([resource("5"), resource("6")]) == [ErrorCode.INVALID_REQUEST] * 2
+        assert call([resource("5"), resource("6")]) == [ErrorCode.INVALID_REQUEST] * 2
     assert overrides(client, topic) == {}
 
 
@@ -254,9 +254,7 @@ def test_resources_that_are_not_there(client: RawClient, kind: int, name: str, c
 
 
 @pytest.mark.parametrize(("key", "value"), [("no.such.config", "1"), ("segment.ms", "long")])
-def test_what_is_wrong_with_a_config_is_told_of_a_missing_topic_too(
-    client: RawClient, key: str, value: str
-) -> None:
+def test_an_invalid_config_of_a_missing_topic_is_reported(client: RawClient, key: str, value: str) -> None:
     assert alter(client, TOPIC, "no-such-topic", (key, SET, value))[0] == ErrorCode.INVALID_CONFIG
     assert replace(client, TOPIC, "no-such-topic", {key: value})[0] == ErrorCode.INVALID_CONFIG
     assert alter(client, TOPIC, "no such topic", (key, SET, value))[0] == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -57,13 +57,13 @@ PROMISED = {
 POLITE = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
 
 
-def ask(client: RawClient, version: int, request: ApiVersionsRequest = POLITE) -> ApiVersionsResponse:
-    return client.ask(API_VERSIONS, version, request)
+def call(client: RawClient, version: int, request: ApiVersionsRequest = POLITE) -> ApiVersionsResponse:
+    return client.call(API_VERSIONS, version, request)
 
 
 @pytest.mark.parametrize("version", every_version(API_VERSIONS))
 def test_every_promised_api_is_advertised_in_its_range(client: RawClient, version: int) -> None:
-    response = ask(client, version)
+    response = call(client, version)
 
     assert response.error_code == ErrorCode.NONE
     advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -74,7 +74,7 @@ def test_every_promised_api_is_advertised_in_its_range(client: RawClient, versio
 @penstock_only
 def test_exactly_the_apis_with_a_handler_are_advertised() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
-        advertised = [api.api_key for api in ask(client, 4).api_keys]
+        advertised = [api.api_key for api in call(client, 4).api_keys]
         handled = list(running.broker.dispatcher.apis)
 
     # Those of client metrics only while the cluster has a subscription.
@@ -87,7 +87,7 @@ def test_exactly_the_apis_with_a_handler_are_advertised() -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_features_travel_in_tagged_fields(client: RawClient, version: int) -> None:
-    response = ask(client, version)
+    response = call(client, version)
 
     supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
     finalized = {f.name: f.max_version_level for f in response.finalized_features}
@@ -97,14 +97,14 @@ def test_features_travel_in_tagged_fields(client: RawClient, version: int) -> No
 
 
 def test_features_are_shown_as_kafkas_tools_expect_them(client: RawClient) -> None:
-    supported = {f.name: (f.min_version, f.max_version) for f in ask(client, 4).supported_features}
+    supported = {f.name: (f.min_version, f.max_version) for f in call(client, 4).supported_features}
 
     assert supported["kraft.version"] == (0, 1)
     assert supported["eligible.leader.replicas.version"] == (0, 1)
 
 
 def test_version_3_never_says_that_a_feature_starts_at_zero(client: RawClient) -> None:
-    assert all(feature.min_version > 0 for feature in ask(client, 3).supported_features)
+    assert all(feature.min_version > 0 for feature in call(client, 3).supported_features)
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
@@ -120,7 +120,7 @@ def test_an_unsupported_version_is_answered_in_version_0_with_our_range(
     assert count == 1
     assert struct.unpack(">hhh", _read(client, 6)) == (API_VERSIONS.key, 0, 4)
     assert size == 16
-    assert ask(client, 4).error_code == ErrorCode.NONE
+    assert call(client, 4).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -143,14 +143,14 @@ def test_software_that_does_not_name_itself_properly_is_refused(
 ) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
 
-    assert ask(client, version, request).error_code == ErrorCode.INVALID_REQUEST
+    assert call(client, version, request).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "librdkafka", "confluent-kafka-2.0", "9-b"])
 def test_software_that_names_itself_properly_is_welcome(client: RawClient, name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="v2.10.0-rc1")
 
-    assert ask(client, 4, request).error_code == ErrorCode.NONE
+    assert call(client, 4, request).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_unknown_api_or_version_closes_the_connection(address: str, key: int,
         stranger.socket.sendall(_frame(key, version))
 
         assert stranger.is_closed()
-        assert ask(other, 4).error_code == ErrorCode.NONE
+        assert call(other, 4).error_code == ErrorCode.NONE
 
 
 def test_unknown_apis_and_versions_are_counted() -> None:
@@ -201,8 +201,8 @@ def test_answers_come_in_the_order_of_pipelined_requests(client: RawClient) -> N
 
 def test_a_client_without_a_client_id_is_served(address: str) -> None:
     with RawClient(address, client_id=None) as nameless:
-        assert ask(nameless, 4).error_code == ErrorCode.NONE
-        assert ask(nameless, 0).error_code == ErrorCode.NONE
+        assert call(nameless, 4).error_code == ErrorCode.NONE
+        assert call(nameless, 0).error_code == ErrorCode.NONE
 
 
 def _frame(key: int, version: int, correlation_id: int = 1, body: bytes = b"") -> bytes:

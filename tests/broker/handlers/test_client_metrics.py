@@ -21,7 +21,7 @@ def shown(client: RawClient, name: str) -> dict[str, tuple[str | None, int]]:
 
 def listed(client: RawClient, version: int) -> set[str]:
     request = ListConfigResourcesRequest(resource_types=[CLIENT_METRICS] if version else [])
-    return {r.resource_name for r in client.ask(LIST_CONFIG_RESOURCES, version, request).config_resources}
+    return {r.resource_name for r in client.call(LIST_CONFIG_RESOURCES, version, request).config_resources}
 
 
 def test_a_subscription_is_made_changed_and_removed_by_its_configs(client: RawClient) -> None:

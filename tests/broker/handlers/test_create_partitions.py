@@ -46,7 +46,7 @@ def grow(
         timeout_ms=5000,
         validate_only=validate_only,
     )
-    (result,) = client.ask(CREATE_PARTITIONS, version, request).results
+    (result,) = client.call(CREATE_PARTITIONS, version, request).results
     assert result.name == name
     return result
 
@@ -89,7 +89,7 @@ def test_the_number_of_partitions_only_grows(client: RawClient, version: int, co
 
 @penstock_only  # Kafka answers UNKNOWN_SERVER_ERROR
 @pytest.mark.parametrize("count", [10_003, 2**31 - 1])
-def test_a_small_request_cannot_ask_for_partitions_without_end(client: RawClient, count: int) -> None:
+def test_a_small_request_cannot_create_unlimited_partitions(client: RawClient, count: int) -> None:
     topic = create_topic(client, partitions=2)
 
     assert grow(client, topic.name, count).error_code == ErrorCode.POLICY_VIOLATION
@@ -137,7 +137,7 @@ def test_assignments_of_new_partitions_that_cannot_be(
 def test_a_topic_named_twice_does_not_grow(client: RawClient, topic: Topic, version: int) -> None:
     twice = [CreatePartitionsTopic(name=topic.name, count=count, assignments=None) for count in (2, 3)]
 
-    results = client.ask(CREATE_PARTITIONS, version, CreatePartitionsRequest(topics=twice)).results
+    results = client.call(CREATE_PARTITIONS, version, CreatePartitionsRequest(topics=twice)).results
 
     assert {(r.name, r.error_code) for r in results} == {(topic.name, ErrorCode.INVALID_REQUEST)}
     assert len(describe_topic(client, topic.name).partitions) == 1

@@ -27,13 +27,13 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
     append,
-    ask_for_topic,
     create_topic,
     delete_topic,
     describe_topic,
     edge_versions,
     every_version,
     new_name,
+    request_topic,
     topic_exists,
 )
 
@@ -58,7 +58,7 @@ def create_assigned(
             for index, nodes in assignments.items()
         ],
     )
-    return client.ask(CREATE_TOPICS, version, CreateTopicsRequest(topics=[topic])).topics[0]
+    return client.call(CREATE_TOPICS, version, CreateTopicsRequest(topics=[topic])).topics[0]
 
 
 # -- creating
@@ -68,7 +68,7 @@ def create_assigned(
 def test_a_topic_is_created(client: RawClient, version: int) -> None:
     name = new_name()
 
-    result = ask_for_topic(client, name, partitions=3, version=version)
+    result = request_topic(client, name, partitions=3, version=version)
 
     assert (result.name, result.error_code, result.error_message) == (name, ErrorCode.NONE, None)
     if version >= 5:
@@ -84,7 +84,7 @@ def test_a_topic_is_created(client: RawClient, version: int) -> None:
 def test_validating_creates_nothing(client: RawClient, version: int) -> None:
     name = new_name()
 
-    result = ask_for_topic(client, name, partitions=3, version=version, validate_only=True)
+    result = request_topic(client, name, partitions=3, version=version, validate_only=True)
 
     assert result.error_code == ErrorCode.NONE
     if version >= 5:
@@ -95,8 +95,8 @@ def test_validating_creates_nothing(client: RawClient, version: int) -> None:
 
 @EDGES
 def test_validating_finds_what_creating_would(client: RawClient, topic: Topic, version: int) -> None:
-    again = ask_for_topic(client, topic.name, version=version, validate_only=True)
-    wrong = ask_for_topic(client, new_name(), 1, {"retention.ms": "x"}, version, validate_only=True)
+    again = request_topic(client, topic.name, version=version, validate_only=True)
+    wrong = request_topic(client, new_name(), 1, {"retention.ms": "x"}, version, validate_only=True)
 
     assert (again.error_code, wrong.error_code) == (
         ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -106,7 +106,7 @@ def test_validating_finds_what_creating_would(client: RawClient, topic: Topic, v
 
 @EDGES
 def test_a_topic_that_exists_is_not_created_again(client: RawClient, topic: Topic, version: int) -> None:
-    result = ask_for_topic(client, topic.name, version=version)
+    result = request_topic(client, topic.name, version=version)
 
     assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert result.error_message
@@ -135,7 +135,7 @@ def test_a_config_that_is_wrong_is_an_invalid_config(
 ) -> None:
     name = new_name()
 
-    result = ask_for_topic(client, name, configs=configs, version=version)
+    result = request_topic(client, name, configs=configs, version=version)
 
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert result.error_message
@@ -147,7 +147,7 @@ def test_a_config_without_a_value_is_an_invalid_config(client: RawClient, versio
     nothing = CreatableTopicConfig(name="retention.ms", value=None)
     topic = CreatableTopic(name=new_name(), num_partitions=1, replication_factor=1, configs=[nothing])
 
-    (result,) = client.ask(CREATE_TOPICS, version, CreateTopicsRequest(topics=[topic])).topics
+    (result,) = client.call(CREATE_TOPICS, version, CreateTopicsRequest(topics=[topic])).topics
 
     assert result.error_code == ErrorCode.INVALID_CONFIG
 
@@ -155,7 +155,7 @@ def test_a_config_without_a_value_is_an_invalid_config(client: RawClient, versio
 @EDGES
 @pytest.mark.parametrize("partitions", [0, -2, -100])
 def test_a_number_of_partitions_that_cannot_be(client: RawClient, version: int, partitions: int) -> None:
-    result = ask_for_topic(client, new_name(), partitions=partitions, version=version)
+    result = request_topic(client, new_name(), partitions=partitions, version=version)
 
     assert result.error_code == ErrorCode.INVALID_PARTITIONS
 
@@ -164,7 +164,7 @@ def test_the_partitions_of_one_request_are_limited(client: RawClient) -> None:
     names = [new_name(), new_name()]
     topics = [CreatableTopic(name=name, num_partitions=5001, replication_factor=1) for name in names]
 
-    answer = client.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+    answer = client.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
 
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.POLICY_VIOLATION] * 2
     assert not topic_exists(client, names[0])
@@ -175,7 +175,7 @@ def test_the_partitions_of_one_request_are_limited(client: RawClient) -> None:
 def test_a_replication_factor_that_cannot_be(client: RawClient, version: int, factor: int) -> None:
     name = new_name()
 
-    result = ask_for_topic(client, name, replication_factor=factor, version=version)
+    result = request_topic(client, name, replication_factor=factor, version=version)
 
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert not topic_exists(client, name)
@@ -185,7 +185,7 @@ def test_a_replication_factor_that_cannot_be(client: RawClient, version: int, fa
 def test_the_broker_says_how_many_where_the_client_does_not(client: RawClient, version: int) -> None:
     name = new_name()
 
-    result = ask_for_topic(client, name, partitions=-1, replication_factor=-1, version=version)
+    result = request_topic(client, name, partitions=-1, replication_factor=-1, version=version)
 
     assert result.error_code == ErrorCode.NONE
     assert len(describe_topic(client, name).partitions) == 1
@@ -194,12 +194,12 @@ def test_the_broker_says_how_many_where_the_client_does_not(client: RawClient, v
 @EDGES
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\nb", "a:b", "a,b"])
 def test_names_that_no_topic_may_have(client: RawClient, version: int, name: str) -> None:
-    assert ask_for_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert request_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize("name", ["x" * 249, "...", "A-Z_0.9", "-", "_", "-1"])
 def test_names_that_a_topic_may_have(client: RawClient, name: str) -> None:
-    assert ask_for_topic(client, name, validate_only=True).error_code == ErrorCode.NONE
+    assert request_topic(client, name, validate_only=True).error_code == ErrorCode.NONE
 
 
 @EDGES
@@ -208,8 +208,8 @@ def test_names_that_differ_only_in_dots_and_underscores_collide(client: RawClien
     create_topic(client, f"{stem}.a_b")
 
     for name in (f"{stem}_a_b", f"{stem}.a.b", f"{stem}_a.b"):
-        assert ask_for_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert ask_for_topic(client, f"{stem}.a-b", version=version).error_code == ErrorCode.NONE
+        assert request_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert request_topic(client, f"{stem}.a-b", version=version).error_code == ErrorCode.NONE
 
 
 @penstock_only
@@ -228,7 +228,7 @@ def test_many_topics_are_made_and_removed_in_one_change_each(monkeypatch: pytest
         monkeypatch.setattr(Controller, "_append", counted)
         names = [f"many-{i}" for i in range(100)]
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-        created = client.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
+        created = client.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
         assert {t.error_code for t in created} == {ErrorCode.NONE}
         assert len(changes) == 1
         for name in (names[0], names[-1]):
@@ -236,7 +236,7 @@ def test_many_topics_are_made_and_removed_in_one_change_each(monkeypatch: pytest
 
         states = [DeleteTopicState(name=name) for name in names]
         request = DeleteTopicsRequest(topics=states, timeout_ms=10_000)
-        deleted = client.ask(DELETE_TOPICS, 6, request).responses
+        deleted = client.call(DELETE_TOPICS, 6, request).responses
         assert {t.error_code for t in deleted} == {ErrorCode.NONE}
         assert len(changes) == 2
         assert not topic_exists(client, names[50])
@@ -252,7 +252,7 @@ def test_names_that_collide_in_one_request(client: RawClient) -> None:
         timeout_ms=10_000,
     )
 
-    results = {t.name: t.error_code for t in client.ask(CREATE_TOPICS, 7, request).topics}
+    results = {t.name: t.error_code for t in client.call(CREATE_TOPICS, 7, request).topics}
 
     assert sorted(results.values()) == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert results[names[2]] == ErrorCode.NONE
@@ -270,11 +270,11 @@ def test_names_that_collide_in_one_request(client: RawClient) -> None:
 def test_a_coordinators_topic_has_the_partitions_that_it_is_configured_with(name: str, config: str) -> None:
     with broker(config={config: "7"}) as running, RawClient(running.bootstrap) as client:
         for partitions in (1, 8, -1):
-            refused = ask_for_topic(client, name, partitions)
+            refused = request_topic(client, name, partitions)
             assert refused.error_code == ErrorCode.INVALID_PARTITIONS
             assert config in (refused.error_message or "")
 
-        assert ask_for_topic(client, name, 7).error_code == ErrorCode.NONE
+        assert request_topic(client, name, 7).error_code == ErrorCode.NONE
 
 
 def test_a_collision_ends_with_the_topic_it_collided_with(client: RawClient) -> None:
@@ -282,7 +282,7 @@ def test_a_collision_ends_with_the_topic_it_collided_with(client: RawClient) -> 
     topic = create_topic(client, f"{stem}.a")
     delete_topic(client, topic)
 
-    assert ask_for_topic(client, f"{stem}_a").error_code == ErrorCode.NONE
+    assert request_topic(client, f"{stem}_a").error_code == ErrorCode.NONE
 
 
 @EDGES
@@ -292,7 +292,7 @@ def test_a_name_twice_in_a_request_is_refused_and_the_others_are_created(
     twice, once = new_name("twice"), new_name("once")
     topics = [CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in (twice, once, twice)]
 
-    results = client.ask(CREATE_TOPICS, version, CreateTopicsRequest(topics=topics)).topics
+    results = client.call(CREATE_TOPICS, version, CreateTopicsRequest(topics=topics)).topics
 
     assert {r.name: r.error_code for r in results} == {
         twice: ErrorCode.INVALID_REQUEST,
@@ -305,7 +305,7 @@ def test_a_name_twice_in_a_request_is_refused_and_the_others_are_created(
 @EDGES
 def test_the_clusters_own_topic_is_not_for_clients(client: RawClient, version: int) -> None:
     assert (
-        ask_for_topic(client, "__cluster_metadata", version=version).error_code == ErrorCode.INVALID_REQUEST
+        request_topic(client, "__cluster_metadata", version=version).error_code == ErrorCode.INVALID_REQUEST
     )
 
 
@@ -342,13 +342,13 @@ def test_the_first_of_several_reasons_is_kafkas(client: RawClient, topic: Topic)
             assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[NODE + 1])] * 2,
             configs=[CreatableTopicConfig(name="max.message.bytes", value=config)],
         )
-        (result,) = client.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wrong])).topics
+        (result,) = client.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wrong])).topics
         return ErrorCode(result.error_code)
 
     assert refused(topic.name, "x") == ErrorCode.TOPIC_ALREADY_EXISTS
     assert refused(new_name("wrong"), "x") == ErrorCode.INVALID_CONFIG
     assert refused(new_name("wrong"), "1000") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    unplaceable = ask_for_topic(
+    unplaceable = request_topic(
         client, new_name("wrong"), replication_factor=7, configs={"max.message.bytes": "x"}
     )
     assert unplaceable.error_code == ErrorCode.INVALID_CONFIG
@@ -362,11 +362,11 @@ def test_assignments_and_numbers_exclude_each_other(client: RawClient, partition
 
 
 def test_a_request_for_nothing_is_answered_with_nothing(client: RawClient) -> None:
-    assert client.ask(CREATE_TOPICS, 7, CreateTopicsRequest()).topics == []
+    assert client.call(CREATE_TOPICS, 7, CreateTopicsRequest()).topics == []
 
 
 def test_configs_of_a_new_topic_are_described_with_their_source(client: RawClient) -> None:
-    result = ask_for_topic(client, new_name(), configs={"retention.ms": "1234"})
+    result = request_topic(client, new_name(), configs={"retention.ms": "1234"})
 
     assert result.configs is not None
     shown = {c.name: (c.value, c.config_source) for c in result.configs}

@@ -23,14 +23,14 @@ from tests.broker.requests import (
 
 
 def delete(client: RawClient, *states: DeleteTopicState) -> list[DeletableTopicResult]:
-    return client.ask(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=list(states), timeout_ms=5000)).responses
+    return client.call(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=list(states), timeout_ms=5000)).responses
 
 
 def delete_by_name(client: RawClient, *names: str, version: int) -> list[DeletableTopicResult]:
     if version >= 6:
         return delete(client, *(DeleteTopicState(name=name) for name in names))
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=5000)
-    return client.ask(DELETE_TOPICS, version, request).responses
+    return client.call(DELETE_TOPICS, version, request).responses
 
 
 DELETE_VERSIONS = pytest.mark.parametrize("version", every_version(DELETE_TOPICS))
@@ -142,7 +142,7 @@ def test_a_topic_named_by_its_name_and_by_its_id_stays(
     assert topic_exists(client, topic.name)
 
 
-def test_good_and_bad_are_told_apart_in_one_request(client: RawClient, topic: Topic) -> None:
+def test_each_topic_of_a_request_is_answered_by_itself(client: RawClient, topic: Topic) -> None:
     other = create_topic(client)
     states = [
         DeleteTopicState(name=topic.name),

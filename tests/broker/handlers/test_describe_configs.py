@@ -128,7 +128,7 @@ def test_only_the_named_configs_are_described(client: RawClient, topic: Topic, v
 
 
 @VERSIONS
-def test_synonyms_tell_where_a_value_comes_from(client: RawClient, version: int) -> None:
+def test_synonyms_name_the_source_of_a_value(client: RawClient, version: int) -> None:
     topic = create_topic(client, configs={"retention.ms": "1000"})
 
     result = describe(client, TOPIC, topic.name, ["retention.ms", "segment.bytes"], version, synonyms=True)
@@ -244,7 +244,7 @@ def test_resources_succeed_and_fail_by_themselves(client: RawClient, topic: Topi
     names = [topic.name, "no-such-topic"]
     resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in names]
 
-    results = client.ask(DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=resources)).results
+    results = client.call(DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=resources)).results
 
     assert {r.resource_name: (r.error_code, bool(r.configs)) for r in results} == {
         topic.name: (ErrorCode.NONE, True),
@@ -260,7 +260,7 @@ def test_resources_succeed_and_fail_by_themselves(client: RawClient, topic: Topi
         (BROKER, ["num.partitions", "log.retention.ms", "log.cleanup.policy"]),
     ],
 )
-def test_configs_are_described_in_the_order_in_which_they_were_asked_for(
+def test_configs_are_described_in_the_order_of_the_request(
     client: RawClient, topic: Topic, kind: int, keys: list[str]
 ) -> None:
     """Clients read them by their positions."""
@@ -276,7 +276,7 @@ def test_configs_are_described_in_the_order_in_which_they_were_asked_for(
 
 def resources(client: RawClient, *kinds: int, version: int = 1) -> set[tuple[int, str]]:
     request = ListConfigResourcesRequest(resource_types=list(kinds))
-    response = client.ask(LIST_CONFIG_RESOURCES, version, request)
+    response = client.call(LIST_CONFIG_RESOURCES, version, request)
     assert response.error_code == ErrorCode.NONE
     return {(r.resource_type, r.resource_name) for r in response.config_resources}
 
@@ -297,13 +297,13 @@ def test_version_0_lists_client_metrics_alone(client: RawClient, topic: Topic) -
 def test_a_type_named_twice_is_listed_once(client: RawClient) -> None:
     request = ListConfigResourcesRequest(resource_types=[BROKER, BROKER])
 
-    assert len(client.ask(LIST_CONFIG_RESOURCES, 1, request).config_resources) == 1
+    assert len(client.call(LIST_CONFIG_RESOURCES, 1, request).config_resources) == 1
 
 
 @pytest.mark.parametrize("kind", [0, 1, 99])
 def test_types_that_have_no_configs_are_not_supported(client: RawClient, kind: int) -> None:
     request = ListConfigResourcesRequest(resource_types=[kind])
 
-    response = client.ask(LIST_CONFIG_RESOURCES, 1, request)
+    response = client.call(LIST_CONFIG_RESOURCES, 1, request)
 
     assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -103,7 +103,7 @@ def test_one_unknown_topic_does_not_hide_the_others(client: RawClient, topic: To
     unknown = Topic("", TopicId(b"\x07" * 16))
     request = fetch_request([(unknown, [wanted(0)]), (topic, [wanted(0)])], version=18)
 
-    answers = {t.topic_id: t.partitions[0] for t in client.ask(FETCH, 18, request).responses}
+    answers = {t.topic_id: t.partitions[0] for t in client.call(FETCH, 18, request).responses}
 
     assert answers[unknown.id].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert values_in(answers[topic.id]) == [b"0"]
@@ -151,7 +151,7 @@ def test_a_reader_whose_last_epoch_we_have_does_not_diverge(
 
 
 @pytest.mark.parametrize("version", [12, 18])
-def test_a_reader_that_is_ahead_of_its_last_epoch_is_told_where_it_diverges(
+def test_a_reader_ahead_of_its_last_epoch_gets_the_diverging_offset(
     client: RawClient, topic: Topic, version: int
 ) -> None:
     append(client, topic, b"0", b"1")
@@ -176,9 +176,9 @@ def test_at_least_one_batch_comes_however_small_the_limits(
 
     small_partition = fetch(client, topic, 0, version=version, partition_max_bytes=1)
     small_request = fetch(client, topic, 0, version=version, max_bytes=1)
-    nothing_asked = fetch(client, topic, 0, version=version, partition_max_bytes=0)
+    nothing_requested = fetch(client, topic, 0, version=version, partition_max_bytes=0)
 
-    for answer in (small_partition, small_request, nothing_asked):
+    for answer in (small_partition, small_request, nothing_requested):
         assert values_in(answer) == [b"x" * 10_000]
 
 
@@ -199,7 +199,7 @@ def test_max_bytes_of_a_request_bounds_all_its_partitions(client: RawClient) -> 
         append(client, topic, b"x" * 1000, partition=partition)
     request = fetch_request([(topic, [wanted(0, p) for p in range(3)])], version=18, max_bytes=1100)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
 
     counts = sorted(len(values_in(answer)) for answer in answers)
     assert counts == [0, 0, 1]
@@ -213,7 +213,7 @@ def test_an_oversized_first_batch_leaves_nothing_for_the_other_partitions(client
     append(client, topic, b"y" * 5000, partition=1)
     request = fetch_request([(topic, [wanted(0, 0), wanted(0, 1)])], version=18, max_bytes=100)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
 
     assert sorted(len(values_in(answer)) for answer in answers) == [0, 1]
 
@@ -242,7 +242,7 @@ def test_a_later_partition_whose_first_batch_is_too_large_brings_nothing(
         fitting = min(partition_max_bytes, max_bytes) // 3000 or 1
         first = fitting if not offset else 1
         for _ in range(4):
-            (answers,) = [t.partitions for t in client.ask(FETCH, version, request).responses]
+            (answers,) = [t.partitions for t in client.call(FETCH, version, request).responses]
             assert [a.error_code for a in answers] == [ErrorCode.NONE] * 4
             assert len(values_in(answers[1])) == first
             for answer in answers[2:]:
@@ -263,12 +263,12 @@ def test_a_fetch_for_more_than_fits_does_not_wait(client: RawClient) -> None:
     )
 
     for _ in range(4):
-        (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+        (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
         assert [len(values_in(answer)) for answer in answers] == [1, 0, 0]
 
 
 @pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, [])], ids=["any", "committed"])
-def test_a_partition_that_is_read_to_its_end_is_told_of_along_with_one_that_has_more(
+def test_a_partition_at_its_end_is_answered_along_with_one_that_has_more(
     client: RawClient, isolation_level: int, aborted: list[object] | None
 ) -> None:
     """Were it alone the fetch would wait, without an answer being made for it."""
@@ -278,7 +278,7 @@ def test_a_partition_that_is_read_to_its_end_is_told_of_along_with_one_that_has_
     both = [(topic, [wanted(1, 0), wanted(0, 1)])]
     request = fetch_request(both, version=18, max_wait_ms=5000, isolation_level=isolation_level)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
 
     assert [(a.partition_index, a.high_watermark, len(values_in(a))) for a in answers] == [
         (0, 1, 0),
@@ -292,7 +292,7 @@ def test_out_of_range_is_noticed_even_when_no_bytes_are_left(client: RawClient) 
     append(client, topic, b"x" * 5000, partition=0)
     request = fetch_request([(topic, [wanted(0, 0), wanted(7, 1)])], version=18, max_bytes=100)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, 18, request).responses]
 
     codes = {answer.partition_index: answer.error_code for answer in answers}
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}

@@ -34,7 +34,7 @@ from tests.broker.requests import (
 def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
     request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
 
-    response = client.ask(FIND_COORDINATOR, version, request)
+    response = client.call(FIND_COORDINATOR, version, request)
 
     found = response.coordinators if version >= 4 else [response]
     assert len(found) == (2 if version >= 4 else 1)
@@ -49,7 +49,7 @@ def test_without_enough_brokers_for_the_offsets_topic_there_is_no_coordinator(ev
 
     async def find(nodes: Cluster) -> int:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
-        (found,) = (await nodes.ask(1, FIND_COORDINATOR, request)).coordinators
+        (found,) = (await nodes.call(1, FIND_COORDINATOR, request)).coordinators
         return found.error_code
 
     async def main() -> None:
@@ -69,14 +69,14 @@ def test_without_enough_brokers_for_the_offsets_topic_there_is_no_coordinator(ev
 
 def test_share_groups_have_no_coordinator(client: RawClient) -> None:
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=["x"])
-    (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
+    (found,) = client.call(FIND_COORDINATOR, 6, request).coordinators
     assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 @penstock_only
 def test_transactions_have_a_coordinator(client: RawClient) -> None:
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
-    for found in client.ask(FIND_COORDINATOR, 6, request).coordinators:
+    for found in client.call(FIND_COORDINATOR, 6, request).coordinators:
         assert (found.error_code, f"{found.host}:{found.port}") == (ErrorCode.NONE, client.address)
 
 
@@ -86,9 +86,9 @@ def test_a_new_broker_serves_all_requests_that_arrive_at_once(tmp_path: Path) ->
 
     def request(bootstrap: str, group: str) -> int:
         with RawClient(bootstrap) as client:
-            found = client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
+            found = client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
             fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-            answer = client.ask(OFFSET_FETCH, BATCHED, fetched).groups[0].error_code
+            answer = client.call(OFFSET_FETCH, BATCHED, fetched).groups[0].error_code
             return found.coordinators[0].error_code or answer
 
     with broker(data=tmp_path) as running, ThreadPoolExecutor(16) as clients:

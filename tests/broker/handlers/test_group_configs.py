@@ -44,7 +44,7 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def client(address: str) -> Iterator[RawClient]:
     with RawClient(address) as connected:
-        connected.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
+        connected.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
         yield connected
 
 
@@ -63,15 +63,15 @@ def heartbeat_ms(client: RawClient, group: str) -> int:
         subscribed_topic_names=[create_topic(client).name],
         topic_partitions=[],
     )
-    response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+    response = client.call(CONSUMER_GROUP_HEARTBEAT, 1, request)
     assert response.error_code == ErrorCode.NONE, response.error_message
     leaving = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
-    assert client.ask(CONSUMER_GROUP_HEARTBEAT, 1, leaving).error_code == ErrorCode.NONE
+    assert client.call(CONSUMER_GROUP_HEARTBEAT, 1, leaving).error_code == ErrorCode.NONE
     return response.heartbeat_interval_ms
 
 
 def groups_with_configs(client: RawClient) -> set[str]:
-    response = client.ask(LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest(resource_types=[GROUP]))
+    response = client.call(LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest(resource_types=[GROUP]))
     assert {found.resource_type for found in response.config_resources} <= {GROUP}
     return {found.resource_name for found in response.config_resources}
 
@@ -152,7 +152,7 @@ def test_a_group_has_a_name(client: RawClient) -> None:
     assert alter(client, GROUP, "", (SESSION, SET, "50000"))[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_members_are_told_the_groups_interval_at_once(client: RawClient, group: str) -> None:
+def test_members_get_the_groups_interval_at_once(client: RawClient, group: str) -> None:
     assert heartbeat_ms(client, group) == 5000
     assert alter(client, GROUP, group, (HEARTBEAT, SET, "7000")) == OK
     assert set_in(client, group, {HEARTBEAT: "7000"})
@@ -168,7 +168,7 @@ def test_configs_outlive_the_broker_and_bend_to_new_bounds(tmp_path: Path, group
         assert alter(client, GROUP, group, (HEARTBEAT, SET, "9000")) == OK
     bounds = {"group.consumer.max.heartbeat.interval.ms": "8000"}
     with broker(data=tmp_path, config=bounds) as running, RawClient(running.bootstrap) as client:
-        client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
+        client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
         assert value_of(client, GROUP, group, HEARTBEAT) == ("9000", DYNAMIC_GROUP)
         assert heartbeat_ms(client, group) == 8000
 

@@ -36,7 +36,7 @@ from tests.broker.requests import (
 @pytest.fixture(autouse=True)
 def coordinator(client: RawClient) -> None:
     """The offsets topic exists."""
-    client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
+    client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_delete_offsets(client: RawClient, topic: Topic, group: str) -> None:
     def delete(name: str, index: int) -> tuple[int, list[int]]:
         partitions = [OffsetDeleteRequestPartition(partition_index=index)]
         wanted = OffsetDeleteRequestTopic(name=name, partitions=partitions)
-        response = client.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group_id=group, topics=[wanted]))
+        response = client.call(OFFSET_DELETE, 0, OffsetDeleteRequest(group_id=group, topics=[wanted]))
         return response.error_code, [p.error_code for t in response.topics for p in t.partitions]
 
     assert delete(topic.name, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, [])

@@ -46,7 +46,7 @@ def address() -> Iterator[str]:
         return
     with broker(config={"group.initial.rebalance.delay.ms": "0"}) as running:
         with RawClient(running.bootstrap) as client:
-            client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
+            client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
         yield running.bootstrap
 
 
@@ -67,19 +67,19 @@ def test_a_member_joins_syncs_heartbeats_and_leaves(client: RawClient, group: st
         member_id=joined.member_id,
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")],
     )
-    nameless = client.ask(SYNC_GROUP, 5, sync)
+    nameless = client.call(SYNC_GROUP, 5, sync)
     assert nameless.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     sync.protocol_type, sync.protocol_name = "consumer", "range"
-    synced = client.ask(SYNC_GROUP, min(version, SYNC_GROUP.max_version), sync)
+    synced = client.call(SYNC_GROUP, min(version, SYNC_GROUP.max_version), sync)
     assert (synced.error_code, synced.assignment) == (0, b"everything")
     beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=joined.member_id)
-    assert client.ask(HEARTBEAT, min(version, HEARTBEAT.max_version), beat).error_code == 0
+    assert client.call(HEARTBEAT, min(version, HEARTBEAT.max_version), beat).error_code == 0
     leaving = LeaveGroupRequest(
         group_id=group, member_id=joined.member_id, members=[MemberIdentity(member_id=joined.member_id)]
     )
-    left = client.ask(LEAVE_GROUP, min(version, LEAVE_GROUP.max_version), leaving)
+    left = client.call(LEAVE_GROUP, min(version, LEAVE_GROUP.max_version), leaving)
     assert left.error_code == 0 and all(m.error_code == 0 for m in left.members)
-    assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.call(HEARTBEAT, 4, beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", every_version(JOIN_GROUP))
@@ -92,7 +92,7 @@ def test_an_error_comes_without_a_protocol(client: RawClient, group: str, versio
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
     )
-    response = client.ask(JOIN_GROUP, version, request)
+    response = client.call(JOIN_GROUP, version, request)
 
     assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "unknown")
     assert response.protocol_name == (None if version >= 7 else "")
@@ -112,10 +112,10 @@ def test_an_error_that_comes_later_has_no_protocol_either(client: RawClient, gro
         )
         waiting.send(JOIN_GROUP, 9, request)
         beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=first.member_id)
-        while client.ask(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+        while client.call(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             pass
         removed = [MemberIdentity(member_id="", group_instance_id="static")]
-        client.ask(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=group, members=removed))
+        client.call(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=group, members=removed))
         answer = waiting.receive()
 
     assert isinstance(answer, JoinGroupResponse)
@@ -126,10 +126,10 @@ def test_an_error_that_comes_later_has_no_protocol_either(client: RawClient, gro
 def test_leaving_a_group_without_being_a_member(client: RawClient, group: str, version: int) -> None:
     request = LeaveGroupRequest(group_id=group, member_id="x", members=[MemberIdentity(member_id="x")])
 
-    response = client.ask(LEAVE_GROUP, version, request)
+    response = client.call(LEAVE_GROUP, version, request)
 
-    told = [m.error_code for m in response.members] if version >= 3 else [response.error_code]
-    assert told == [ErrorCode.UNKNOWN_MEMBER_ID]
+    reported = [m.error_code for m in response.members] if version >= 3 else [response.error_code]
+    assert reported == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_a_member_that_disconnects_does_not_block_other_members(client: RawClient, group: str) -> None:
@@ -148,9 +148,9 @@ def test_a_member_that_disconnects_does_not_block_other_members(client: RawClien
             ),
         )
         beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=first.member_id)
-        while client.ask(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+        while client.call(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             pass
-    again = client.ask(
+    again = client.call(
         JOIN_GROUP,
         3,
         JoinGroupRequest(
@@ -174,15 +174,19 @@ def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: st
         subscribed_topic_names=[topic.name],
         topic_partitions=[],
     )
-    joined = client.ask(CONSUMER_GROUP_HEARTBEAT, version, request)
+    joined = client.call(CONSUMER_GROUP_HEARTBEAT, version, request)
     assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 2, 5000)
     assert joined.member_id and (version == 0 or joined.member_id == "me")
     assert joined.assignment is not None
     assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(topic.id, [0])]
 
     for describe_version in every_version(CONSUMER_GROUP_DESCRIBE):
-        asked = ConsumerGroupDescribeRequest(group_ids=[group, "unknown"], include_authorized_operations=True)
-        found = {g.group_id: g for g in client.ask(CONSUMER_GROUP_DESCRIBE, describe_version, asked).groups}
+        request = ConsumerGroupDescribeRequest(
+            group_ids=[group, "unknown"], include_authorized_operations=True
+        )
+        found = {
+            g.group_id: g for g in client.call(CONSUMER_GROUP_DESCRIBE, describe_version, request).groups
+        }
         known, unknown = found[group], found["unknown"]
         assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 2, "uniform")
         assert known.authorized_operations == 0b1101_0100_1000
@@ -204,7 +208,7 @@ def test_blank_names_are_refused(client: RawClient, group: str, field: str, blan
         topic_partitions=[],
     )
     setattr(request, field, blank)
-    response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+    response = client.call(CONSUMER_GROUP_HEARTBEAT, 1, request)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -216,7 +220,7 @@ def test_an_invalid_regular_expression_is_refused_with_a_reason(client: RawClien
         subscribed_topic_regex="(",
         topic_partitions=[],
     )
-    response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+    response = client.call(CONSUMER_GROUP_HEARTBEAT, 1, request)
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "`(`" in (response.error_message or "")
 
@@ -227,7 +231,7 @@ def test_describe_groups(client: RawClient, group: str, version: int) -> None:
     join(client, 9, group)
     request = DescribeGroupsRequest(groups=[group, "unknown"], include_authorized_operations=True)
 
-    known, unknown = client.ask(DESCRIBE_GROUPS, version, request).groups
+    known, unknown = client.call(DESCRIBE_GROUPS, version, request).groups
 
     assert (known.error_code, known.group_state) == (0, "CompletingRebalance")
     assert (known.protocol_type, len(known.members)) == ("consumer", 1)
@@ -242,14 +246,14 @@ def test_list_groups(client: RawClient, topic: Topic, group: str, version: int) 
 
     def listed(states: list[str], types: list[str]) -> bool:
         request = ListGroupsRequest(states_filter=states, types_filter=types)
-        return group in [g.group_id for g in client.ask(LIST_GROUPS, version, request).groups]
+        return group in [g.group_id for g in client.call(LIST_GROUPS, version, request).groups]
 
     assert listed([], [])
     if version >= 4:
         assert listed(["empty", "Stable"], []) and not listed(["STABLE"], [])
     if version >= 5:
         assert listed([], ["Classic"]) and not listed([], ["consumer"])
-        groups = client.ask(LIST_GROUPS, version, ListGroupsRequest()).groups
+        groups = client.call(LIST_GROUPS, version, ListGroupsRequest()).groups
         assert [g.group_type for g in groups if g.group_id == group] == ["classic"]
 
 
@@ -260,7 +264,7 @@ def test_delete_groups(client: RawClient, topic: Topic, group: str, version: int
     join(client, 9, busy)
 
     request = DeleteGroupsRequest(groups_names=[group, busy, "unknown"])
-    results = {r.group_id: r.error_code for r in client.ask(DELETE_GROUPS, version, request).results}
+    results = {r.group_id: r.error_code for r in client.call(DELETE_GROUPS, version, request).results}
 
     assert results == {
         group: ErrorCode.NONE,
@@ -273,6 +277,6 @@ def test_delete_groups(client: RawClient, topic: Topic, group: str, version: int
 @penstock_only
 def test_without_an_offsets_topic_there_are_no_groups() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
-        assert client.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
+        assert client.call(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
         beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-        assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
+        assert client.call(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR

@@ -31,16 +31,16 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, create_topic, edge_versions, every_version, new_name
 
 ALL = pytest.mark.parametrize("version", every_version(METADATA))
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 
 
-def ask(client: RawClient, version: int, *names: str, create: bool = False) -> MetadataResponse:
+def call(client: RawClient, version: int, *names: str, create: bool = False) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    return client.ask(METADATA, version, MetadataRequest(topics=topics, allow_auto_topic_creation=create))
+    return client.call(METADATA, version, MetadataRequest(topics=topics, allow_auto_topic_creation=create))
 
 
-def ask_one(client: RawClient, version: int, name: str, create: bool = False) -> MetadataResponseTopic:
-    (topic,) = ask(client, version, name, create=create).topics
+def request_one(client: RawClient, version: int, name: str, create: bool = False) -> MetadataResponseTopic:
+    (topic,) = call(client, version, name, create=create).topics
     return topic
 
 
@@ -48,7 +48,7 @@ def ask_one(client: RawClient, version: int, name: str, create: bool = False) ->
 def test_a_topic_with_its_partitions_and_their_leader(client: RawClient, version: int) -> None:
     topic = create_topic(client, partitions=3)
 
-    found = ask_one(client, version, topic.name)
+    found = request_one(client, version, topic.name)
 
     assert (found.error_code, found.name, found.is_internal) == (ErrorCode.NONE, topic.name, False)
     assert sorted(p.partition_index for p in found.partitions) == [0, 1, 2]
@@ -62,7 +62,7 @@ def test_a_topic_with_its_partitions_and_their_leader(client: RawClient, version
 
 @ALL
 def test_the_brokers_are_where_the_client_found_them(client: RawClient, version: int) -> None:
-    response = ask(client, version)
+    response = call(client, version)
 
     host, _, port = client.address.rpartition(":")
     assert [(b.host, b.port) for b in response.brokers] == [(host, int(port))]
@@ -74,37 +74,37 @@ def test_the_brokers_are_where_the_client_found_them(client: RawClient, version:
 
 
 def test_in_version_0_no_topics_means_all(client: RawClient, topic: Topic) -> None:
-    assert topic.name in {t.name for t in ask(client, 0).topics}
+    assert topic.name in {t.name for t in call(client, 0).topics}
 
 
 @pytest.mark.parametrize("version", range(1, 14))
 def test_from_version_1_on_null_means_all_and_none_means_none(
     client: RawClient, topic: Topic, version: int
 ) -> None:
-    everything = client.ask(METADATA, version, MetadataRequest(topics=None))
+    everything = client.call(METADATA, version, MetadataRequest(topics=None))
 
     assert topic.name in {t.name for t in everything.topics}
-    assert ask(client, version).topics == []
+    assert call(client, version).topics == []
 
 
 @pytest.mark.parametrize("version", range(4, 14))
 def test_an_unknown_topic_is_unknown_where_it_may_not_be_created(client: RawClient, version: int) -> None:
     name = new_name()
 
-    found = ask_one(client, version, name)
+    found = request_one(client, version, name)
 
     assert (found.error_code, found.name, found.partitions) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name,
         [],
     )
-    assert name not in {t.name for t in client.ask(METADATA, 12, MetadataRequest(topics=None)).topics}
+    assert name not in {t.name for t in client.call(METADATA, 12, MetadataRequest(topics=None)).topics}
 
 
 @penstock_only  # Kafka answers with an error first, and the client asks again
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: int) -> None:
-    found = ask_one(client, version, new_name())
+    found = request_one(client, version, new_name())
 
     assert (found.error_code, len(found.partitions)) == (ErrorCode.NONE, 1)
 
@@ -115,31 +115,31 @@ def test_internal_topics_are_made_as_their_coordinators_need_them() -> None:
         broker(config=partitions) as running,
         RawClient(running.bootstrap) as client,
     ):
-        offsets = ask_one(client, 13, "__consumer_offsets", create=True)
+        offsets = request_one(client, 13, "__consumer_offsets", create=True)
 
         assert (offsets.error_code, len(offsets.partitions)) == (ErrorCode.NONE, 7)
         assert shown(client, TOPIC, "__consumer_offsets")["cleanup.policy"].value == "compact"
-        state = ask_one(client, 13, "__transaction_state", create=True)
+        state = request_one(client, 13, "__transaction_state", create=True)
         assert (state.error_code, state.is_internal, len(state.partitions)) == (ErrorCode.NONE, True, 5)
-        found = ask_one(client, 13, "__share_group_state", create=True)
+        found = request_one(client, 13, "__share_group_state", create=True)
         assert (found.error_code, found.is_internal, len(found.partitions)) == (ErrorCode.NONE, True, 50)
 
 
 @penstock_only
 @pytest.mark.parametrize("version", [4, 8, 9, 13])
-def test_a_topic_is_created_for_who_asks_for_it(client: RawClient, version: int) -> None:
+def test_a_topic_is_created_on_request(client: RawClient, version: int) -> None:
     name = new_name()
 
-    found = ask_one(client, version, name, create=True)
+    found = request_one(client, version, name, create=True)
 
     assert (found.error_code, found.name, len(found.partitions)) == (ErrorCode.NONE, name, 1)
-    assert ask_one(client, version, name).error_code == ErrorCode.NONE
+    assert request_one(client, version, name).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [1, 4, 13])
 @pytest.mark.parametrize("name", ["no/slash", "..", "x" * 250, ""])
 def test_a_name_that_no_topic_may_have_is_invalid(client: RawClient, version: int, name: str) -> None:
-    assert ask_one(client, version, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert request_one(client, version, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_creation_uses_the_brokers_defaults() -> None:
@@ -147,7 +147,7 @@ def test_creation_uses_the_brokers_defaults() -> None:
         broker(config={"num.partitions": "4"}) as running,
         RawClient(running.bootstrap) as client,
     ):
-        assert len(ask_one(client, 13, "made", create=True).partitions) == 4
+        assert len(request_one(client, 13, "made", create=True).partitions) == 4
 
 
 @pytest.mark.parametrize("version", [0, 4, 13])
@@ -156,10 +156,10 @@ def test_nothing_is_created_where_the_broker_does_not_allow_it(version: int) -> 
         broker(config={"auto.create.topics.enable": "false"}) as running,
         RawClient(running.bootstrap) as client,
     ):
-        found = ask_one(client, version, "wished-for", create=True)
+        found = request_one(client, version, "wished-for", create=True)
 
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert client.ask(METADATA, 12, MetadataRequest(topics=None)).topics == []
+        assert client.call(METADATA, 12, MetadataRequest(topics=None)).topics == []
 
 
 def test_a_topic_that_needs_more_brokers_is_unknown_until_they_are_there() -> None:
@@ -168,7 +168,7 @@ def test_a_topic_that_needs_more_brokers_is_unknown_until_they_are_there() -> No
         broker(config={"default.replication.factor": "2"}) as running,
         RawClient(running.bootstrap) as client,
     ):
-        found = ask_one(client, 13, "wished-for", create=True)
+        found = request_one(client, 13, "wished-for", create=True)
 
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -177,7 +177,7 @@ def test_names_that_collide_are_not_created_by_mentioning_them() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         create_topic(client, "a.b")
 
-        assert ask_one(client, 13, "a_b", create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert request_one(client, 13, "a_b", create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_two_clients_may_create_the_same_topic_at_once() -> None:
@@ -201,10 +201,10 @@ def test_two_clients_may_create_the_same_topic_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_topic_can_be_asked_for_by_id(client: RawClient, topic: Topic, version: int) -> None:
+def test_a_topic_is_found_by_id(client: RawClient, topic: Topic, version: int) -> None:
     wanted = [MetadataRequestTopic(name=None, topic_id=topic.id)]
 
-    (found,) = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+    (found,) = client.call(METADATA, version, MetadataRequest(topics=wanted)).topics
 
     assert (found.error_code, found.name, found.topic_id) == (ErrorCode.NONE, topic.name, topic.id)
     assert len(found.partitions) == 1
@@ -215,28 +215,28 @@ def test_an_unknown_id_has_no_name(client: RawClient, version: int) -> None:
     unknown = TopicId(b"\x07" * 16)
     wanted = [MetadataRequestTopic(name=None, topic_id=unknown)]
 
-    (found,) = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+    (found,) = client.call(METADATA, version, MetadataRequest(topics=wanted)).topics
 
     assert (found.error_code, found.name, found.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown)
 
 
 @pytest.mark.parametrize("version", [8, 10, 13])
-def test_operations_are_told_to_who_asks(client: RawClient, topic: Topic, version: int) -> None:
+def test_operations_are_listed_on_request(client: RawClient, topic: Topic, version: int) -> None:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic.name)],
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
 
-    asked = client.ask(METADATA, version, request)
-    silent = ask(client, version, topic.name)
+    requested = client.call(METADATA, version, request)
+    silent = call(client, version, topic.name)
 
     # alter, alter configs, create, delete, describe, describe configs, read, write
-    assert asked.topics[0].topic_authorized_operations == 0b1101_1111_1000
-    assert silent.topics[0].topic_authorized_operations == NOT_ASKED
+    assert requested.topics[0].topic_authorized_operations == 0b1101_1111_1000
+    assert silent.topics[0].topic_authorized_operations == NOT_REQUESTED
     if version <= 10:
-        assert asked.cluster_authorized_operations > 0
-        assert silent.cluster_authorized_operations == NOT_ASKED
+        assert requested.cluster_authorized_operations > 0
+        assert silent.cluster_authorized_operations == NOT_REQUESTED
 
 
 # -- DescribeCluster
@@ -244,9 +244,9 @@ def test_operations_are_told_to_who_asks(client: RawClient, topic: Topic, versio
 
 @pytest.mark.parametrize("version", every_version(DESCRIBE_CLUSTER))
 def test_the_cluster_describes_itself_as_metadata_does(client: RawClient, version: int) -> None:
-    metadata = ask(client, 12)
+    metadata = call(client, 12)
 
-    cluster = client.ask(DESCRIBE_CLUSTER, version, DescribeClusterRequest())
+    cluster = client.call(DESCRIBE_CLUSTER, version, DescribeClusterRequest())
 
     assert cluster.error_code == ErrorCode.NONE
     assert cluster.cluster_id == metadata.cluster_id
@@ -254,16 +254,16 @@ def test_the_cluster_describes_itself_as_metadata_does(client: RawClient, versio
         (b.node_id, b.host, b.port, b.rack) for b in metadata.brokers
     ]
     assert cluster.controller_id in {b.broker_id for b in cluster.brokers}
-    assert cluster.cluster_authorized_operations == NOT_ASKED
+    assert cluster.cluster_authorized_operations == NOT_REQUESTED
     assert not any(b.is_fenced for b in cluster.brokers)
 
 
 @pytest.mark.parametrize("version", every_version(DESCRIBE_CLUSTER))
-def test_the_operations_on_the_cluster_are_told_to_who_asks(client: RawClient, version: int) -> None:
+def test_the_operations_on_the_cluster_are_listed_on_request(client: RawClient, version: int) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
 
     # alter, alter configs, cluster action, create, describe, describe configs, idempotent write
-    operations = client.ask(DESCRIBE_CLUSTER, version, request).cluster_authorized_operations
+    operations = client.call(DESCRIBE_CLUSTER, version, request).cluster_authorized_operations
     assert operations == 0b1_1111_1010_0000
 
 
@@ -275,7 +275,7 @@ def test_the_operations_on_the_cluster_are_told_to_who_asks(client: RawClient, v
 def test_controllers_are_not_found_at_a_clients_listener(
     client: RawClient, version: int, endpoint_type: int, code: ErrorCode
 ) -> None:
-    response = client.ask(DESCRIBE_CLUSTER, version, DescribeClusterRequest(endpoint_type=endpoint_type))
+    response = client.call(DESCRIBE_CLUSTER, version, DescribeClusterRequest(endpoint_type=endpoint_type))
 
     assert (response.error_code, response.brokers) == (code, [])
     assert response.error_message
@@ -290,7 +290,7 @@ def describe(
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
     )
-    return client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    return client.call(DESCRIBE_TOPIC_PARTITIONS, 0, request)
 
 
 def test_topics_are_described_in_the_order_of_their_names(client: RawClient) -> None:
@@ -365,7 +365,7 @@ def test_a_cursor_that_cannot_be_is_refused(
 
     refused = [(topic.name, ErrorCode.INVALID_REQUEST), ("no-such-topic", ErrorCode.INVALID_REQUEST)]
     assert [(t.name, t.error_code) for t in response.topics] == refused
-    assert {t.topic_authorized_operations for t in response.topics} == {NOT_ASKED}
+    assert {t.topic_authorized_operations for t in response.topics} == {NOT_REQUESTED}
 
 
 def test_the_broker_limits_how_many_partitions_an_answer_describes() -> None:
@@ -388,16 +388,16 @@ def test_without_names_all_topics_are_described(client: RawClient, topic: Topic)
 def test_a_topic_named_twice_is_answered_once(client: RawClient, topic: Topic, version: int) -> None:
     other = new_name()
 
-    asked = ask(client, version, topic.name, other, topic.name, other)
+    requested = call(client, version, topic.name, other, topic.name, other)
 
-    assert sorted(t.name or "" for t in asked.topics) == sorted([topic.name, other])
+    assert sorted(t.name or "" for t in requested.topics) == sorted([topic.name, other])
 
 
 def test_ids_are_answered_once_and_names_beside_them_not_at_all(client: RawClient, topic: Topic) -> None:
     by_id = MetadataRequestTopic(name=None, topic_id=topic.id)
     wanted = [by_id, MetadataRequestTopic(name="no-such-topic"), by_id]
 
-    found = client.ask(METADATA, 13, MetadataRequest(topics=wanted)).topics
+    found = client.call(METADATA, 13, MetadataRequest(topics=wanted)).topics
 
     assert [t.name for t in found] == [topic.name]
 
@@ -408,7 +408,7 @@ def test_ids_that_a_version_has_room_but_no_use_for_are_refused(
 ) -> None:
     wanted = [MetadataRequestTopic(name=None, topic_id=topic.id), MetadataRequestTopic(name=topic.name)]
 
-    found = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+    found = client.call(METADATA, version, MetadataRequest(topics=wanted)).topics
 
     assert [(t.name, t.topic_id, t.error_code) for t in found] == [
         ("", topic.id, ErrorCode.INVALID_REQUEST),
@@ -421,12 +421,12 @@ def test_a_topic_with_more_replicas_than_brokers_is_not_created(events: Events) 
     """Nor in part. With a factor of the cluster's size the next request creates it."""
     files = MemoryFiles()
     with on_disk(files, default_replication_factor="3") as running, RawClient(running.bootstrap) as client:
-        topic = ask_one(client, METADATA.max_version, "orders", create=True)
+        topic = request_one(client, METADATA.max_version, "orders", create=True)
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert "orders" not in running.broker.image.topics
     ((level, fields),) = events.of("topic_not_created")
     assert (level, fields["topic"]) == ("warning", "orders")
     assert "3" in fields["reason"]
     with on_disk(files, default_replication_factor="1") as running, RawClient(running.bootstrap) as client:
-        ask_one(client, METADATA.max_version, "orders", create=True)
+        request_one(client, METADATA.max_version, "orders", create=True)
         assert "orders" in running.broker.image.topics

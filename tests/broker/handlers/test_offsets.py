@@ -100,17 +100,17 @@ def test_a_timestamp_finds_the_first_record_at_or_after_it(
 def test_a_timestamp_after_every_record_finds_nothing(client: RawClient, topic: Topic, version: int) -> None:
     append(client, topic, b"0")
 
-    asked = list_offset(client, topic, now_ms() + 100_000, version=version)
+    listed = list_offset(client, topic, now_ms() + 100_000, version=version)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, -1, -1)
-    assert asked.leader_epoch == -1
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert listed.leader_epoch == -1
 
 
 @ALL
 def test_a_timestamp_in_an_empty_log_finds_nothing(client: RawClient, topic: Topic, version: int) -> None:
-    asked = list_offset(client, topic, 0, version=version)
+    listed = list_offset(client, topic, 0, version=version)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, -1, -1)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -162,10 +162,10 @@ def test_the_record_with_the_largest_timestamp(client: RawClient, topic: Topic, 
     produce(client, topic, batch_of([record(b"x", timestamp=start + d) for d in (1, 500, 3)]))
     append_at(client, topic, start + 400)
 
-    asked = list_offset(client, topic, MAX_TIMESTAMP, version=version)
+    listed = list_offset(client, topic, MAX_TIMESTAMP, version=version)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, 1, start + 500)
-    assert asked.leader_epoch == 0
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, 1, start + 500)
+    assert listed.leader_epoch == 0
 
 
 def test_the_largest_timestamp_is_that_of_a_record_whatever_its_header_promises(
@@ -175,25 +175,25 @@ def test_the_largest_timestamp_is_that_of_a_record_whatever_its_header_promises(
     header, data = open_batch(batch_of([record(b"x", timestamp=start + d) for d in (1, 500, 3)]))
     produce(client, topic, seal(header._replace(max_timestamp=start + 900), data))
 
-    asked = list_offset(client, topic, MAX_TIMESTAMP)
+    listed = list_offset(client, topic, MAX_TIMESTAMP)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, 1, start + 500)
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, 1, start + 500)
 
 
 @pytest.mark.parametrize("version", range(7, 12))
 def test_an_empty_log_has_no_largest_timestamp(client: RawClient, topic: Topic, version: int) -> None:
-    asked = list_offset(client, topic, MAX_TIMESTAMP, version=version)
+    listed = list_offset(client, topic, MAX_TIMESTAMP, version=version)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, -1, -1)
 
 
 @pytest.mark.parametrize("version", range(8, 12))
 def test_the_local_log_starts_where_the_log_starts(client: RawClient, topic: Topic, version: int) -> None:
     append(client, topic, b"0")
 
-    asked = list_offset(client, topic, EARLIEST_LOCAL, version=version)
+    listed = list_offset(client, topic, EARLIEST_LOCAL, version=version)
 
-    assert (asked.error_code, asked.offset, asked.leader_epoch) == (ErrorCode.NONE, 0, 0)
+    assert (listed.error_code, listed.offset, listed.leader_epoch) == (ErrorCode.NONE, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_the_local_log_starts_where_the_log_starts(client: RawClient, topic: Top
 def test_nothing_is_tiered(client: RawClient, topic: Topic, timestamp: int, version: int) -> None:
     append(client, topic, b"0")
 
-    asked = list_offset(client, topic, timestamp, version=version)
+    listed = list_offset(client, topic, timestamp, version=version)
 
-    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, -1, -1)
-    assert asked.leader_epoch == -1
+    assert (listed.error_code, listed.offset, listed.timestamp) == (ErrorCode.NONE, -1, -1)
+    assert listed.leader_epoch == -1
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_special_timestamps_need_the_version_that_brought_them(
 ) -> None:
     append(client, topic, b"0")
 
-    asked = list_offset(client, topic, timestamp, version=version)
+    listed = list_offset(client, topic, timestamp, version=version)
 
-    assert (asked.error_code, asked.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    assert (listed.error_code, listed.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
     missing = list_offset(client, Topic("missing", topic.id), timestamp, version=version)
     assert missing.error_code == ErrorCode.UNSUPPORTED_VERSION
 
@@ -249,13 +249,13 @@ def test_a_leader_epoch_that_we_do_not_know_yet(client: RawClient, topic: Topic,
 
 
 @pytest.mark.parametrize("version", edge_versions(LIST_OFFSETS))
-def test_a_partition_asked_for_twice_is_refused(client: RawClient, topic: Topic, version: int) -> None:
+def test_a_partition_requested_twice_is_refused(client: RawClient, topic: Topic, version: int) -> None:
     twice = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)] * 2
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=twice)], timeout_ms=1000
     )
 
-    response = client.ask(LIST_OFFSETS, version, request)
+    response = client.call(LIST_OFFSETS, version, request)
 
     codes = {p.error_code for t in response.topics for p in t.partitions}
     assert codes == {ErrorCode.INVALID_REQUEST}
@@ -276,7 +276,7 @@ def end_of_epoch(
     request = OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic.name, partitions=[wanted])]
     )
-    ((answer,),) = [t.partitions for t in client.ask(OFFSET_FOR_LEADER_EPOCH, version, request).topics]
+    ((answer,),) = [t.partitions for t in client.call(OFFSET_FOR_LEADER_EPOCH, version, request).topics]
     return answer
 
 

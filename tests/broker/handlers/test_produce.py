@@ -125,7 +125,7 @@ def test_partitions_of_one_request_succeed_and_fail_by_themselves(client: RawCli
         acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic.name, partition_data=data)]
     )
 
-    (answers,) = [t.partition_responses for t in client.ask(PRODUCE, 12, request).responses]
+    (answers,) = [t.partition_responses for t in client.call(PRODUCE, 12, request).responses]
 
     assert {a.index: a.error_code for a in answers} == {
         0: ErrorCode.NONE,

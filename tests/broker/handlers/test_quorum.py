@@ -17,7 +17,7 @@ def test_the_only_voter_has_an_address(client: RawClient) -> None:
         topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartition()]
     )
 
-    (node,) = client.ask(DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[topic])).nodes
+    (node,) = client.call(DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[topic])).nodes
 
     assert node.node_id == 1
     assert node.listeners

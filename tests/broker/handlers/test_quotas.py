@@ -44,14 +44,14 @@ def alter(
     client: RawClient, *entries: AlteredEntry, validate_only: bool = False, version: int = 1
 ) -> list[AlterationResult]:
     request = AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
-    return client.ask(ALTER_CLIENT_QUOTAS, version, request).entries
+    return client.call(ALTER_CLIENT_QUOTAS, version, request).entries
 
 
 def describe(
     client: RawClient, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
 ) -> DescribeClientQuotasResponse:
     wanted = [ComponentData(entity_type=k, match_type=m, match=n) for k, m, n in components]
-    return client.ask(
+    return client.call(
         DESCRIBE_CLIENT_QUOTAS, version, DescribeClientQuotasRequest(components=wanted, strict=strict)
     )
 

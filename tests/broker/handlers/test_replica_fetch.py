@@ -73,7 +73,7 @@ def by_topic(nodes: Cluster, response: FetchResponse) -> dict[str, PartitionData
     return {names[topic.topic_id]: topic.partitions[0] for topic in response.responses}
 
 
-def test_how_far_a_quiet_partition_is_committed_is_told_beside_the_records_of_a_busy_one() -> None:
+def test_the_high_watermark_of_a_quiet_partition_comes_beside_the_records_of_a_busy_one() -> None:
     async def main() -> None:
         async with cluster(2) as nodes:
             for name in TOPICS:
@@ -85,10 +85,10 @@ def test_how_far_a_quiet_partition_is_committed_is_told_beside_the_records_of_a_
             assert by_topic(nodes, first).keys() == set(TOPICS)
             await produce(nodes, 1, b"b", acks=1, name="busy")
 
-            told = by_topic(nodes, fetch_as_follower(nodes, 1, first.session_id, 1))
+            reported = by_topic(nodes, fetch_as_follower(nodes, 1, first.session_id, 1))
 
-            assert told["busy"].records
-            assert (told["quiet"].high_watermark, told["quiet"].records) == (1, b"")
+            assert reported["busy"].records
+            assert (reported["quiet"].high_watermark, reported["quiet"].records) == (1, b"")
 
     run(main())
 
@@ -109,8 +109,8 @@ def test_a_follower_gets_no_part_of_a_batch_and_each_partition_in_turn(limits: t
             for epoch in range(6):
                 answer = fetch_as_follower(nodes, changed, session, epoch, *limits)
                 session = answer.session_id
-                told = by_topic(nodes, answer)
-                sizes = {name: len(data.records) for name, data in told.items() if data.records}
+                reported = by_topic(nodes, answer)
+                sizes = {name: len(data.records) for name, data in reported.items() if data.records}
                 assert all(size >= len(LARGE) for size in sizes.values())
                 served += sizes
                 for name in sizes:

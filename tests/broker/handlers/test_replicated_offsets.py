@@ -28,7 +28,7 @@ FUTURE_MS = 1 << 50
 async def by_time(nodes: Cluster, timestamp: int) -> ListOffsetsPartitionResponse:
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])])
-    ((answer,),) = [t.partitions for t in (await nodes.ask(1, LIST_OFFSETS, request)).topics]
+    ((answer,),) = [t.partitions for t in (await nodes.call(1, LIST_OFFSETS, request)).topics]
     return answer
 
 
@@ -72,8 +72,8 @@ def test_who_stops_leading_during_the_search_does_not_say_that_there_is_no_recor
             await make_topic(nodes, 1, 2)
             assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
 
-            async def search_and_step_down(partition: Partition, *asked: Any) -> Any:
-                await retry_when_cached(partition, *asked)
+            async def search_and_step_down(partition: Partition, *requested: Any) -> Any:
+                await retry_when_cached(partition, *requested)
                 partition.step_down()
 
             monkeypatch.setattr(offsets, "retry_when_cached", search_and_step_down)

@@ -201,9 +201,9 @@ def test_administration(client: RawClient, topic: Topic, group: str) -> None:
     member.take()
     assert member.outcome((0, 2, [ACCEPT])) == "NONE"
     assert offsets(client, group) == [(3, 0)]
-    (described,) = client.ask(SHARE_GROUP_DESCRIBE, 1, ShareGroupDescribeRequest(group_ids=[group])).groups
+    (described,) = client.call(SHARE_GROUP_DESCRIBE, 1, ShareGroupDescribeRequest(group_ids=[group])).groups
     assert (described.group_state, described.assignor_name, len(described.members)) == ("Stable", "simple", 1)
-    listed = client.ask(LIST_GROUPS, 5, ListGroupsRequest(types_filter=["share"])).groups
+    listed = client.call(LIST_GROUPS, 5, ListGroupsRequest(types_filter=["share"])).groups
     assert (group, "share") in [(g.group_id, g.group_type) for g in listed]
     assert reset(client, group, topic, 1) == "NON_EMPTY_GROUP"
     assert deleted(client, group) == "NON_EMPTY_GROUP"
@@ -218,7 +218,7 @@ def test_administration(client: RawClient, topic: Topic, group: str) -> None:
     request = delete.DeleteShareGroupOffsetsRequest(
         group_id=group, topics=[delete.DeleteShareGroupOffsetsRequestTopic(topic_name=topic.name)]
     )
-    (answer,) = client.ask(delete.DELETE_SHARE_GROUP_OFFSETS, 0, request).responses
+    (answer,) = client.call(delete.DELETE_SHARE_GROUP_OFFSETS, 0, request).responses
     assert ErrorCode(answer.error_code).name == "NONE"
     assert offsets(client, group) == []
     assert deleted(client, group) == "NONE"
@@ -228,10 +228,10 @@ def reset(client: RawClient, group: str, topic: Topic, offset: int) -> str:
     partition = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
     wanted = alter.AlterShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=[partition])
     request = alter.AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted])
-    response = client.ask(alter.ALTER_SHARE_GROUP_OFFSETS, 0, request)
+    response = client.call(alter.ALTER_SHARE_GROUP_OFFSETS, 0, request)
     return ErrorCode(response.error_code or response.responses[0].partitions[0].error_code).name
 
 
 def deleted(client: RawClient, group: str) -> str:
-    (result,) = client.ask(DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=[group])).results
+    (result,) = client.call(DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=[group])).results
     return ErrorCode(result.error_code).name

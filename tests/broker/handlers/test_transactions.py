@@ -71,7 +71,7 @@ class Txn(NamedTuple):
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes or (0,)))],
         )
         while True:
-            response = self.client.ask(ADD_PARTITIONS_TO_TXN, version, request)
+            response = self.client.call(ADD_PARTITIONS_TO_TXN, version, request)
             (found,) = response.results_by_topic_v3_and_below
             codes = [ErrorCode(p.partition_error_code).name for p in found.results_by_partition]
             if "CONCURRENT_TRANSACTIONS" not in codes:
@@ -87,11 +87,11 @@ class Txn(NamedTuple):
         )
         request = produce_request(topic, batch, version=version)
         request.transactional_id = self.id
-        response = self.client.ask(PRODUCE, version, request)
+        response = self.client.call(PRODUCE, version, request)
         return ErrorCode(response.responses[0].partition_responses[0].error_code).name
 
     def end(self, committed: bool, version: int, epoch: int | None = None) -> EndTxnResponse:
-        return self.client.ask(
+        return self.client.call(
             END_TXN,
             version,
             EndTxnRequest(
@@ -104,7 +104,7 @@ class Txn(NamedTuple):
 
     def describe(self) -> DescribedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[self.id])
-        (found,) = self.client.ask(DESCRIBE_TRANSACTIONS, 0, request).transaction_states
+        (found,) = self.client.call(DESCRIBE_TRANSACTIONS, 0, request).transaction_states
         return found
 
     def commit_offset(self, group: str, topic: str, version: int, **fields: object) -> str:
@@ -118,14 +118,14 @@ class Txn(NamedTuple):
         )
         for name, value in fields.items():
             setattr(request, name, value)
-        response = self.client.ask(TXN_OFFSET_COMMIT, version, request)
+        response = self.client.call(TXN_OFFSET_COMMIT, version, request)
         return ErrorCode(response.topics[0].partitions[0].error_code).name
 
 
 def find(client: RawClient, key: str, key_type: int) -> int:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     while True:
-        (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
+        (found,) = client.call(FIND_COORDINATOR, 6, request).coordinators
         if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
             return found.error_code
 
@@ -137,9 +137,9 @@ def init(client: RawClient, name: str = "", version: int = 5, **fields: object) 
     for field, value in fields.items():
         setattr(request, field, value)
     retried = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-    response = client.ask(INIT_PRODUCER_ID, version, request)
+    response = client.call(INIT_PRODUCER_ID, version, request)
     while response.error_code in retried:
-        response = client.ask(INIT_PRODUCER_ID, version, request)
+        response = client.call(INIT_PRODUCER_ID, version, request)
     error = ErrorCode(response.error_code).name
     return error, Txn(client, name, response.producer_id, response.producer_epoch)
 
@@ -238,7 +238,7 @@ class TestOffsets:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=stable
         )
-        (found,) = client.ask(OFFSET_FETCH, 9, request).groups[0].topics[0].partitions
+        (found,) = client.call(OFFSET_FETCH, 9, request).groups[0].topics[0].partitions
         return ErrorCode(found.error_code).name if found.error_code else found.committed_offset
 
     @pytest.mark.parametrize("version", [3, 5])
@@ -257,7 +257,7 @@ class TestOffsets:
                 producer_epoch=txn.epoch,
                 group_id=group,
             )
-            assert client.ask(ADD_OFFSETS_TO_TXN, 3, request).error_code == ErrorCode.NONE
+            assert client.call(ADD_OFFSETS_TO_TXN, 3, request).error_code == ErrorCode.NONE
         assert txn.commit_offset(group, topic.name, version) == "NONE"
         assert self.fetched(client, group, topic.name, False) == -1
         assert self.fetched(client, group, topic.name, True) == "UNSTABLE_OFFSET_COMMIT"
@@ -286,7 +286,7 @@ class TestListing:
             request = ListTransactionsRequest()
             for name, value in fields.items():
                 setattr(request, name, value)
-            response = client.ask(LIST_TRANSACTIONS, version, request)
+            response = client.call(LIST_TRANSACTIONS, version, request)
             names = [found.transactional_id for found in response.transaction_states]
             return ErrorCode(response.error_code).name, names, response.unknown_state_filters
 
@@ -329,7 +329,7 @@ def test_batches_of_two_producers_in_one_request(client: RawClient, acks: int) -
         timeout_ms=10_000,
         topic_data=[TopicProduceData(topic_id=topic.id, name=topic.name, partition_data=data)],
     )
-    (answer,) = client.ask(PRODUCE, 13, request).responses
+    (answer,) = client.call(PRODUCE, 13, request).responses
     codes = [ErrorCode(each.error_code).name for each in answer.partition_responses]
     assert codes == ["INVALID_PRODUCER_ID_MAPPING"] * 3
     assert read_all(client, topic, partition=2) == []

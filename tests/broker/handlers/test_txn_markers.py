@@ -68,7 +68,7 @@ def end(
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
     )
-    response = client.ask(WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest(markers=[marker]))
+    response = client.call(WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = response.markers
     assert result.producer_id == PRODUCER
     (answered,) = result.topics
@@ -128,7 +128,7 @@ def test_an_unknown_partition(client: RawClient, topic: Topic, name: str | None,
 
 
 def test_no_markers(client: RawClient) -> None:
-    assert client.ask(WRITE_TXN_MARKERS, 2, WriteTxnMarkersRequest()).markers == []
+    assert client.call(WRITE_TXN_MARKERS, 2, WriteTxnMarkersRequest()).markers == []
 
 
 def test_a_marker_without_records(client: RawClient, topic: Topic) -> None:

@@ -53,10 +53,10 @@ class Verifier:
     """Answers as a coordinator that has ended the transaction."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
 
     def verify(self, _membership: object, _partition: object, verified: Callable[[ErrorCode], None]) -> None:
-        self.asked += 1
+        self.requested += 1
         verified(ErrorCode.INVALID_TXN_STATE)
 
 
@@ -100,7 +100,7 @@ def test_offsets_behind_the_marker_open_no_transaction() -> None:
             verifier = Verifier()
             late = commit_in_transaction(broker, verifier)
             assert await code_of(late) is ErrorCode.INVALID_TXN_STATE
-            assert verifier.asked == 1
+            assert verifier.requested == 1
             assert isinstance(await answer(others), OffsetCommitResponse)
             assert ended == [ErrorCode.NONE]
             assert not offsets_partition(broker).log.producers.ongoing
@@ -108,12 +108,12 @@ def test_offsets_behind_the_marker_open_no_transaction() -> None:
     run(test)
 
 
-def test_a_coordinator_that_is_busy_is_asked_once() -> None:
+def test_a_busy_coordinator_gets_one_request() -> None:
     """It has waited for the markers of the transaction before."""
 
     class Busy(Verifier):
         def verify(self, _: object, __: object, verified: Callable[[ErrorCode], None]) -> None:
-            self.asked += 1
+            self.requested += 1
             verified(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     async def test() -> None:
@@ -122,7 +122,7 @@ def test_a_coordinator_that_is_busy_is_asked_once() -> None:
             busy = Busy()
             promised = commit_in_transaction(broker, busy, version=5)
             assert await code_of(promised) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert busy.asked == 1
+            assert busy.requested == 1
 
     run(test)
 

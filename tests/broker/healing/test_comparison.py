@@ -77,7 +77,7 @@ def test_the_minority_is_replaced_whoever_leads(victim: int) -> None:
     run(main())
 
 
-def test_a_minority_does_not_spread_where_nobody_can_tell() -> None:
+def test_a_minority_does_not_spread_without_a_majority() -> None:
     """Three replicas, three contents: all is reported, and stays as it is."""
 
     async def main() -> None:

@@ -54,7 +54,7 @@ def _follower_lags(bootstrap: str, follower: int) -> int:
     found = 0
     for address in bootstrap.split(","):
         with suppress(OSError), RawClient(address) as client:
-            response = client.ask(DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None))
+            response = client.call(DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None))
             partitions = [p for d in response.results for t in d.topics for p in t.partitions]
             found += sum(
                 lag.records for p in partitions for lag in p.follower_lags if lag.broker_id == follower

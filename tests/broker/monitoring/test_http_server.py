@@ -35,7 +35,7 @@ def served(test: Callable[[HttpServer, int], Awaitable[None]], **policy: object)
     asyncio.run(run())
 
 
-async def ask(port: int, text: str) -> bytes:
+async def call(port: int, text: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(text.replace("\n", "\r\n").encode())
     found = await reader.read()
@@ -51,9 +51,9 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_requests_one_after_the_other_and_at_once() -> None:
     async def test(server: HttpServer, port: int) -> None:
         twice = "GET / HTTP/1.1\n\nGET / HTTP/1.1\nConnection: close\n\n"
-        found = await ask(port, twice)
+        found = await call(port, twice)
         assert found.count(b"HTTP/1.1 200 OK") == found.count(b"hello") == 2
-        assert (await ask(port, "HEAD / HTTP/1.1\nConnection: close\n\n")).endswith(b"\r\n\r\n")
+        assert (await call(port, "HEAD / HTTP/1.1\nConnection: close\n\n")).endswith(b"\r\n\r\n")
         await until(lambda: not server.connections)
 
     served(test)
@@ -70,18 +70,18 @@ def test_requests_one_after_the_other_and_at_once() -> None:
 )
 def test_malformed_and_misdirected_requests(text: str, status: bytes) -> None:
     async def test(server: HttpServer, port: int) -> None:
-        assert (await ask(port, text)).split(b" ")[1] == status
-        assert b"hello" in await ask(port, "GET / HTTP/1.0\nHost: localhost:1\n\n")
+        assert (await call(port, text)).split(b" ")[1] == status
+        assert b"hello" in await call(port, "GET / HTTP/1.0\nHost: localhost:1\n\n")
 
     served(test)
 
 
 def test_a_token_is_needed_except_for_probes() -> None:
     async def test(server: HttpServer, port: int) -> None:
-        assert (await ask(port, "GET /metrics HTTP/1.0\n\n")).startswith(b"HTTP/1.1 401")
-        assert b"hello" in await ask(port, "GET /metrics HTTP/1.0\nAuthorization: Bearer secret\n\n")
+        assert (await call(port, "GET /metrics HTTP/1.0\n\n")).startswith(b"HTTP/1.1 401")
+        assert b"hello" in await call(port, "GET /metrics HTTP/1.0\nAuthorization: Bearer secret\n\n")
         for path in ("/healthz", "/readyz"):
-            assert b"hello" in await ask(port, f"GET {path} HTTP/1.0\n\n")
+            assert b"hello" in await call(port, f"GET {path} HTTP/1.0\n\n")
 
     served(test, token="secret")
 
@@ -98,7 +98,7 @@ def test_a_scraper_that_never_reads_costs_little_and_is_cut_off(monkeypatch: pyt
         while server.connections:
             assert connection._transport is None or connection._transport.get_write_buffer_size() < 1 << 20
             await asyncio.sleep(0.01)
-        assert b"hello" in await ask(port, "GET / HTTP/1.0\n\n")
+        assert b"hello" in await call(port, "GET / HTTP/1.0\n\n")
         writer.close()
 
     served(test)
@@ -118,7 +118,7 @@ def test_a_scraper_that_sends_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch
 def test_many_connections_are_bounded_and_a_new_scraper_gets_through() -> None:
     async def test(server: HttpServer, port: int) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
-        assert b"hello" in await ask(port, "GET / HTTP/1.0\n\n")
+        assert b"hello" in await call(port, "GET / HTTP/1.0\n\n")
         assert len(server.connections) <= 4
         for _, writer in idle:
             writer.close()

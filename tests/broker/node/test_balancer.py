@@ -49,7 +49,7 @@ def test_skewed_load_evens_out(mode: str, replicas: list[int]) -> None:
         assert [running.leader("t", partition) for partition in range(PARTITIONS)] == settled
 
 
-def test_nothing_moves_unless_it_is_asked_for() -> None:
+def test_nothing_moves_by_default() -> None:
     with cluster(brokers=3, config={"penstock.balance.interval.seconds": "1"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         topic = NewTopic("t", PARTITIONS, replica_assignment=[[1, 2, 3]] * PARTITIONS)

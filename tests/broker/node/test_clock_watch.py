@@ -108,14 +108,14 @@ def test_a_change_is_logged_once(watched: Watched, events: list[str]) -> None:
     assert events == ["deletion_by_time_suspended", "deletion_by_time_resumed"]
 
 
-def test_whoever_depends_on_the_clock_is_told_of_changes(watched: Watched) -> None:
-    told: list[bool] = []
-    watched.watch.on_change = told.append
+def test_subscribers_are_notified_of_changes_of_the_clock(watched: Watched) -> None:
+    reported: list[bool] = []
+    watched.watch.on_change = reported.append
     for ahead_ms in (0, 0, DAY_MS, 2 * DAY_MS, 0):
         watched.clock.ahead_ms = ahead_ms
         watched.compare()
 
-    assert told == [True, False, True]
+    assert reported == [True, False, True]
 
 
 def test_a_clock_has_to_be_clearly_back(watched: Watched) -> None:

@@ -187,7 +187,7 @@ def test_whoever_describes_the_directories_learns_why_nothing_is_deleted() -> No
             await eventually(lambda: suspended(nodes, 2))
 
             request = DescribeLogDirsRequest(topics=None)
-            answers = {node: await nodes.ask(node, DESCRIBE_LOG_DIRS, request) for node in ALL}
+            answers = {node: await nodes.call(node, DESCRIBE_LOG_DIRS, request) for node in ALL}
 
             assert "ahead" in answers[2].deletion_suspended
             assert answers[3].deletion_suspended == ""

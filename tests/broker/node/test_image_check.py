@@ -74,7 +74,7 @@ def test_images_that_are_the_same_agree(errors: list[tuple[str, dict[str, Any]]]
 
 
 @pytest.mark.parametrize("controls", [True, False])
-def test_a_difference_is_told_and_deletes_nothing(
+def test_a_difference_is_logged_and_deletes_nothing(
     errors: list[tuple[str, dict[str, Any]]], controls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -93,11 +93,11 @@ def test_a_difference_is_told_and_deletes_nothing(
             assert found["broker_metadata_diverged"]["broker"] == wrong
             fields = ("end_offset", "checksum", "expected")
             assert len({tuple(found[event][field] for field in fields) for event in found}) == 1
-            described = await nodes.ask(wrong, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+            described = await nodes.call(wrong, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
             assert "differs" in described.metadata_diverged
 
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=60_000)
-            (result,) = (await nodes.ask(controller, DELETE_TOPICS, request)).responses
+            (result,) = (await nodes.call(controller, DELETE_TOPICS, request)).responses
             assert result.error_code == ErrorCode.NONE
             home = nodes[wrong].partitions.directories[0]
             await eventually(lambda: [entry.topic for entry in home.quarantine.entries()] == [TOPIC])

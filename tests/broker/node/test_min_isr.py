@@ -47,15 +47,17 @@ def test_files_that_differ_do_not_make_nodes_count_differently() -> None:
 
 
 def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, dict[str, str]]] = []
-    monkeypatch.setattr(get_logger("broker"), "warning", lambda event, **fields: told.append((event, fields)))
+    logged: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(
+        get_logger("broker"), "warning", lambda event, **fields: logged.append((event, fields))
+    )
 
     async def main() -> None:
         nodes = Cluster([1], config={MIN_ISR: "2"})
         try:
             await nodes.start()
             await nodes.stop(1)
-            assert told == []
+            assert logged == []
             nodes.settings[1] |= {MIN_ISR: "1", "transaction.two.phase.commit.enable": "true"}
             await nodes.start()
             assert nodes[1].config.min_insync_replicas == 2
@@ -63,9 +65,9 @@ def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) ->
             await nodes.close()
 
     run(main())
-    assert [(event, fields["name"]) for event, fields in told] == [
+    assert [(event, fields["name"]) for event, fields in logged] == [
         ("setting_without_effect", MIN_ISR),
         ("setting_without_effect", "transaction.two.phase.commit.enable"),
     ]
-    assert "penstock config set --all-brokers min.insync.replicas=1" in told[0][1]["reason"]
-    assert "until two-phase commit" in told[1][1]["reason"]
+    assert "penstock config set --all-brokers min.insync.replicas=1" in logged[0][1]["reason"]
+    assert "until two-phase commit" in logged[1][1]["reason"]

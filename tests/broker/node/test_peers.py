@@ -81,7 +81,7 @@ def test_somebody_listens(
     run(main())
 
 
-def test_who_asks_when_a_search_has_ended_gets_one_of_their_own(nobody: tuple[str, int]) -> None:
+def test_a_request_after_the_end_of_a_search_starts_another(nobody: tuple[str, int]) -> None:
     """A node that becomes the controller just then would not hear of the one that it missed."""
 
     async def main() -> None:
@@ -112,7 +112,7 @@ def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: p
         peers = Peers(1, SystemRng(), lambda node: server.sockets[0].getsockname(), lambda node: None, 70.0)
         await peers.confirm([2])
         assert peers.missing() == set()
-        asking = asyncio.ensure_future(peers.get(2, "test").send(API_VERSIONS, ApiVersionsRequest(), 30))
+        requesting = asyncio.ensure_future(peers.get(2, "test").send(API_VERSIONS, ApiVersionsRequest(), 30))
         await peers.confirm([2])
         assert peers.missing() == set(), "not for long yet"
         assert peers._silent_s > 70, "that long a fetch may wait for something to tell"
@@ -124,7 +124,7 @@ def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: p
         assert peers._silent_for(2, other.heard_at) == 0, "it has said something"
         peers.close()
         server.close()
-        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(requesting, return_exceptions=True)
         await eventually(lambda: not connected)
 
     monkeypatch.setattr("penstock.broker.node.peers._SILENCE_S", 100)

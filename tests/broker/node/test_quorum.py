@@ -77,13 +77,13 @@ def test_three_nodes_elect_one_controller_and_register_with_it() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("asked", [1, 2, 3])
-def test_a_topic_made_through_any_node_is_known_everywhere(asked: int) -> None:
+@pytest.mark.parametrize("requested", [1, 2, 3])
+def test_a_topic_made_through_any_node_is_known_everywhere(requested: int) -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
-            assert await create(nodes, asked, "orders") == ErrorCode.NONE
-            assert "orders" in nodes[asked].image.topics, "whoever was asked knows it first of all"
-            assert await create(nodes, asked, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert await create(nodes, requested, "orders") == ErrorCode.NONE
+            assert "orders" in nodes[requested].image.topics, "whoever was asked knows it first of all"
+            assert await create(nodes, requested, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
             for broker in nodes.brokers.values():
                 await eventually(lambda image=broker.image: "orders" in image.topics)
 
@@ -144,7 +144,7 @@ def test_nothing_is_decided_without_a_majority() -> None:
             request = CreateTopicsRequest(topics=[topic], timeout_ms=300)
             with pytest.raises((TimeoutError, PeerLost)):
                 async with asyncio.timeout(1):
-                    await nodes.ask(controller.node_id, CREATE_TOPICS, request)
+                    await nodes.call(controller.node_id, CREATE_TOPICS, request)
             assert "lost" not in controller.image.topics
 
     run(main())
@@ -179,10 +179,10 @@ OF_BOTH: dict[Api[Any, Any], tuple[int, int]] = {
 def test_nodes_apis_are_on_the_internal_listener_only() -> None:
     async def main() -> None:
         async with cluster(1) as nodes:
-            asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            requested = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
             async def served(*, internal: bool) -> dict[int, tuple[int, int]]:
-                answer = await nodes.ask(1, API_VERSIONS, asked, internal=internal)
+                answer = await nodes.call(1, API_VERSIONS, requested, internal=internal)
                 return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
             outside, inside = await served(internal=False), await served(internal=True)
@@ -205,7 +205,7 @@ def test_describe_quorum_through_any_node() -> None:
             )
             for node, internal in product(nodes.brokers, (False, True)):
                 request = DescribeQuorumRequest(topics=[topic])
-                answer = await nodes.ask(node, DESCRIBE_QUORUM, request, internal=internal)
+                answer = await nodes.call(node, DESCRIBE_QUORUM, request, internal=internal)
                 (described,) = answer.topics[0].partitions
                 assert described.leader_id == controller.node_id
                 assert [voter.replica_id for voter in described.current_voters] == [1, 2]
@@ -214,33 +214,33 @@ def test_describe_quorum_through_any_node() -> None:
     run(main())
 
 
-def test_controllers_are_found_and_asked_on_the_internal_listener() -> None:
+def test_controllers_are_found_and_answer_on_the_internal_listener() -> None:
     async def main() -> None:
         async with cluster(2, observers=1) as nodes:
             controller = await nodes.settled()
-            asked = DescribeClusterRequest(endpoint_type=2)
-            found = await nodes.ask(3, DESCRIBE_CLUSTER, asked, internal=True)
+            requested = DescribeClusterRequest(endpoint_type=2)
+            found = await nodes.call(3, DESCRIBE_CLUSTER, requested, internal=True)
             assert (found.endpoint_type, found.controller_id) == (2, controller.node_id)
             for node in nodes.brokers:
                 # Clients of any broker see the active controller, too.
-                described = await nodes.ask(node, DESCRIBE_CLUSTER, DescribeClusterRequest(endpoint_type=1))
+                described = await nodes.call(node, DESCRIBE_CLUSTER, DescribeClusterRequest(endpoint_type=1))
                 assert described.controller_id == controller.node_id
             addresses = {each.broker_id: f"{each.host}:{each.port}" for each in found.brokers}
             quorum = nodes.settings[1]["controller.quorum.voters"].split(",")
             assert addresses == {int(voter[0]): voter[2:] for voter in quorum}
-            refused = await nodes.ask(3, DESCRIBE_CLUSTER, asked)
+            refused = await nodes.call(3, DESCRIBE_CLUSTER, requested)
             assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
             wanted = CreateTopicsRequest(
                 topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
             )
-            made = await nodes.ask(3, CREATE_TOPICS, wanted, internal=True)
+            made = await nodes.call(3, CREATE_TOPICS, wanted, internal=True)
             assert made.topics[0].error_code == ErrorCode.NONE
 
     run(main())
 
 
-@pytest.mark.parametrize(("software", "told"), [("librdkafka", [1, 2, 3]), ("apache-kafka-java", [1, 2])])
-def test_who_is_told_for_a_moment_of_a_broker_that_is_gone(software: str, told: list[int]) -> None:
+@pytest.mark.parametrize(("software", "reported"), [("librdkafka", [1, 2, 3]), ("apache-kafka-java", [1, 2])])
+def test_some_clients_see_a_fenced_broker_for_a_moment(software: str, reported: list[int]) -> None:
     """librdkafka lets partitions wait otherwise; Java's admin client would ask it, and wait for a minute."""
 
     async def main() -> None:
@@ -253,7 +253,7 @@ def test_who_is_told_for_a_moment_of_a_broker_that_is_gone(software: str, told: 
             greeting = ApiVersionsRequest(client_software_name=software, client_software_version="1")
             await client.send(API_VERSIONS, greeting, 10)
             answer = await client.send(METADATA, MetadataRequest(topics=[]), 10)
-            assert sorted(broker.node_id for broker in answer.brokers) == told
+            assert sorted(broker.node_id for broker in answer.brokers) == reported
             client.close()
 
     run(main())

@@ -141,7 +141,7 @@ def test_a_damaged_quorum_state_beside_a_damaged_log_heals_by_itself(events: Eve
     run(main())
 
 
-def test_a_damaged_log_of_a_broker_alone_is_cut_only_when_asked_for() -> None:
+def test_a_damaged_log_of_a_lone_broker_is_cut_only_on_request() -> None:
     async def main() -> None:
         nodes = Cluster([1])
         try:

@@ -21,7 +21,7 @@ async def add_voter(nodes: Cluster, through: int, node: int) -> int:
         voter_directory_id=broker.node.key.directory_id,
         listeners=[Endpoint(name="INTERNAL", host=listener.advertised_host, port=listener.advertised_port)],
     )
-    return (await nodes.ask(through, ADD_RAFT_VOTER, request)).error_code
+    return (await nodes.call(through, ADD_RAFT_VOTER, request)).error_code
 
 
 def voters(nodes: Cluster, node: int) -> list[int]:
@@ -50,7 +50,7 @@ def test_a_voter_is_removed_even_if_it_leads() -> None:
             request = RemoveRaftVoterRequest(
                 voter_id=leader, voter_directory_id=nodes[leader].node.key.directory_id
             )
-            answer = await nodes.ask(leader, REMOVE_RAFT_VOTER, request)
+            answer = await nodes.call(leader, REMOVE_RAFT_VOTER, request)
             assert answer.error_code == ErrorCode.NONE
             await eventually(lambda: all(leader not in voters(nodes, node) for node in nodes.brokers))
             await eventually(lambda: nodes.controller is not None and nodes.controller.node_id != leader)

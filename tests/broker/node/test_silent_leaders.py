@@ -41,14 +41,14 @@ class _Impatient(Client):
 
     shunned: Address | None = None
 
-    async def ask(
+    async def send(
         self, address: Address, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float = 0.2
     ) -> ResponseT:
-        return await super().ask(address, api, request, timeout_s)
+        return await super().send(address, api, request, timeout_s)
 
-    async def ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def send_to_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         known = [address for address in self._bootstrap if address != self.shunned]
-        return await self.ask(self.rng.choice(known), api, request, timeout_s=1.0)
+        return await self.send(self.rng.choice(known), api, request, timeout_s=1.0)
 
 
 class _Silence:
@@ -123,11 +123,11 @@ class _Silence:
             if fault in ("is cut off", "is deaf"):
                 self.loop.network.cut(other, node.name)
 
-    async def told(self, node: Node, partition: TopicPartition) -> MetadataResponsePartition:
+    async def metadata(self, node: Node, partition: TopicPartition) -> MetadataResponsePartition:
         """What a client of `node` is told of a partition."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=partition.topic)])
-        asking = self.writer.ask(node.address, METADATA, request, 5.0)
-        answer: MetadataResponse = await self.writer.process.spawn(self.loop, asking)
+        requesting = self.writer.send(node.address, METADATA, request, 5.0)
+        answer: MetadataResponse = await self.writer.process.spawn(self.loop, requesting)
         return next(p for p in answer.topics[0].partitions if p.partition_index == partition.partition)
 
 
@@ -164,23 +164,25 @@ def test_a_silent_leader_is_replaced_in_time(fault: str, leads_quorum: bool, bus
             silence.loop.close()
 
 
-def test_clients_are_not_told_of_a_leader_that_is_silent() -> None:
+def test_clients_do_not_see_a_silent_leader() -> None:
     """They would wait for it; so they ask again, and are told of its successor, or that it is back."""
 
     async def main() -> None:
         await silence.start()
         cast = await silence.cast(leads_quorum=False)
         follower = cast.followers[0]
-        assert (await silence.told(follower, cast.partition)).leader_id == cast.leader.id
+        assert (await silence.metadata(follower, cast.partition)).leader_id == cast.leader.id
         cast.leader.pause()
         await asyncio.sleep(0.2)
-        assert (await silence.told(follower, cast.partition)).leader_id == cast.leader.id, "it may be slow"
+        assert (await silence.metadata(follower, cast.partition)).leader_id == cast.leader.id, (
+            "it may be slow"
+        )
         await asyncio.sleep(0.8)
-        told = await silence.told(follower, cast.partition)
-        assert (told.error_code, told.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        reported = await silence.metadata(follower, cast.partition)
+        assert (reported.error_code, reported.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
         cast.leader.resume()
         await asyncio.sleep(0.1)
-        assert (await silence.told(follower, cast.partition)).leader_id == cast.leader.id
+        assert (await silence.metadata(follower, cast.partition)).leader_id == cast.leader.id
 
     silence = _Silence(1)
     try:

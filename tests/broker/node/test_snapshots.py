@@ -101,12 +101,12 @@ def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() ->
             controller = await nodes.settled()
             behind = next(n for n in nodes.brokers if n != controller.node_id)
             loader = nodes[behind].node.loader
-            told: list[str] = []
+            reported: list[str] = []
             follow = loader.on_applied
 
             async def listen(records: object) -> None:
                 assert isinstance(records, list)
-                told.extend(type(record).__name__ for record in records)
+                reported.extend(type(record).__name__ for record in records)
                 await follow(records)
 
             loader.on_applied = listen
@@ -114,7 +114,7 @@ def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() ->
                 names = await make_topics(nodes, controller.node_id, 8)
                 await eventually(lambda: controller.node.log.start_offset > loader.applied)
             await eventually(lambda: set(nodes[behind].image.topics) == names)
-            await eventually(lambda: "TopicRecord" in told)
+            await eventually(lambda: "TopicRecord" in reported)
             assert nodes[behind].image is loader.image
 
     run(main())

@@ -13,9 +13,9 @@ from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.topics import create
 
 
-async def told(nodes: Cluster, node: int) -> MetadataResponsePartition:
+async def reported(nodes: Cluster, node: int) -> MetadataResponsePartition:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="topic")])
-    response = await nodes.ask(node, METADATA, request)
+    response = await nodes.call(node, METADATA, request)
     return response.topics[0].partitions[0]
 
 
@@ -27,12 +27,12 @@ async def led(nodes: Cluster) -> int:
     return controller.image.topics["topic"].partitions[0].leader
 
 
-def test_who_asks_as_a_leader_dies_is_told_its_successor() -> None:
+def test_a_request_while_a_leader_dies_names_its_successor() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             leader = await led(nodes)
             await nodes.kill(leader)
-            partition = await told(nodes, next(iter(nodes.brokers)))
+            partition = await reported(nodes, next(iter(nodes.brokers)))
             assert partition.error_code == ErrorCode.NONE
             assert partition.leader_id in nodes.brokers
             assert partition.leader_epoch > 0
@@ -50,7 +50,7 @@ def test_a_leader_that_cannot_have_a_successor_yet_is_not_named() -> None:
             # The leader last: while there is a majority, it might get a successor.
             for node in (*others, leader):
                 await nodes.kill(node)
-            partition = await told(nodes, left)
+            partition = await reported(nodes, left)
             assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
     run(main())
@@ -60,9 +60,9 @@ def test_a_wrong_suspicion_ends_with_the_next_answer() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             leader = await led(nodes)
-            asked = next(node for node in nodes.brokers if node != leader)
-            nodes[asked].node.peers.probe(leader)
-            assert leader in nodes[asked].node.peers.missing()
-            assert (await told(nodes, asked)).leader_id == leader
+            requested = next(node for node in nodes.brokers if node != leader)
+            nodes[requested].node.peers.probe(leader)
+            assert leader in nodes[requested].node.peers.missing()
+            assert (await reported(nodes, requested)).leader_id == leader
 
     run(main())

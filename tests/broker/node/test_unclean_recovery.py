@@ -142,7 +142,7 @@ def test_an_unclean_election_chooses_the_most_complete_replica_that_is_up() -> N
             request = ElectLeadersRequest(
                 election_type=1, topic_partitions=[TopicPartitions(topic=NAME, partitions=[0])]
             )
-            response = await nodes.ask(4, ELECT_LEADERS, request)
+            response = await nodes.call(4, ELECT_LEADERS, request)
             ((result,),) = [t.partition_result for t in response.replica_election_results]
             assert (result.error_code, result.error_message) == (0, None)
             await eventually(lambda: described(nodes[1]).leader == 4)
@@ -233,9 +233,9 @@ def test_what_a_broker_says_of_its_replicas() -> None:
             topic_id = nodes[1].image.topics[NAME].id
             unknown = TopicId(bytes(15) + b"\x09")
 
-            async def ask(node: int, *topics: LogInfoTopic) -> list[tuple[int, int, int, int, int]]:
+            async def call(node: int, *topics: LogInfoTopic) -> list[tuple[int, int, int, int, int]]:
                 request = GetReplicaLogInfoRequest(topic_partitions=list(topics))
-                response = await nodes.ask(node, GET_REPLICA_LOG_INFO, request, internal=True)
+                response = await nodes.call(node, GET_REPLICA_LOG_INFO, request, internal=True)
                 assert response.broker_epoch == nodes[node].broker_epoch
                 assert response.truncated is (sum(len(t.partitions) for t in topics) > 1000)
                 return [
@@ -253,11 +253,11 @@ def test_what_a_broker_says_of_its_replicas() -> None:
             wanted = LogInfoTopic(topic_id=topic_id, partitions=[0, 1])
             epoch = described(nodes[1]).leader_epoch
             missing = (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0, 0)
-            assert await ask(1, wanted) == [(0, 0, epoch, epoch, 2), missing]
-            assert await ask(3, wanted) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0), missing]
+            assert await call(1, wanted) == [(0, 0, epoch, epoch, 2), missing]
+            assert await call(3, wanted) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0), missing]
             absent = LogInfoTopic(topic_id=unknown, partitions=[0])
-            assert await ask(1, absent) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, 0)]
-            assert len(await ask(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
+            assert await call(1, absent) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, 0)]
+            assert len(await call(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
 
     run(main())
 

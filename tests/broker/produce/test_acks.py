@@ -44,7 +44,7 @@ def test_without_acks_nothing_is_answered_and_the_records_are_there(
     request = produce_request(topic, batch_of([b"silent"]), acks=0, version=version)
     client.send(PRODUCE, version, request, answered=False)
 
-    client.ask(METADATA, 12, MetadataRequest(topics=[]))
+    client.call(METADATA, 12, MetadataRequest(topics=[]))
 
     assert [r.value for r in read_all(client, topic)] == [b"silent"]
 
@@ -84,7 +84,7 @@ def test_pipelined_requests_are_appended_and_answered_in_order(client: RawClient
 
 
 def test_a_request_without_partitions_is_answered(client: RawClient) -> None:
-    response = client.ask(PRODUCE, 13, ProduceRequest(acks=-1, timeout_ms=1000))
+    response = client.call(PRODUCE, 13, ProduceRequest(acks=-1, timeout_ms=1000))
 
     assert response.responses == []
 
@@ -103,6 +103,6 @@ def test_a_partition_that_does_not_exist_is_refused_for_that(
     request = produce_request(topic, batch_of([b"x"]), acks=2, version=version)
     request.topic_data[0].partition_data[0].index = 99
 
-    answer = client.ask(PRODUCE, version, request).responses[0].partition_responses[0]
+    answer = client.call(PRODUCE, version, request).responses[0].partition_responses[0]
 
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

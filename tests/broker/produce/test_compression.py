@@ -278,5 +278,5 @@ def set_config(client: RawClient, topic: Topic, name: str, value: str) -> None:
         configs=[AlterableConfig(name=name, config_operation=0, value=value)],
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    (result,) = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    (result,) = client.call(INCREMENTAL_ALTER_CONFIGS, 1, request).responses
     assert result.error_code == ErrorCode.NONE

@@ -245,7 +245,7 @@ INIT_VERSIONS = pytest.mark.parametrize("version", every_version(INIT_PRODUCER_I
 @INIT_VERSIONS
 def test_every_producer_gets_an_id_of_its_own(client: RawClient, version: int) -> None:
     answers = [
-        client.ask(INIT_PRODUCER_ID, version, InitProducerIdRequest(transaction_timeout_ms=1000))
+        client.call(INIT_PRODUCER_ID, version, InitProducerIdRequest(transaction_timeout_ms=1000))
         for _ in range(3)
     ]
 
@@ -263,7 +263,7 @@ def test_ids_go_on_beyond_a_block(client: RawClient) -> None:
 def test_an_empty_transactional_id_is_an_invalid_request(client: RawClient, version: int) -> None:
     request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
 
-    answer = client.ask(INIT_PRODUCER_ID, version, request)
+    answer = client.call(INIT_PRODUCER_ID, version, request)
 
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
@@ -277,7 +277,7 @@ def test_an_id_and_its_epoch_belong_together(
         transaction_timeout_ms=1000, producer_id=producer_id, producer_epoch=epoch
     )
 
-    assert client.ask(INIT_PRODUCER_ID, version, request).error_code == ErrorCode.INVALID_REQUEST
+    assert client.call(INIT_PRODUCER_ID, version, request).error_code == ErrorCode.INVALID_REQUEST
 
 
 # -- DescribeProducers
@@ -285,7 +285,7 @@ def test_an_id_and_its_epoch_belong_together(
 
 def describe(client: RawClient, name: str, *indexes: int) -> list[PartitionResponse]:
     request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=list(indexes))])
-    (topic,) = client.ask(DESCRIBE_PRODUCERS, 0, request).topics
+    (topic,) = client.call(DESCRIBE_PRODUCERS, 0, request).topics
     assert topic.name == name
     return topic.partitions
 
@@ -358,7 +358,7 @@ def test_no_transaction_can_be_opened_without_its_coordinator(
     nameless = produce(client, topic, batch)
     request = produce_request(topic, batch, version=12)
     request.transactional_id = "no-such-id"
-    named = only_partition(client.ask(PRODUCE, 12, request))
+    named = only_partition(client.call(PRODUCE, 12, request))
 
     assert nameless.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # No coordinator exists yet, or it does not know the id: that depends on the tests before.

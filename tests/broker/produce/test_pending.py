@@ -21,7 +21,7 @@ async def produce_two(nodes: Cluster, timeout_ms: int = 10_000) -> list[Partitio
     batches = [PartitionProduceData(index=0, records=memoryview(batch_of([value]))) for value in values]
     topic = TopicProduceData(topic_id=nodes[1].image.topics[TOPIC].id, partition_data=batches)
     request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
-    (answered,) = (await nodes.ask(1, PRODUCE, request)).responses
+    (answered,) = (await nodes.call(1, PRODUCE, request)).responses
     return answered.partition_responses
 
 
@@ -36,7 +36,7 @@ def test_several_batches_are_acknowledged_together_when_all_are_committed() -> N
     run(main())
 
 
-def test_several_batches_that_take_too_long_are_all_told_so() -> None:
+def test_each_of_several_late_batches_times_out() -> None:
     async def main() -> None:
         async with cluster(2) as nodes:
             await make_topic(nodes, 1, 2)

@@ -74,7 +74,7 @@ def test_other_partitions_of_a_request_are_unharmed(client: RawClient, codec: Co
         topic_data=[TopicProduceData(topic_id=topic.id, partition_data=data)],
     )
 
-    (answer,) = client.ask(PRODUCE, PRODUCE.max_version, request).responses
+    (answer,) = client.call(PRODUCE, PRODUCE.max_version, request).responses
 
     codes = [part.error_code for part in sorted(answer.partition_responses, key=lambda part: part.index)]
     assert codes == [ErrorCode.INVALID_RECORD, 0, ErrorCode.INVALID_RECORD, 0]

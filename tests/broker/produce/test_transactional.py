@@ -41,12 +41,12 @@ class Verifier:
     """Keeps what is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Membership, Callable[[ErrorCode], None]]] = []
+        self.requested: list[tuple[Membership, Callable[[ErrorCode], None]]] = []
 
     def verify(
         self, membership: Membership, partition: tuple[str, int], verified: Callable[[ErrorCode], None]
     ) -> None:
-        self.asked.append((membership, verified))
+        self.requested.append((membership, verified))
 
 
 class Leader:
@@ -101,7 +101,7 @@ class Leader:
         self.results.append(result.code if isinstance(result, ApiError) else result.base_offset)
 
     def verified(self, code: ErrorCode = ErrorCode.NONE, nth: int = 0) -> None:
-        _, verified = self.verifier.asked.pop(nth)
+        _, verified = self.verifier.requested.pop(nth)
         self._running.call(lambda: verified(code))
 
     def end(self, epoch: int, version: int) -> None:
@@ -118,20 +118,20 @@ def test_the_first_batch_waits_and_later_ones_behind_it(leader: Leader) -> None:
     for sequence in range(3):
         leader.send(sequence)
     assert leader.results == []
-    (asked,) = leader.verifier.asked
-    assert asked[0] == Membership("t", PRODUCER, 0, adds=True)
+    (requested,) = leader.verifier.requested
+    assert requested[0] == Membership("t", PRODUCER, 0, adds=True)
     assert leader.memory.held > 0, "copies count as memory of requests"
     leader.verified()
     assert leader.results == [0, 1, 2]
     assert leader.memory.held == 0
     leader.send(3)
     assert leader.results[3:] == [3]
-    assert not leader.verifier.asked, "once per transaction and partition"
+    assert not leader.verifier.requested, "once per transaction and partition"
 
 
 def test_each_transaction_is_verified(leader: Leader) -> None:
     leader.send(0, version=V1)
-    assert leader.verifier.asked[0][0].adds is False
+    assert leader.verifier.requested[0][0].adds is False
     leader.verified()
     leader.end(0, 1)
     leader.send(1, version=V1)
@@ -143,7 +143,7 @@ def test_a_result_that_comes_after_the_marker_admits_nothing(leader: Leader) -> 
     leader.send(0, version=V1)
     leader.end(0, 1)
     leader.send(0, version=V1)
-    assert len(leader.verifier.asked) == 2, "the second has a verification of its own"
+    assert len(leader.verifier.requested) == 2, "the second has a verification of its own"
     leader.verified()
     assert leader.results == [ErrorCode.INVALID_TXN_STATE]
     leader.verified()
@@ -166,7 +166,7 @@ def test_a_failed_verification_fails_all_that_wait(leader: Leader) -> None:
 def test_the_next_epoch_has_a_verification_of_its_own(leader: Leader) -> None:
     leader.send(0, epoch=0)
     leader.send(0, epoch=1)
-    assert [membership.producer_epoch for membership, _ in leader.verifier.asked] == [0, 1]
+    assert [membership.producer_epoch for membership, _ in leader.verifier.requested] == [0, 1]
 
 
 def test_a_fenced_epoch_is_not_verified(leader: Leader) -> None:
@@ -174,7 +174,7 @@ def test_a_fenced_epoch_is_not_verified(leader: Leader) -> None:
     leader.verified()
     leader.send(0, epoch=1)
     assert leader.results == [0, ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert not leader.verifier.asked
+    assert not leader.verifier.requested
 
 
 def test_version_1_can_go_without_verification(leader: Leader) -> None:
@@ -183,7 +183,7 @@ def test_version_1_can_go_without_verification(leader: Leader) -> None:
     assert leader.results == [0]
     leader.end(0, 1)
     leader.send(1, version=V2)
-    assert len(leader.verifier.asked) == 1, "version 2 has to add the partition"
+    assert len(leader.verifier.requested) == 1, "version 2 has to add the partition"
 
 
 @pytest.mark.parametrize(

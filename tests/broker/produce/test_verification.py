@@ -37,7 +37,7 @@ class Coordinator:
         self._answers.append(answer)
         return await answer
 
-    def ask(self, name: str, membership: Membership = ADDS, index: int = 0) -> None:
+    def call(self, name: str, membership: Membership = ADDS, index: int = 0) -> None:
         self.verifier.verify(membership, ("topic", index), lambda code: self.codes.append((name, code)))
 
     async def answer(
@@ -95,9 +95,9 @@ def run(main: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> Coordinator
 
 def test_partitions_of_one_turn_are_sent_together() -> None:
     async def main(c: Coordinator) -> None:
-        c.ask("a", index=0)
-        c.ask("b", index=1)
-        c.ask("other", Membership("u", 8, 2, adds=False))
+        c.call("a", index=0)
+        c.call("b", index=1)
+        c.call("other", Membership("u", 8, 2, adds=False))
         await c.answer(failed={1: ErrorCode.PRODUCER_FENCED})
 
     c = run(main)
@@ -115,10 +115,10 @@ def test_partitions_of_one_turn_are_sent_together() -> None:
 
 def test_one_request_is_in_flight() -> None:
     async def main(c: Coordinator) -> None:
-        c.ask("a")
+        c.call("a")
         await asyncio.sleep(0)
-        c.ask("b", index=1)
-        c.ask("c", index=2)
+        c.call("b", index=1)
+        c.call("c", index=2)
         await asyncio.sleep(0)
         assert len(c.requests) == 1
         await c.answer()
@@ -131,11 +131,11 @@ def test_one_request_is_in_flight() -> None:
 
 def test_a_newer_epoch_fences_the_one_that_waits() -> None:
     async def main(c: Coordinator) -> None:
-        c.ask("in flight")
+        c.call("in flight")
         await asyncio.sleep(0)
-        c.ask("old", ADDS)
-        c.ask("new", ADDS._replace(producer_epoch=1))
-        c.ask("late", ADDS)
+        c.call("old", ADDS)
+        c.call("new", ADDS._replace(producer_epoch=1))
+        c.call("late", ADDS)
         await c.answer()
         await c.answer()
 
@@ -151,10 +151,10 @@ def test_epochs_of_different_producer_ids_are_not_compared() -> None:
     """After an overflow of the epoch, the next producer id starts with epoch 0."""
 
     async def main(c: Coordinator) -> None:
-        c.ask("in flight")
+        c.call("in flight")
         await asyncio.sleep(0)
-        c.ask("old id", ADDS._replace(producer_epoch=32766))
-        c.ask("new id", ADDS._replace(producer_id=8))
+        c.call("old id", ADDS._replace(producer_epoch=32766))
+        c.call("new id", ADDS._replace(producer_id=8))
         await c.answer()
         await c.answer()
 
@@ -167,11 +167,11 @@ def test_epochs_of_different_producer_ids_are_not_compared() -> None:
 
 def test_a_lost_connection_and_an_error_of_the_whole_request() -> None:
     async def main(c: Coordinator) -> None:
-        c.ask("lost")
+        c.call("lost")
         await c.hang_up()
-        c.ask("unauthorised")
+        c.call("unauthorised")
         await c.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        c.ask("refused")
+        c.call("refused")
         await c.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     assert run(main).codes == [

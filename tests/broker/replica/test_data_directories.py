@@ -30,7 +30,6 @@ from tests.broker.requests import (
     EARLIEST,
     Topic,
     append,
-    ask_for_topic,
     batch_of,
     create_topic,
     delete_before,
@@ -41,6 +40,7 @@ from tests.broker.requests import (
     new_producer_id,
     produce,
     read_all,
+    request_topic,
     topic_exists,
     until,
     values_in,
@@ -52,7 +52,7 @@ STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def log_dirs(client: RawClient) -> dict[str, DescribeLogDirsResult]:
-    response = client.ask(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=None))
+    response = client.call(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=None))
     assert response.error_code == ErrorCode.NONE
     return {result.log_dir: result for result in response.results}
 
@@ -133,7 +133,7 @@ def test_a_topic_that_a_full_disk_has_no_room_for_is_not_created() -> None:
     with on_disk(disk) as running, RawClient(running.bootstrap) as client:
         disk.remove("/disk/reserve")
         disk.capacity = disk.used() + 10
-        assert ask_for_topic(client, "wished-for").error_code == STORAGE
+        assert request_topic(client, "wished-for").error_code == STORAGE
         assert not topic_exists(client, "wished-for")
 
         disk.capacity = None
@@ -167,7 +167,7 @@ def test_a_topic_whose_partitions_found_no_room_opens_when_there_is_some() -> No
         RawClient(running.bootstrap) as client,
     ):
         data.capacity = data.used()
-        result = ask_for_topic(client, "squeezed", partitions=2)
+        result = request_topic(client, "squeezed", partitions=2)
         assert result.error_code == ErrorCode.NONE
         topic = Topic("squeezed", result.topic_id)  # type: ignore[arg-type]
         codes = {produce(client, topic, batch_of([b"x"]), partition=p).error_code for p in (0, 1)}
@@ -285,7 +285,7 @@ def test_a_failed_read_takes_its_directory_offline(
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_old_clients_are_told_of_a_failed_disk_in_a_code_that_they_know(
+def test_old_clients_get_an_error_code_of_a_failed_disk_that_they_know(
     client: RawClient, topic: Topic, disks: tuple[Disk, Disk], version: int
 ) -> None:
     where = placement(client, topic)
@@ -306,10 +306,10 @@ def test_a_failed_read_from_a_cold_disk_takes_its_directory_offline(
     disks[1].evict()
     disks[1].read_error = errno.EIO
 
-    asked = list_offset(client, topic, 0, partition=where["/bad"])
+    requested = list_offset(client, topic, 0, partition=where["/bad"])
     failed = fetch(client, topic, 1, partition=where["/bad"], max_wait_ms=30_000)
 
-    assert asked.error_code == failed.error_code == STORAGE
+    assert requested.error_code == failed.error_code == STORAGE
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -338,7 +338,7 @@ def test_a_later_partition_whose_first_batch_is_too_large_is_not_cut_where_it_co
     named = [wanted(0, partition, 1000) for partition in range(3)]
     request = fetch_request([(topic, named)], version=FETCH.max_version, max_wait_ms=30_000)
 
-    (answers,) = [t.partitions for t in client.ask(FETCH, FETCH.max_version, request).responses]
+    (answers,) = [t.partitions for t in client.call(FETCH, FETCH.max_version, request).responses]
 
     assert values_in(answers[0]) == [b"x" * 3000]
     assert [bool(answer.records) for answer in answers[1:]] == [False, False]
@@ -399,8 +399,8 @@ def test_without_its_metadata_a_broker_changes_nothing_and_serves_what_it_has(
     where = placement(client, topic)
     disks[0].sync_error = errno.EIO
 
-    assert ask_for_topic(client, "new").error_code == STORAGE
-    assert ask_for_topic(client, "new").error_code == STORAGE
+    assert request_topic(client, "new").error_code == STORAGE
+    assert request_topic(client, "new").error_code == STORAGE
 
     assert not topic_exists(client, "new")
     append(client, topic, b"x", partition=where["/bad"])
@@ -466,7 +466,7 @@ def test_a_new_directory_joins_the_others() -> None:
 
 @pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
 def test_log_dirs_are_described(client: RawClient, topic: Topic, version: int) -> None:
-    response = client.ask(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
+    response = client.call(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
 
     assert [r.log_dir for r in response.results] == ["/good", "/bad"]
     for result in response.results:
@@ -480,21 +480,21 @@ def test_log_dirs_are_described(client: RawClient, topic: Topic, version: int) -
 
 
 @pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
-def test_only_what_was_asked_for_is_described(client: RawClient, topic: Topic, version: int) -> None:
+def test_only_the_requested_partitions_are_described(client: RawClient, topic: Topic, version: int) -> None:
     create_topic(client)
-    asked = [
+    requested = [
         DescribableLogDirTopic(topic=topic.name, partitions=[1]),
         DescribableLogDirTopic(topic="no-such-topic", partitions=[0]),
     ]
 
-    response = client.ask(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=asked))
+    response = client.call(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=requested))
 
     found = [(t.name, p.partition_index) for r in response.results for t in r.topics for p in t.partitions]
     assert found == [(topic.name, 1)]
 
 
-def test_asking_for_no_topics_describes_directories_alone(client: RawClient, topic: Topic) -> None:
-    response = client.ask(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=[]))
+def test_a_request_without_topics_describes_directories_alone(client: RawClient, topic: Topic) -> None:
+    response = client.call(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=[]))
 
     assert [(r.log_dir, r.topics) for r in response.results] == [("/good", []), ("/bad", [])]
 
@@ -521,7 +521,7 @@ def wish(client: RawClient, path: str, topic: str, partition: int, version: int 
     """What the broker says to a replica of it in the directory `path`."""
     wanted = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[wanted])])
-    ((result,),) = [r.partitions for r in client.ask(ALTER_REPLICA_LOG_DIRS, version, request).results]
+    ((result,),) = [r.partitions for r in client.call(ALTER_REPLICA_LOG_DIRS, version, request).results]
     assert result.partition_index == partition
     return ErrorCode(result.error_code)
 

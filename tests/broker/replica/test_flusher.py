@@ -92,7 +92,7 @@ def answer(client: RawClient) -> PartitionProduceResponse:
 def is_silent(client: RawClient, other: RawClient) -> bool:
     """Whether no answer has come, although the broker had time to answer another."""
     for _ in range(3):
-        other.ask(METADATA, 12, MetadataRequest(topics=[]))
+        other.call(METADATA, 12, MetadataRequest(topics=[]))
     return not select.select([client.socket], [], [], 0)[0]
 
 
@@ -309,7 +309,7 @@ def test_flush_ms_of_nothing_syncs_several_partitions_of_one_request() -> None:
             for partition in range(2)
         )
         request.topic_data[0].partition_data += other.topic_data[0].partition_data
-        (answer,) = client.ask(PRODUCE, version, request).responses
+        (answer,) = client.call(PRODUCE, version, request).responses
         assert [partition.error_code for partition in answer.partition_responses] == [0, 0]
 
 

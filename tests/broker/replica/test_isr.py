@@ -56,12 +56,12 @@ class FakeController:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[AlterPartitionRequest] = []
+        self.requested: list[AlterPartitionRequest] = []
 
     async def send(
         self, _: object, request: AlterPartitionRequest, on_unanswered: Callable[[], None]
     ) -> AlterPartitionResponse:
-        self.asked.append(request)
+        self.requested.append(request)
         await asyncio.sleep(0)
         while (answer := self.answers.pop(0)) is None:
             on_unanswered()
@@ -103,11 +103,11 @@ def propose(controller: FakeController, *leaderships: FakeLeadership) -> None:
     asyncio.run(main())
 
 
-def test_what_is_proposed_together_is_asked_together_with_broker_epochs() -> None:
+def test_proposals_made_together_are_sent_in_one_request_with_broker_epochs() -> None:
     controller = FakeController(granted(0, 1))
     leaderships = FakeLeadership(0), FakeLeadership(1)
     propose(controller, *leaderships)
-    (request,) = controller.asked
+    (request,) = controller.requested
     assert (request.broker_id, request.broker_epoch) == (1, 101)
     partitions = request.topics[0].partitions
     assert [p.partition_index for p in partitions] == [0, 1]
@@ -115,11 +115,11 @@ def test_what_is_proposed_together_is_asked_together_with_broker_epochs() -> Non
     assert all(leadership.outcomes == [(9, 3, [1, 2])] for leadership in leaderships)
 
 
-def test_without_an_answer_it_is_asked_again() -> None:
+def test_an_unanswered_request_is_sent_again() -> None:
     controller = FakeController(PenstockError("nobody"), AlterPartitionResponse(error_code=41), granted(0))
     leadership = FakeLeadership(0)
     propose(controller, leadership)
-    assert len(controller.asked) == 3
+    assert len(controller.requested) == 3
     assert leadership.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [(9, 3, [1, 2])]
 
 
@@ -134,13 +134,13 @@ def test_a_refusal_that_holds_is_not_repeated() -> None:
     leadership = FakeLeadership(0)
     propose(controller, leadership)
     assert leadership.outcomes == [ErrorCode.INELIGIBLE_REPLICA]
-    assert len(controller.asked) == 1
+    assert len(controller.requested) == 1
 
 
-def test_what_metadata_has_overtaken_is_not_asked() -> None:
+def test_a_proposal_that_metadata_has_overtaken_is_not_sent() -> None:
     controller = FakeController(granted(1))
     overtaken, wanted = FakeLeadership(0), FakeLeadership(1)
     overtaken.state.proposal = None
     propose(controller, overtaken, wanted)
-    assert [p.partition_index for p in controller.asked[0].topics[0].partitions] == [1]
+    assert [p.partition_index for p in controller.requested[0].topics[0].partitions] == [1]
     assert overtaken.outcomes == []

@@ -48,11 +48,11 @@ class StepByStep:
     def __init__(self, flusher: Flusher) -> None:
         self._workers = flusher._workers
         self._steps = asyncio.Semaphore(0)
-        self.asked = 0
+        self.requested = 0
         flusher._workers = self  # type: ignore[assignment]
 
     async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
-        self.asked += 1
+        self.requested += 1
         await self._steps.acquire()
         return await self._workers.in_thread(function, *args)
 
@@ -122,17 +122,17 @@ def test_what_is_followed_in_the_middle_of_a_sync_waits_for_the_next_one() -> No
             await make_topic(nodes, 1, 2, name="late")
             workers = StepByStep(replica(nodes[2]).flusher)
             assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
-            await eventually(lambda: workers.asked == 1)
+            await eventually(lambda: workers.requested == 1)
             workers.let_go()
             # The one that the fetcher waits for: it began to wait in the middle of the first.
-            await eventually(lambda: workers.asked == 2)
+            await eventually(lambda: workers.requested == 2)
             leading, late, batch = replica(nodes[1], "late"), replica(nodes[2], "late"), batch_of([b"x"])
             fetcher, epoch = nodes[2].replicas._following[late.topic_id, 0]
             leading.log.append(memoryview(bytearray(batch)), epoch)
             late.log.append_replicated(memoryview(bytearray(batch)), epoch)
             fetcher.follow(late, FollowerState(1, epoch, late.log, 1000))
             workers.let_go()
-            await eventually(lambda: workers.asked == 3)
+            await eventually(lambda: workers.requested == 3)
             assert leading.leadership is not None
             state = leading.leadership.state
             for _ in range(50):
@@ -154,13 +154,13 @@ def test_a_sync_of_what_was_cut_meanwhile_says_nothing_about_what_took_its_place
             workers = StepByStep(partition.flusher)
             batch = batch_of([b"cut"])
             partition.append_replicated(memoryview(bytearray(batch)), wanted.leader_epoch)
-            await eventually(lambda: workers.asked == 1)
+            await eventually(lambda: workers.requested == 1)
             partition.log.truncate_to(0)
             wanted.isr = [2]
             partition.lead(1, nodes[2].replicas._new_leadership(partition, wanted))
             partition.append(memoryview(bytearray(batch_of([b"kept"]))))
             workers.let_go()
-            await eventually(lambda: workers.asked == 2)
+            await eventually(lambda: workers.requested == 2)
             assert partition.log.recovery_point == 0
             assert partition.log.high_watermark == 0
             workers.let_go()

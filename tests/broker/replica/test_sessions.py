@@ -44,7 +44,7 @@ class Parked:
         self.ended = True
 
 
-def ask(
+def call(
     *indexes: int,
     session_id: int = 0,
     session_epoch: int = 0,
@@ -63,7 +63,7 @@ def new_sessions(most: int = 10) -> ReplicaSessions:
 
 
 def full(sessions: ReplicaSessions, *indexes: int, replica: int = 2, epoch: int = 7) -> ReplicaSession:
-    session = sessions.take(ask(*indexes, replica=replica, broker_epoch=epoch), now_ms=0)
+    session = sessions.take(call(*indexes, replica=replica, broker_epoch=epoch), now_ms=0)
     for followed in session.partitions.values():
         followed.subscribe(partition())
     return session
@@ -98,7 +98,7 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None
     sessions = new_sessions()
     session = full(sessions, 0)
     session.waiting = parked = Parked()
-    sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
+    sessions.take(call(session_id=session.id, session_epoch=1), now_ms=1)
     assert parked.ended
 
 
@@ -122,7 +122,7 @@ def test_an_incremental_answer_names_only_news() -> None:
     assert followed.mark_sent(6, 1, b"records")
 
 
-def test_what_was_told_in_an_earlier_leader_epoch_is_told_again() -> None:
+def test_positions_of_an_earlier_leader_epoch_are_sent_again() -> None:
     """An answer that arrives in another epoch than it was asked in is nothing to the follower."""
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
@@ -133,7 +133,7 @@ def test_what_was_told_in_an_earlier_leader_epoch_is_told_again() -> None:
     assert followed.mark_sent(5, 0, b"")
 
 
-def test_trouble_is_told_each_time_and_what_came_before_it_again() -> None:
+def test_an_error_is_sent_each_time_and_the_state_before_it_again() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))
     assert first.mark_sent(5, 0, b"")
@@ -159,7 +159,7 @@ def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_kno
     assert led is not None
     led.leadership = cast(Leadership, knows := FakeLeadership())
     followed.report_position(led, now_ms=0)
-    sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
+    sessions.take(call(session_id=session.id, session_epoch=1), now_ms=1)
     session.refresh(0, absent_only=False)
     assert knows.heard == [0, 1]
     led.leadership = cast(Leadership, is_new := FakeLeadership())
@@ -173,7 +173,7 @@ def test_what_is_forgotten_hears_no_more() -> None:
     gone = session.partitions[TOPIC_ID, 0]
     subscribed = gone.partition
     assert subscribed is not None
-    sessions.take(ask(session_id=session.id, session_epoch=1, forgotten=(0,)), now_ms=1)
+    sessions.take(call(session_id=session.id, session_epoch=1, forgotten=(0,)), now_ms=1)
     assert gone not in subscribed.followers
     assert ready(session) == [1]
 
@@ -195,7 +195,7 @@ def test_a_session_is_its_followers_alone(
     assert full(sessions, 0).id == 1
     with pytest.raises(ApiError) as refused:
         sessions.take(
-            ask(session_id=session_id, session_epoch=epoch, replica=replica, broker_epoch=broker_epoch),
+            call(session_id=session_id, session_epoch=epoch, replica=replica, broker_epoch=broker_epoch),
             now_ms=1,
         )
     assert refused.value.code == error
@@ -204,7 +204,7 @@ def test_a_session_is_its_followers_alone(
 def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
     sessions = new_sessions(most=2)
     first, second = full(sessions, 0, replica=2), full(sessions, 0, replica=3)
-    sessions.take(ask(session_id=first.id, session_epoch=1), now_ms=1)
+    sessions.take(call(session_id=first.id, session_epoch=1), now_ms=1)
     third = full(sessions, 0, replica=4)
     assert [session.id for session in sessions] == [first.id, third.id]
     assert all(followed.partition is None for followed in second.partitions.values())

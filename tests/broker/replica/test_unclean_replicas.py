@@ -95,7 +95,7 @@ def test_a_follower_sets_its_log_aside_before_committed_records_are_cut() -> Non
             request = ElectLeadersRequest(
                 election_type=1, topic_partitions=[TopicPartitions(topic=NAME, partitions=[0])]
             )
-            await nodes.ask(3, ELECT_LEADERS, request)
+            await nodes.call(3, ELECT_LEADERS, request)
             await eventually(lambda: described(nodes[3]).leader == 3)
             assert (await produce(nodes, 3, b"new")).error_code == ErrorCode.NONE
             await nodes.start(2)
@@ -109,7 +109,7 @@ def test_a_follower_sets_its_log_aside_before_committed_records_are_cut() -> Non
     run(main())
 
 
-def test_a_topic_that_asks_for_unclean_elections_has_its_log_cut_in_place() -> None:
+def test_a_topic_with_unclean_elections_has_its_log_cut_in_place() -> None:
     async def main() -> None:
         nodes = Cluster([1], [2, 3], config={"unclean.leader.election.enable": "true"})
         try:

@@ -62,7 +62,7 @@ def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:
         }
         assert found["node_id"] == 1 and found["time"] > 0
         request = produce_request(topic, batch_of([b"forged"]), version=7)
-        (answer,) = client.ask(PRODUCE, 7, request).responses[0].partition_responses
+        (answer,) = client.call(PRODUCE, 7, request).responses[0].partition_responses
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

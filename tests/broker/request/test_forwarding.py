@@ -71,13 +71,13 @@ def test_configs_and_deletions_go_to_the_controller() -> None:
             assert await alter(nodes, node, TOPIC, "topic", "retention.ms", "1234") == ErrorCode.NONE
             assert image.topic_configs("topic") == {"retention.ms": "1234"}
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=5000)
-            (answer,) = (await nodes.ask(node, DELETE_TOPICS, request)).responses
+            (answer,) = (await nodes.call(node, DELETE_TOPICS, request)).responses
             assert answer.error_code == ErrorCode.NONE and "topic" not in image.topics
 
     run(main())
 
 
-def test_another_change_is_not_taken_for_the_one_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_change_is_not_taken_for_the_requested_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was asked answers when it knows what was made, not when it hears of just anything."""
     monkeypatch.setattr("penstock.broker.request.forwarding._CATCH_UP_S", 60)
 
@@ -99,16 +99,16 @@ def test_another_change_is_not_taken_for_the_one_that_was_asked_for(monkeypatch:
             loader.on_applied = take_time
             assert await create(nodes, controller, "another") == ErrorCode.NONE
             await busy.wait()
-            asked = asyncio.create_task(create(nodes, node, "topic"))
+            requested = asyncio.create_task(create(nodes, node, "topic"))
             await eventually(lambda: "topic" in nodes[controller].image.topics)
             # When it has followed the other change, it does not get to this one yet.
             held = asyncio.create_task(loader.between_changes(rest))
             await asyncio.sleep(0)
             go_on.set()
-            answered, _ = await asyncio.wait([asked], timeout=0.1)
+            answered, _ = await asyncio.wait([requested], timeout=0.1)
             assert not answered
             release.set()
-            assert await asked == ErrorCode.NONE
+            assert await requested == ErrorCode.NONE
             assert "topic" in nodes[node].image.topics
             await held
 
@@ -135,7 +135,7 @@ def test_loggers_are_altered_where_they_are() -> None:
             request = IncrementalAlterConfigsRequest(
                 resources=[AlterConfigsResource(resource_type=_LOGGER, resource_name=str(node), configs=[])]
             )
-            (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+            (answer,) = (await nodes.call(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
             assert answer.error_code == ErrorCode.NONE
 
     run(main())
@@ -147,7 +147,7 @@ def test_a_topic_that_a_client_mentions_is_made() -> None:
             node = await follower(nodes)
             request = MetadataRequest(topics=[MetadataRequestTopic(name="mentioned")])
             request.allow_auto_topic_creation = True
-            (topic,) = (await nodes.ask(node, METADATA, request)).topics
+            (topic,) = (await nodes.call(node, METADATA, request)).topics
             assert topic.error_code == ErrorCode.NONE and len(topic.partitions) == 1
 
     run(main())
@@ -157,12 +157,12 @@ def test_no_two_brokers_give_out_the_same_producer_id() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             request = InitProducerIdRequest(transaction_timeout_ms=1000)
-            answers = [await nodes.ask(node, INIT_PRODUCER_ID, request) for node in (1, 2, 3, 1, 2, 3)]
+            answers = [await nodes.call(node, INIT_PRODUCER_ID, request) for node in (1, 2, 3, 1, 2, 3)]
             assert all(answer.error_code == ErrorCode.NONE for answer in answers)
             assert len({answer.producer_id for answer in answers}) == 6
             controller = await nodes.settled()
             stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
-            answer = await nodes.ask(controller.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True)
+            answer = await nodes.call(controller.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True)
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
     run(main())
@@ -176,7 +176,7 @@ def test_elections_reassignments_and_features_through_a_follower() -> None:
             elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="topic", partitions=[0])])
             ((result,),) = [
                 topic.partition_result
-                for topic in (await nodes.ask(node, ELECT_LEADERS, elect)).replica_election_results
+                for topic in (await nodes.call(node, ELECT_LEADERS, elect)).replica_election_results
             ]
             assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
             reassign = AlterPartitionReassignmentsRequest(
@@ -188,11 +188,11 @@ def test_elections_reassignments_and_features_through_a_follower() -> None:
             )
             ((moved,),) = [
                 topic.partitions
-                for topic in (await nodes.ask(node, ALTER_PARTITION_REASSIGNMENTS, reassign)).responses
+                for topic in (await nodes.call(node, ALTER_PARTITION_REASSIGNMENTS, reassign)).responses
             ]
             assert moved.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
             update = FeatureUpdate(feature="group.version", max_version_level=9)
-            answer = await nodes.ask(node, UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
+            answer = await nodes.call(node, UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
             assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
 
     run(main())
@@ -204,7 +204,7 @@ def test_an_envelope_holds_only_what_the_controller_does(api: Api[Any, Any], ver
         async with cluster(1) as nodes:
             header = pack(">hhihB", api.key, version, 0, -1, 0)
             request = EnvelopeRequest(request_data=header, client_host_address=bytes(4))
-            answer = await nodes.ask(1, ENVELOPE, request, internal=True)
+            answer = await nodes.call(1, ENVELOPE, request, internal=True)
             assert answer.error_code == ErrorCode.INVALID_REQUEST
 
     run(main())
@@ -215,9 +215,9 @@ def test_requests_survive_the_controllers_death() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
             node = await follower(nodes)
-            asked = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
+            requested = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
             await nodes.kill(controller.node_id)
-            answers = set(await asked)
+            answers = set(await requested)
             # An answer may have been lost with the one who gave it: then the second attempt finds the topic.
             assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
             await eventually(lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics))
@@ -225,7 +225,7 @@ def test_requests_survive_the_controllers_death() -> None:
     run(main())
 
 
-def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
+def test_a_slow_controller_gets_no_second_request() -> None:
     """What it has not answered yet it will do: a second request would find that the topic exists already."""
 
     async def main() -> None:
@@ -233,10 +233,10 @@ def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
             controller = await nodes.settled()
             node = await follower(nodes)
             async with controller.node.controller._turn:
-                asked = asyncio.create_task(create(nodes, node, "topic"))
-                answered, _ = await asyncio.wait([asked], timeout=0.9)
+                requested = asyncio.create_task(create(nodes, node, "topic"))
+                answered, _ = await asyncio.wait([requested], timeout=0.9)
                 assert not answered
-            assert await asked == ErrorCode.NONE
+            assert await requested == ErrorCode.NONE
 
     run(main())
 
@@ -289,7 +289,7 @@ def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
     run(main())
 
 
-def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_principal_of_a_request_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
     seen: list[tuple[str, str, str | None, tuple[str, ...]]] = []
 
@@ -306,7 +306,7 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
         async with cluster(3) as nodes:
             node = await follower(nodes)
             request = DeleteTopicsRequest(timeout_ms=5000)
-            await nodes.ask(node, DELETE_TOPICS, request)
+            await nodes.call(node, DELETE_TOPICS, request)
             alice = Caller(Principal("User", "alice"), "2001:db8::7", "alices-client", ("ops",))
             await nodes[node].forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
 
@@ -327,7 +327,7 @@ def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.Mon
             for other in set(nodes.brokers) - {node}:
                 await nodes.kill(other)
             request = InitProducerIdRequest(transaction_timeout_ms=1000)
-            answers = await asyncio.gather(*(nodes.ask(node, INIT_PRODUCER_ID, request) for _ in range(100)))
+            answers = await asyncio.gather(*(nodes.call(node, INIT_PRODUCER_ID, request) for _ in range(100)))
             assert {answer.error_code for answer in answers} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
     run(main())
@@ -346,7 +346,7 @@ def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytes
                 topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
             )
             async with asyncio.timeout(20):
-                topics = (await nodes.ask(2, METADATA, request)).topics
+                topics = (await nodes.call(2, METADATA, request)).topics
                 found = await coordinator(nodes, 2)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert [(t.name, t.error_code) for t in topics] == list(

@@ -41,7 +41,7 @@ def test_many_half_frames_hold_up_nobody_and_take_no_memory() -> None:
             for attacker in attackers:
                 attacker.socket.sendall(struct.pack(">i", 100_000_000) + b"\x00\x03")
             with RawClient(running.bootstrap) as client:
-                assert client.ask(API_VERSIONS, 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+                assert client.call(API_VERSIONS, 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
             assert running.broker.server.pool.held < 500 << 20
             assert running.broker.server.pool.held <= 200 * (2 << 20)
         finally:
@@ -78,10 +78,10 @@ def test_an_offset_kept_for_longer_than_time_lasts(client: RawClient, topic: Top
             )
         ],
     )
-    until(lambda: not client.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="patient")).error_code)
+    until(lambda: not client.call(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="patient")).error_code)
 
     def code() -> int:
-        (answer,) = client.ask(OFFSET_COMMIT, 3, commit).topics[0].partitions
+        (answer,) = client.call(OFFSET_COMMIT, 3, commit).topics[0].partitions
         return answer.error_code
 
     until(lambda: code() not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR))

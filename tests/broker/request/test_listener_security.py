@@ -379,7 +379,7 @@ def test_a_raw_token_after_the_old_handshake(sasl: BrokerThread, listener: str) 
         assert speaker.handshake(version=0) == 0
         speaker.send_raw(GOOD)
         assert speaker.receive_raw() == b""
-        assert speaker.ask(METADATA, MetadataRequest()) is not None
+        assert speaker.call(METADATA, MetadataRequest()) is not None
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)
@@ -387,7 +387,7 @@ def test_a_raw_token_after_the_old_handshake(sasl: BrokerThread, listener: str) 
 def test_no_other_api_is_served_before_authentication(sasl: BrokerThread, listener: str, key: int) -> None:
     api = APIS[key]
     with Speaker(ports(sasl)[listener]) as speaker:
-        assert speaker.ask(api, api.request()) is None
+        assert speaker.call(api, api.request()) is None
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)
@@ -395,8 +395,8 @@ def test_requests_in_a_wrong_state(sasl: BrokerThread, listener: str) -> None:
     port = ports(sasl)[listener]
     hello = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     with Speaker(port) as speaker:
-        assert speaker.ask(API_VERSIONS, hello) is not None
-        assert speaker.ask(API_VERSIONS, hello) is None  # only once
+        assert speaker.call(API_VERSIONS, hello) is not None
+        assert speaker.call(API_VERSIONS, hello) is None  # only once
     with Speaker(port) as speaker:
         assert speaker.handshake() == 0
         assert speaker.handshake() == ErrorCode.ILLEGAL_SASL_STATE
@@ -409,7 +409,7 @@ def test_requests_in_a_wrong_state(sasl: BrokerThread, listener: str) -> None:
         assert speaker.token(GOOD) == (0, None)
         # Without an end of the session there is no re-authentication.
         assert speaker.handshake() == ErrorCode.ILLEGAL_SASL_STATE
-        assert speaker.ask(METADATA, MetadataRequest()) is not None
+        assert speaker.call(METADATA, MetadataRequest()) is not None
 
 
 @pytest.mark.parametrize("listener", SASL_LISTENERS)
@@ -424,7 +424,7 @@ def test_failures_look_the_same(sasl: BrokerThread, listener: str) -> None:
     assert only is not None and only[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_salts_do_not_tell_which_users_exist(tmp_path: Path) -> None:
+def test_salts_do_not_reveal_which_users_exist(tmp_path: Path) -> None:
     """Unknown users and those of the config keep their salts over restarts, like those of the metadata."""
     config = {
         "listeners": f"SASL://{HOST}:0",
@@ -442,7 +442,7 @@ def test_salts_do_not_tell_which_users_exist(tmp_path: Path) -> None:
                 with Speaker(ports(running)["SASL"]) as speaker:
                     speaker.handshake("SCRAM-SHA-256")
                     request = SaslAuthenticateRequest(auth_bytes=b"n,,n=" + user + b",r=c")
-                    reply: bytes = speaker.ask(SASL_AUTHENTICATE, request).auth_bytes
+                    reply: bytes = speaker.call(SASL_AUTHENTICATE, request).auth_bytes
                     found.append(reply.partition(b",")[2])
         return found
 
@@ -540,7 +540,7 @@ def test_the_oldest_connection_without_authentication_makes_way() -> None:
                 assert speaker.token(GOOD) == (0, None)
             with Speaker(port) as fourth:
                 assert fourth.handshake() == 0
-                assert second.ask(METADATA, MetadataRequest()) is not None
+                assert second.call(METADATA, MetadataRequest()) is not None
 
 
 def test_a_session_ends_unless_the_client_authenticates_again() -> None:
@@ -567,16 +567,16 @@ def test_a_session_ends_unless_the_client_authenticates_again() -> None:
 
         with Speaker(port) as speaker:
             speaker.handshake()
-            answer = speaker.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=GOOD))
+            answer = speaker.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=GOOD))
             assert answer.session_lifetime_ms == 60000
             shift(30)
-            assert speaker.ask(METADATA, MetadataRequest()) is not None
+            assert speaker.call(METADATA, MetadataRequest()) is not None
             shift(31)
             assert speaker.handshake() == 0
             assert speaker.token(GOOD) == (0, None)
-            assert speaker.ask(METADATA, MetadataRequest()) is not None
+            assert speaker.call(METADATA, MetadataRequest()) is not None
             shift(61)
-            assert speaker.ask(METADATA, MetadataRequest()) is None
+            assert speaker.call(METADATA, MetadataRequest()) is None
         for mechanism, token in (("PLAIN", f"\0node\0{PASSWORD}".encode()), ("SCRAM-SHA-256", None)):
             with Speaker(port) as speaker:
                 speaker.handshake()

@@ -73,7 +73,7 @@ def alter(admin: RawClient, client_id: str | None, key: str, value: float | None
         entity=[EntityData(entity_type="client-id", entity_name=client_id)],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
     )
-    (result,) = admin.ask(ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry])).entries
+    (result,) = admin.call(ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry])).entries
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
@@ -115,12 +115,12 @@ def fetch(
         session_epoch=session[1],
         topics=[] if session[1] > 0 else named,
     )
-    return client.ask(FETCH, 16, request)
+    return client.call(FETCH, 16, request)
 
 
 def assert_muted(client: RawClient, began: float, throttle_ms: int) -> None:
     """The next response comes after the throttle time. The throttled request was sent after `began`."""
-    client.ask(API_VERSIONS, 0, ApiVersionsRequest())
+    client.call(API_VERSIONS, 0, ApiVersionsRequest())
     assert monotonic() - began >= throttle_ms / 1000 - _TIMER_S
 
 
@@ -236,7 +236,7 @@ def test_a_throttled_share_fetch_has_its_records(admin: RawClient, limited: RawC
 def test_the_time_of_requests_is_limited(admin: RawClient, limited: RawClient) -> None:
     with quota(admin, limited, "request_percentage", 1e-6):
         began = monotonic()
-        response = limited.ask(METADATA, 12, MetadataRequest(topics=None))
+        response = limited.call(METADATA, 12, MetadataRequest(topics=None))
         # At most one window, as in Kafka.
         assert response.throttle_time_ms == 1000
         assert_muted(limited, began, 1000)
@@ -259,21 +259,21 @@ def test_controller_mutations_beyond_the_quota_are_refused(admin: RawClient, lim
     )
     refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     with quota(admin, limited, "controller_mutation_rate", 1):
-        created = limited.ask(CREATE_TOPICS, 6, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+        created = limited.call(CREATE_TOPICS, 6, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
         assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE, refused]
         assert 0 < created.throttle_time_ms <= 1000
         alter(admin, limited.client_id, "controller_mutation_rate", 1e-5)
         # The connection is muted, another one of the same client is not.
         with RawClient(limited.address, client_id=limited.client_id) as other:
-            assert other.ask(CREATE_PARTITIONS, 3, grown).results[0].error_code == refused
+            assert other.call(CREATE_PARTITIONS, 3, grown).results[0].error_code == refused
         with RawClient(limited.address, client_id=limited.client_id) as other:
-            assert other.ask(DELETE_TOPICS, 6, alone).responses[0].error_code == refused
-        assert admin.ask(DELETE_TOPICS, 6, alone).responses[0].error_code == ErrorCode.NONE
+            assert other.call(DELETE_TOPICS, 6, alone).responses[0].error_code == refused
+        assert admin.call(DELETE_TOPICS, 6, alone).responses[0].error_code == ErrorCode.NONE
 
 
 def test_old_clients_are_throttled_without_an_error(admin: RawClient, limited: RawClient) -> None:
     topic = CreatableTopic(name=new_name(), num_partitions=12, replication_factor=1)
     with quota(admin, limited, "controller_mutation_rate", 1):
-        created = limited.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        created = limited.call(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert created.topics[0].error_code == ErrorCode.NONE
         assert 0 < created.throttle_time_ms <= 1000

@@ -11,7 +11,7 @@ from penstock.testing import cluster
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
-    ask_for_topic,
+    request_topic,
     batch_of,
     create_topic,
     list_offset,
@@ -66,7 +66,7 @@ def test_finished_messages_leave_the_delay_topic(client: RawClient) -> None:
     "configs", [{}, {**FOREVER, "retention.bytes": "9"}, {**FOREVER, "cleanup.policy": "compact"}]
 )
 def test_a_delay_topic_keeps_its_messages(client: RawClient, configs: dict[str, str]) -> None:
-    result = ask_for_topic(client, new_name(), configs={**configs, "penstock.delay.target": "x"})
+    result = request_topic(client, new_name(), configs={**configs, "penstock.delay.target": "x"})
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert "must not be deleted" in (result.error_message or "")
 

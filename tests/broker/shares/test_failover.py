@@ -112,7 +112,7 @@ def test_leaders_and_coordinators_are_killed() -> None:
             set_group_configs(client, GROUP, share_auto_offset_reset="earliest")
             topic = Topic("jobs", TopicId(describe_topic(client, "jobs").topic_id))
             # Creates the topic of the group coordinator.
-            client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
+            client.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
         worker = Worker(running, topic)
         worker.join()
         accepted: set[int] = set()

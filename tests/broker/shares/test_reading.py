@@ -46,7 +46,7 @@ def end(client: RawClient, topic: Topic, committed: bool) -> None:
         transaction_result=committed,
         topics=[WritableTxnMarkerTopic(name=topic.name, partition_indexes=[0])],
     )
-    client.ask(WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+    client.call(WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
 
 
 @pytest.mark.parametrize("committed", [True, False])

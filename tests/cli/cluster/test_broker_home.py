@@ -44,7 +44,7 @@ def test_folders_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert homes_in(tmp_path / "nothing") == []
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="has no cluster"):
         home_of(tmp_path, 1)
     with pytest.raises(Failure, match="has no cluster"):
@@ -124,7 +124,7 @@ def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.process
-def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (home,) = make_homes(tmp_path, PLAN._replace(brokers=1))
     home.log_file.mkdir()
     with pytest.raises(Failure, match=r"broker 1 cannot be started in .*/broker-1: Is a directory"):
@@ -139,7 +139,7 @@ def test_a_part_of_a_cluster_is_not_left_behind(tmp_path: Path) -> None:
     assert homes_in(tmp_path) == []
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_directory_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Failure, match=r"cannot create .*/broker-1: Not a directory: choose another --data"):
         make_homes(tmp_path / "file", PLAN)
@@ -191,7 +191,7 @@ def test_ports_follow_the_first(tmp_path: Path) -> None:
     assert [home.address for home in homes] == [f"127.0.0.1:{first + i}" for i in range(3)]
 
 
-def test_a_port_that_is_in_use_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_before_anything_is_created(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Failure, match=rf"127.0.0.1:{port} is in use: .* another --port"):
@@ -211,7 +211,7 @@ def test_a_port_that_is_in_use_is_told_before_anything_is_made(tmp_path: Path) -
         (PLAN._replace(port=65534), "there is no port 65536: choose a lower --port"),
     ],
 )
-def test_a_place_where_nobody_can_listen_is_told(plan: ClusterPlan, said: str, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_bound_is_an_error(plan: ClusterPlan, said: str, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=said):
         make_homes(tmp_path, plan)
     assert homes_in(tmp_path) == []

@@ -80,7 +80,7 @@ def test_a_removal_that_was_interrupted_at_last_is_ended(
     assert not BrokerHome(tmp_path, 3).path.exists()
 
 
-def test_who_is_missing_is_told_before_anything_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_brokers_are_named_before_anything_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_majority(line: DirectLine) -> None:
         raise Failure("only 3 can be reached")
 

@@ -96,7 +96,7 @@ def test_status_shows_damage_failed_directories_and_balancing(
     assert "0 moving (penstock.balance leaders)" in printed
 
 
-def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_distinguishes_hanging_brokers_from_dead_ones(capsys: pytest.CaptureFixture[str]) -> None:
     # What hangs is not taken for gone because the machine stands still.
     with cluster(brokers=5, config={"broker.session.timeout.ms": 60_000}) as running:
         controller = running.controller

@@ -17,7 +17,7 @@ storage: {segment_size: 16MB, retention_time: 7d}
 topics:
   gpu: {partitions: 8, retention_time: 30d}
 """
-ASKED = ClusterPlan(brokers=3, host="::1", port=0, racks=("a", "b"))
+REQUESTED = ClusterPlan(brokers=3, host="::1", port=0, racks=("a", "b"))
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def test_what_made_a_cluster_starts_it_again(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "8MB")
     monkeypatch.setenv("PENSTOCK_LOG_LEVEL", "debug")
-    plan = planned(ASKED, config, ["num.partitions=4"])
+    plan = planned(REQUESTED, config, ["num.partitions=4"])
     made = make_homes(tmp_path, plan)
     assert made[0].configs["log.segment.bytes"] == str(8 * 1024**2)
     homes = homes_in(tmp_path)
     check_same(tmp_path, homes, plan)
     # Less is fine, and so is what the environment says now: it is read once.
     monkeypatch.setenv("PENSTOCK_LOG_LEVEL", "info")
-    check_same(tmp_path, homes, planned(ASKED, config, []))
+    check_same(tmp_path, homes, planned(REQUESTED, config, []))
     check_same(tmp_path, homes, planned(ClusterPlan(), None, []))
     port = int(homes[0].address.rpartition(":")[2])
     check_same(tmp_path, homes, ClusterPlan(port=port))
@@ -69,7 +69,7 @@ def test_a_secret_that_differs_is_not_shown(tmp_path: Path) -> None:
 def test_what_differs_is_named(
     tmp_path: Path, config: Path, plan: ClusterPlan, setting: str, said: str
 ) -> None:
-    homes = make_homes(tmp_path, planned(ASKED, config, ["num.partitions=4"]))
+    homes = make_homes(tmp_path, planned(REQUESTED, config, ["num.partitions=4"]))
     with pytest.raises(Failure, match=said) as refused:
         check_same(tmp_path, homes, planned(plan, None, [setting] if setting else []))
     assert refused.value.exit_code == 2
@@ -82,22 +82,22 @@ def test_what_is_each_brokers_own_is_not_set_for_all(setting: str) -> None:
     assert refused.value.exit_code == 2
 
 
-def test_a_topic_that_nobody_could_create_is_told_before_anything_is_made(config: Path) -> None:
+def test_an_invalid_topic_is_an_error_before_anything_is_created(config: Path) -> None:
     config.write_text("topics: {'gpu temperature': {}}\n")
-    with pytest.raises(Failure, match="The topic name 'gpu temperature' has characters") as told:
+    with pytest.raises(Failure, match="The topic name 'gpu temperature' has characters") as reported:
         planned(ClusterPlan(), config, [])
-    assert told.value.exit_code == 2
+    assert reported.value.exit_code == 2
 
 
 def test_a_topic_that_differs_is_named(tmp_path: Path, config: Path) -> None:
-    homes = make_homes(tmp_path, planned(ASKED, config, []))
+    homes = make_homes(tmp_path, planned(REQUESTED, config, []))
     config.write_text(CONFIG.replace("partitions: 8", "partitions: 9"))
     with pytest.raises(Failure, match=r"topic gpu is not declared like this in .*/broker-1/broker.yaml"):
-        check_same(tmp_path, homes, planned(ASKED, config, []))
+        check_same(tmp_path, homes, planned(REQUESTED, config, []))
 
 
 def test_brokers_may_count_from_0(tmp_path: Path) -> None:
-    plan = planned(ASKED._replace(brokers=6, first_id=0), None, [])
+    plan = planned(REQUESTED._replace(brokers=6, first_id=0), None, [])
     homes = make_homes(tmp_path, plan)
     assert [home.id for home in homes] == [0, 1, 2, 3, 4, 5]
     assert [home.configs["broker.rack"] for home in homes] == ["a", "b"] * 3

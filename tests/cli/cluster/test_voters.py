@@ -28,8 +28,8 @@ def test_who_is_left_of_a_majority_is_said(since_s: float) -> None:
             if broker != controller:
                 running.kill(broker)
         running.advance(since_s)
-        told = f"no majority: of its voters 1, 2, 3 only {controller} can be reached; start voters"
-        with DirectLine(running.bootstrap, PATIENCE_S) as line, pytest.raises(Failure, match=told):
+        reported = f"no majority: of its voters 1, 2, 3 only {controller} can be reached; start voters"
+        with DirectLine(running.bootstrap, PATIENCE_S) as line, pytest.raises(Failure, match=reported):
             quorum_overview(line)
 
 

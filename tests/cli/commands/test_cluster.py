@@ -205,7 +205,7 @@ def test_a_broker_that_is_gone_for_good_is_forgotten(cli: Cli) -> None:
     assert [b["broker"] for b in overview["brokers"]] == [1, 2, 3]
 
 
-def test_brokers_are_filled_and_replaced_without_being_asked(cli: Cli, directory: Path) -> None:
+def test_brokers_are_filled_and_replaced_automatically(cli: Cli, directory: Path) -> None:
     """Self-healing is on in clusters that `cluster start` has made; only its delay is too long for a test."""
     delay = "penstock.self.healing.delay.ms"
 
@@ -297,7 +297,7 @@ def test_a_reassignment_that_makes_no_sense(cli: Cli, tmp_path: Path) -> None:
         (b'{"partitions": [{"topic": "gpu", "partition": 0, "replicas": [99999999999]}]}', "2147483647"),
     ],
 )
-def test_what_is_no_plan_is_told(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
+def test_an_invalid_plan_is_an_error(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(content)
     refused = cli("partition", "reassign", "execute", str(plan))

@@ -79,8 +79,8 @@ def test_group_configs(penstock: Command) -> None:
         penstock("config", "describe", "--group", "g").stderr
         == "all configs have their defaults: --all shows them\n"
     )
-    asked_twice = penstock("config", "describe", "--group", "g", "--topic", "t")
-    assert asked_twice.returncode == 2
+    requested_twice = penstock("config", "describe", "--group", "g", "--topic", "t")
+    assert requested_twice.returncode == 2
 
 
 def test_an_unknown_broker_config_is_stored_with_a_warning(penstock: Command) -> None:

@@ -83,7 +83,7 @@ def test_bad_input_is_refused_where_it_stands(penstock: Command) -> None:
     assert "max.message.bytes" in large.stderr
 
 
-def test_a_compacted_topic_asks_for_keys(penstock: Command) -> None:
+def test_a_compacted_topic_needs_keys(penstock: Command) -> None:
     penstock("topic", "create", "keyed", "--config", "cleanup.policy=compact")
     done = penstock("produce", "keyed", input="no key\n")
     assert done.returncode == 1

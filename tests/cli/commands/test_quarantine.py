@@ -76,7 +76,7 @@ def test_a_restored_log_has_its_records(tmp_path: Path, stray: Topic) -> None:
         assert [r.value for r in read_all(client, stray, partition=1)] == [b"one"]
 
 
-def test_a_restore_sets_aside_what_is_in_the_way_only_if_asked_to(tmp_path: Path, stray: Topic) -> None:
+def test_a_restore_replaces_an_existing_log_only_on_request(tmp_path: Path, stray: Topic) -> None:
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         append(client, stray, b"new", partition=1)
         assert "is in use by a broker: stop it first" in refused("restore", "t-1.1", "--data", str(tmp_path))

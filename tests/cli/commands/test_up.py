@@ -52,7 +52,7 @@ def test_a_broker_serves_though_nobody_waited_until_it_was_ready() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_voter_that_waits_for_the_others_ends_when_told_to(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_voter_that_waits_for_the_others_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as others:
         quorum = f"1@127.0.0.1:0,2@127.0.0.1:{others.getsockname()[1]}"
         listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"

@@ -93,9 +93,9 @@ def test_some_seconds_of_everything_end_with_every_message_accounted_for(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     # While it runs there is a line now and then.
     assert re.search(r"brokers 3/3  produced [\d,]+  read [\d,]+  lag", done.stdout)
-    told = re.search(SUM, done.stdout)
-    assert told is not None, done.stdout
-    produced, valid, dead, duplicates, late = (int(part.replace(",", "")) for part in told.groups())
+    reported = re.search(SUM, done.stdout)
+    assert reported is not None, done.stdout
+    produced, valid, dead, duplicates, late = (int(part.replace(",", "")) for part in reported.groups())
     sent = json.loads((folder / "logs" / "simulator.out").read_text())
     assert produced == sent["acknowledged"] == valid + dead + duplicates + late > 16 * 40 * 10
     assert dead == sent["malformed"] + sent["sentinels"] > 0

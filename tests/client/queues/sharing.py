@@ -18,7 +18,7 @@ def lag(bootstrap: str, group: str) -> int:
     wanted = offsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     request = offsets.DescribeShareGroupOffsetsRequest(groups=[wanted])
     with RawClient(bootstrap) as client:
-        (found,) = client.ask(offsets.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
+        (found,) = client.call(offsets.DESCRIBE_SHARE_GROUP_OFFSETS, 1, request).groups
     lags = [partition.lag for topic in found.topics for partition in topic.partitions]
     return sum(lags) if lags else -1
 

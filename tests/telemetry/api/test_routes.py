@@ -112,7 +112,7 @@ def test_all_there_is_in_windows_that_fit(client: TestClient) -> None:
     assert row["p50"] == pytest.approx(80.0, rel=0.01)
 
 
-def test_windows_that_were_asked_for(client: TestClient) -> None:
+def test_requested_windows(client: TestClient) -> None:
     answer = get(client, A0, metric="DCGM_FI_DEV_GPU_TEMP_CELSIUS", resolution="1h")
     assert [(row["metric"], row["mean"]) for row in answer["items"]] == [("DCGM_FI_DEV_GPU_TEMP", 60.0)] * 2
 
@@ -124,7 +124,7 @@ def test_several_metrics_by_name_and_number(client: TestClient) -> None:
     assert len(get(client, A0, end_time=end)["items"]) == len(FIELDS)
 
 
-def test_a_known_gpu_may_have_nothing_to_tell(client: TestClient) -> None:
+def test_a_known_gpu_may_have_no_samples(client: TestClient) -> None:
     silent = "/api/v1/gpus/GPU-b1/telemetry"
     assert get(client, silent, start_time="2025-07-18T22:00:00Z")["items"] == []
     assert get(client, silent, metric="DCGM_FI_DEV_FB_USED")["items"] == []
@@ -139,9 +139,9 @@ def test_an_unknown_gpu(client: TestClient) -> None:
 @settings(max_examples=8, deadline=None)
 @given(limit=st.integers(60, 600), resolution=st.sampled_from([None, "raw", "10s", "1h"]))
 def test_pages_together_are_everything_once(client: TestClient, limit: int, resolution: str | None) -> None:
-    asked = {} if resolution is None else {"resolution": resolution}
-    whole = get(client, A0, limit=10_000, **asked)["items"]
-    found = list(pages(client, A0, limit=limit, **asked))
+    requested = {} if resolution is None else {"resolution": resolution}
+    whole = get(client, A0, limit=10_000, **requested)["items"]
+    found = list(pages(client, A0, limit=limit, **requested))
     assert [row for page in found for row in page] == whole
     assert all(len(page) == limit for page in found[:-1])
     assert len({(row["timestamp"], row["metric"]) for row in whole}) == len(whole)
@@ -174,7 +174,7 @@ def test_utilization(client: TestClient) -> None:
     assert (len(cut["items"]), cut["total"], cut["items"][0]["group"]) == (1, 4, "GPU-b0")
 
 
-def test_the_last_day_is_what_fleets_are_asked_about(client: TestClient) -> None:
+def test_the_last_day_is_the_default_span(client: TestClient) -> None:
     answer = get(client, "/api/v1/fleet/utilization", by="gpu")
     assert (answer["start_time"], answer["end_time"]) == (
         "2025-07-17T22:29:00.001000Z",
@@ -252,7 +252,7 @@ def test_without_tables_no_gpu_is_known(nothing: TestClient) -> None:
 
 @pytest.mark.parametrize("path", ["/gpus", "/fleet/idle", "/fleet/health", "/fleet/now", "/alerts"])
 @pytest.mark.parametrize(
-    ("asked", "hosts"),
+    ("requested", "hosts"),
     [
         ({"hostname": "host-2"}, {"host-2"}),
         ({"workload": "train-1"}, {"host-1"}),
@@ -261,9 +261,9 @@ def test_without_tables_no_gpu_is_known(nothing: TestClient) -> None:
     ],
 )
 def test_questions_about_some_gpus(
-    client: TestClient, path: str, asked: dict[str, str], hosts: set[str]
+    client: TestClient, path: str, requested: dict[str, str], hosts: set[str]
 ) -> None:
-    assert {one["hostname"] for one in get(client, f"/api/v1{path}", **asked)["items"]} == hosts
+    assert {one["hostname"] for one in get(client, f"/api/v1{path}", **requested)["items"]} == hosts
 
 
 def test_what_is_true_now(client: TestClient) -> None:

@@ -36,8 +36,8 @@ def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> 
     group, name, *arguments = getattr(show_module, command)(setting)
     found: Any = typer.main.get_command(app)
     chosen = found.commands[group].commands[name]
-    told = chosen.make_context(name, list(arguments)).params
-    assert set(told.values()) & {setting.bootstrap, str(setting.tables), setting.tables}
+    reported = chosen.make_context(name, list(arguments)).params
+    assert set(reported.values()) & {setting.bootstrap, str(setting.tables), setting.tables}
 
 
 @pytest.mark.process
@@ -54,6 +54,6 @@ def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show)
 def test_thresholds_of_the_show_are_valid(broken: Show) -> None:
     broken.start_pipeline()
     broken.start_others()
-    told = load_thresholds(broken.setting.thresholds.read_text())
-    assert told.silent.for_s < load_thresholds().silent.for_s
-    assert told.hot.excess_min_c == load_thresholds().hot.excess_min_c
+    reported = load_thresholds(broken.setting.thresholds.read_text())
+    assert reported.silent.for_s < load_thresholds().silent.for_s
+    assert reported.hot.excess_min_c == load_thresholds().hot.excess_min_c

@@ -27,7 +27,7 @@ def value(**changes: Any) -> bytes:
         "value": 40.0,
         "labels": {"driver_version": "1", "model_name": "H200", "hpc_job": "job-1"},
     } | changes
-    return json.dumps({name: told for name, told in sample.items() if told is not None}).encode()
+    return json.dumps({name: reported for name, reported in sample.items() if reported is not None}).encode()
 
 
 def messages(values: Iterable[bytes | None], first_offset: int = 0) -> Any:

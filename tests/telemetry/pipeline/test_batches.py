@@ -157,7 +157,7 @@ def test_rows_that_go_missing_fail_the_batch(tmp_path: Path) -> None:
     assert Tables(str(tmp_path / "tables")).open("samples").to_pyarrow_table().num_rows == 0
 
 
-def test_tables_can_be_asked_for_any_column(undisturbed: Path) -> None:
+def test_any_column_of_a_table_can_be_queried(undisturbed: Path) -> None:
     """Through deltalake's datasets, which pass over files by what their statistics say."""
     samples = Tables(str(undisturbed / "tables")).open("samples").to_pyarrow_dataset()
     assert samples.to_table(filter=pc.field("gpu_id") == "GPU-22").num_rows == 1
@@ -168,8 +168,8 @@ def test_tables_can_be_asked_for_any_column(undisturbed: Path) -> None:
 
 def test_alerts_are_in_the_table(undisturbed: Path) -> None:
     found = rows(undisturbed, "alerts")
-    told = {(row["rule"], row["subject"], row["state"], row["batch_id"]) for row in found}
-    assert told == {("xid", "GPU-1", "open", 1), ("silent", "GPU-22", "open", 1)}
+    reported = {(row["rule"], row["subject"], row["state"], row["batch_id"]) for row in found}
+    assert reported == {("xid", "GPU-1", "open", 1), ("silent", "GPU-22", "open", 1)}
     assert {row["action"][:16] for row in found if row["rule"] == "xid"} == {"drain and reboot"}
 
 

@@ -57,8 +57,8 @@ def spark_home(tmp_path: Path) -> Path:
 def environment(spark_home: Path) -> dict[str, str]:
     # Executors run in folders of their own.
     path = os.pathsep.join([str(Path(penstock.__file__).parents[1]), str(Path.cwd())])
-    told = {"PYTHONPATH": path, "SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **QUICK_JVM, **told, "SPARK_LOCAL_IP": "127.0.0.1"}
+    reported = {"PYTHONPATH": path, "SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **QUICK_JVM, **reported, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def children(pid: int) -> Iterator[int]:

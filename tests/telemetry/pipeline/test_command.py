@@ -14,10 +14,10 @@ from tests.cli.running import run_here
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Those that would have been run, as `_execute` is told."""
-    told: list[Any] = []
-    monkeypatch.setattr(telemetry_run, "_execute", lambda *all_of_it: told.append(all_of_it))
+    reported: list[Any] = []
+    monkeypatch.setattr(telemetry_run, "_execute", lambda *all_of_it: reported.append(all_of_it))
     monkeypatch.setattr(telemetry_run, "require_java", lambda: None)
-    return told
+    return reported
 
 
 def run(*arguments: str) -> int:
@@ -34,8 +34,8 @@ def test_a_stream_and_a_backfill_are_the_same_job(jobs: list[Any]) -> None:
     assert run("run", "--tables", "s3://fleet/tables", "--trigger", "2.5", *options) == 0
     assert run("backfill", "--tables", "s3://fleet/tables", *options) == 0
     (streaming, _, every, _, _, log), (batch, _, never, _, _, _) = jobs
-    told = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "http://s3=1"}
-    assert streaming.storage_options == batch.storage_options == told
+    reported = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "http://s3=1"}
+    assert streaming.storage_options == batch.storage_options == reported
     assert streaming.query == batch.query == "s3://fleet/tables/_queries/telemetry"
     assert (streaming.until_end, streaming.trigger, every) == (False, "2500 milliseconds", 360)
     assert (batch.until_end, never) == (True, 0)

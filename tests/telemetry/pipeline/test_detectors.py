@@ -41,7 +41,7 @@ def rows(step: int, values: np.ndarray[Any, Any], gpus: list[str] | None = None)
     )
 
 
-def told(alerts: list[Alert]) -> list[tuple[str, str, str]]:
+def reported(alerts: list[Alert]) -> list[tuple[str, str, str]]:
     return [(alert.rule, alert.subject, alert.state) for alert in alerts]
 
 
@@ -54,7 +54,7 @@ def with_code(code: float) -> np.ndarray[Any, Any]:
 def test_an_xid_is_a_change_of_the_last_code() -> None:
     detectors = Detectors(load_thresholds("xid: {clear_s: 0}"))
     seen = [
-        told(detectors.advance(rows(step, with_code(code)), READ_MS, READ_MS))
+        reported(detectors.advance(rows(step, with_code(code)), READ_MS, READ_MS))
         for step, code in enumerate((31, 31, 79, 79, 48, 0))
     ]
     opened, resolved = [("xid", "GPU-0", "open")], [("xid", "GPU-0", "resolved")]
@@ -69,16 +69,16 @@ def test_a_gpu_is_silent_while_others_are_not_and_then_is_not() -> None:
     quiet = [
         alert for step in range(1, 8) for alert in detectors.advance(rows(step, alone), READ_MS, READ_MS)
     ]
-    assert told(quiet) == [("silent", "GPU-1", "open")]
+    assert reported(quiet) == [("silent", "GPU-1", "open")]
     assert quiet[0].at_ms == START_MS + 7 * STEP_MS
-    assert ("silent", "GPU-1", "resolved") in told(detectors.advance(rows(8, both), READ_MS, READ_MS))
+    assert ("silent", "GPU-1", "resolved") in reported(detectors.advance(rows(8, both), READ_MS, READ_MS))
 
 
 def test_the_rest_of_a_step_does_not_turn_time_back() -> None:
     detectors = Detectors(load_thresholds())
     detectors.advance(rows(0, np.zeros((3, len(FEATURES)))), READ_MS, READ_MS)
     one = np.zeros((1, len(FEATURES)))
-    assert told(detectors.advance(rows(6, one), READ_MS, READ_MS)) == [
+    assert reported(detectors.advance(rows(6, one), READ_MS, READ_MS)) == [
         ("silent", "GPU-1", "open"),
         ("silent", "GPU-2", "open"),
     ]
@@ -92,8 +92,8 @@ def test_others_are_not_silent_by_a_clock_that_is_fast() -> None:
     one = np.zeros((1, len(FEATURES)))
     read_at_ms = START_MS + STEP_MS
     detectors.advance(rows(0, one), read_at_ms, read_at_ms)
-    assert told(detectors.advance(rows(25, one, ["GPU-fast"]), read_at_ms, read_at_ms)) == []
-    assert told(detectors.advance(rows(1, one), read_at_ms, read_at_ms)) == []
+    assert reported(detectors.advance(rows(25, one, ["GPU-fast"]), read_at_ms, read_at_ms)) == []
+    assert reported(detectors.advance(rows(1, one), read_at_ms, read_at_ms)) == []
 
 
 def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
@@ -102,16 +102,16 @@ def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
     four = np.zeros((4, len(FEATURES)))
     fast = rows(720, four[:1], ["GPU-fast"])
     first_ms, last_ms = START_MS + STEP_MS, START_MS + 31 * STEP_MS
-    assert told(detectors.advance(pa.concat_tables([rows(0, four), fast]), 0, first_ms)) == []
+    assert reported(detectors.advance(pa.concat_tables([rows(0, four), fast]), 0, first_ms)) == []
     steps = pa.concat_tables([rows(step, four) for step in range(1, 31)])
-    assert told(detectors.advance(steps, first_ms, last_ms)) == []
+    assert reported(detectors.advance(steps, first_ms, last_ms)) == []
 
 
 def test_memory_survives_being_kept() -> None:
     detectors = Detectors(load_thresholds())
     detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
     again = Detectors(load_thresholds(), detectors.kept)
-    assert told(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
+    assert reported(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
 
 
 def test_features_are_the_last_values_of_a_step() -> None:
@@ -220,7 +220,7 @@ def busy(power_w: list[float]) -> np.ndarray[Any, Any]:
     return values
 
 
-def test_peers_tell_who_is_fake_busy_where_no_limit_is_known() -> None:
+def test_peers_decide_which_gpu_is_fake_busy_without_a_known_limit() -> None:
     detectors = Detectors(load_thresholds("fake_busy: {for_s: 0}"))
     (alert,) = detectors.advance(rows(0, busy([300.0] * 8 + [100.0])), READ_MS, READ_MS)
     assert (alert.rule, alert.subject) == ("fake_busy", "GPU-8")

@@ -71,9 +71,9 @@ def test_what_was_produced_is_what_is_in_the_tables(
     job = Job(bootstrap, TOPIC, str(tmp_path), settings, until_end=True, most_per_batch=15_000)
     query = complete(spark, job, progress).query
     # Each batch but the last leaves something, and Spark's progress tells how much.
-    for told in query.recentProgress[:1]:
-        progress.saw(told)
-        assert progress.lag == first["sent"] - told["numInputRows"] > 0
+    for reported in query.recentProgress[:1]:
+        progress.saw(reported)
+        assert progress.lag == first["sent"] - reported["numInputRows"] > 0
     progress.saw(query.lastProgress)
     assert progress.lag == 0
     # A query that goes on takes what came since, and nothing again.

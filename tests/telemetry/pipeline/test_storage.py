@@ -73,17 +73,17 @@ def test_texts_are_written_as_texts(tmp_path: Path) -> None:
 
 
 def test_options_reach_whoever_talks_to_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def opened(uri: str, *, storage_options: Any = None) -> None:
-        told.append((uri, storage_options))
+        reported.append((uri, storage_options))
 
-    monkeypatch.setattr(fs, "S3FileSystem", lambda **settings: told.append(settings))
+    monkeypatch.setattr(fs, "S3FileSystem", lambda **settings: reported.append(settings))
     monkeypatch.setattr(tables, "DeltaTable", opened)
     pickle.loads(pickle.dumps(Store("s3://bucket/fleet/", OPTIONS)))
     Tables("s3://bucket/fleet", OPTIONS).open("samples")
     settings = {"region": "eu-central-1", "scheme": "http", "endpoint_override": "127.0.0.1:9000"}
-    assert told == [settings, settings, ("s3://bucket/fleet/samples", OPTIONS)]
+    assert reported == [settings, settings, ("s3://bucket/fleet/samples", OPTIONS)]
 
 
 def test_a_store_is_reached_below_its_bucket() -> None:

@@ -142,7 +142,7 @@ def test_a_query_that_dies_says_why(query: Query, reason: str) -> None:
         started(query).wait(1)
 
 
-def test_the_error_of_a_batch_is_the_cause_and_not_what_spark_was_told_of_it() -> None:
+def test_the_error_of_a_batch_is_its_cause_and_not_the_text_for_spark() -> None:
     failed = started(Query(StreamingQueryException("BatchFailed: batch 3: gpu.alerts: no response in time")))
     failed.guard.error = TopicsUnreachable("gpu.alerts: no response in time")
     with pytest.raises(QueryFailed, match="no response in time") as raised:
@@ -180,7 +180,7 @@ def keep_running(
     monkeypatch: pytest.MonkeyPatch, queries: list[Started], stop: Event, *, closes: bool = False
 ) -> None:
     waiting = iter(queries)
-    monkeypatch.setattr(jobs, "start", lambda *told: next(waiting))
+    monkeypatch.setattr(jobs, "start", lambda *reported: next(waiting))
     monkeypatch.setattr(stop, "wait", lambda seconds: False)
     ending = telemetry_run._Ending(closes, 2)
     telemetry_run._keep_running(
@@ -214,9 +214,7 @@ def test_a_jvm_that_has_ended_ends_the_command(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_windows_are_closed_at_a_signal_if_that_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, closes: bool
-) -> None:
+def test_windows_are_closed_at_a_signal_on_request(monkeypatch: pytest.MonkeyPatch, closes: bool) -> None:
     stop, query = Event(), Query()
     stop.set()
     one = started(query)

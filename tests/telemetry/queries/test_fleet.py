@@ -19,7 +19,7 @@ from tests.telemetry.small_fleet import BEGIN_MS
 FIRST_HOUR = Span(BEGIN_MS, BEGIN_MS + HOUR_MS)
 #: not a whole number of windows of any width but the narrowest
 ODD = Span(BEGIN_MS + 10 * 60_000 - 10_000, BEGIN_MS + 130 * 60_000 - 20_000)
-TOLD = load_thresholds()
+LIMITS = load_thresholds()
 
 
 def test_utilization_by_host(reader: TableReader) -> None:
@@ -54,7 +54,7 @@ def test_samples_weigh_and_not_gpus(reader: TableReader) -> None:
 
 
 @pytest.mark.parametrize("span", [FIRST_HOUR, ODD, Span(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)])
-def test_wide_windows_tell_the_same_as_narrow_ones(reader: TableReader, span: Span) -> None:
+def test_wide_windows_agree_with_narrow_ones(reader: TableReader, span: Span) -> None:
     order = [("gpu_id", "ascending"), ("field", "ascending")]
     exact = ["gpu_id", "field", "samples", "weighted", "max", "increase", "covered_s"]
     wide = fleet.totals(reader, span).sort_by(order).select(exact).to_pylist()
@@ -74,7 +74,7 @@ def test_energy(reader: TableReader) -> None:
 
 
 def test_idle_and_fake_busy(reader: TableReader) -> None:
-    idle, fake = find_idle(reader, FIRST_HOUR, TOLD).gpus
+    idle, fake = find_idle(reader, FIRST_HOUR, LIMITS).gpus
     assert (idle.gpu_id, idle.workload, idle.observed_s, idle.idle_s, idle.fake_busy) == (
         "GPU-a1",
         "train-1",
@@ -87,13 +87,17 @@ def test_idle_and_fake_busy(reader: TableReader) -> None:
 
 
 def test_hours_count_as_idle_in_long_spans(reader: TableReader) -> None:
-    idle, _ = find_idle(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), TOLD).gpus
+    idle, _ = find_idle(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), LIMITS).gpus
     assert (idle.observed_s, idle.idle_s) == (7200.0, 7200.0)
 
 
 def test_other_thresholds_find_others(reader: TableReader) -> None:
-    told = load_thresholds("idle_occupied: {gpu_util_max_percent: 85}")
-    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, told).gpus] == ["GPU-a0", "GPU-a1", "GPU-b0"]
+    limits = load_thresholds("idle_occupied: {gpu_util_max_percent: 85}")
+    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, limits).gpus] == [
+        "GPU-a0",
+        "GPU-a1",
+        "GPU-b0",
+    ]
 
 
 def states(reader: TableReader, span: Span, incidents: list[Incident] | None = None) -> list[fleet.Health]:
@@ -134,12 +138,15 @@ def test_nothing_is_known_of_an_empty_place(tmp_path: Path) -> None:
     empty = latest(reader)
     assert fleet.utilization(fleet.totals(reader, empty), "host") == []
     assert fleet.energy(fleet.totals(reader, empty), "host") == []
-    assert (find_idle(reader, empty, TOLD).gpus, find_idle(reader, empty, TOLD).gpu_hours) == ([], None)
+    assert (find_idle(reader, empty, LIMITS).gpus, find_idle(reader, empty, LIMITS).gpu_hours) == (
+        [],
+        None,
+    )
     assert states(reader, empty) == []
 
 
 def test_idle_by_group(reader: TableReader) -> None:
-    found = group_idle(find_idle(reader, FIRST_HOUR, TOLD).gpus, "workload")
+    found = group_idle(find_idle(reader, FIRST_HOUR, LIMITS).gpus, "workload")
     assert [(one.group, one.gpus, one.idle_gpu_hours, one.fake_busy_gpus) for one in found] == [
         ("train-1", 1, 1.0, 0),
         ("infer-1", 1, 0.0, 1),
@@ -153,6 +160,6 @@ def test_questions_about_some_gpus(reader: TableReader) -> None:
     assert hosts(Only(hostname="host-2")) == ["host-2"]
     assert hosts(Only(workload="train-1")) == hosts(Only(pod="train-1-0")) == ["host-1"]
     assert hosts(Only(hostname="host-2", pod="train-1-0")) == []
-    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, TOLD, Only(pod="infer-1-0")).gpus] == [
+    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, LIMITS, Only(pod="infer-1-0")).gpus] == [
         "GPU-b0"
     ]

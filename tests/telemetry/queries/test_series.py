@@ -119,7 +119,7 @@ def test_all_pages_together_are_the_whole(
         (9999 * DAY_MS, "1h"),
     ],
 )
-def test_longer_spans_are_told_in_wider_windows(width: int, name: str) -> None:
+def test_longer_spans_have_wider_windows(width: int, name: str) -> None:
     assert pick_resolution(Span(0, width)).name == name
 
 

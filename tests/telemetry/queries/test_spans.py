@@ -40,11 +40,11 @@ def test_pieces_are_the_span_without_gaps(start: int, width: int, ready: tuple[i
                 assert piece.span.end <= until
     # Nothing is told narrowly that a wider window tells.
     whole_hours = min(span.end, ready[0]) // HOUR_MS - -(-span.start // HOUR_MS)
-    told = sum(piece.span.width for piece in pieces if piece.level is HOURS)
-    assert told == max(0, whole_hours) * HOUR_MS
+    reported = sum(piece.span.width for piece in pieces if piece.level is HOURS)
+    assert reported == max(0, whole_hours) * HOUR_MS
 
 
-def test_the_newest_part_is_told_in_narrow_windows() -> None:
+def test_the_newest_part_has_narrow_windows() -> None:
     ready = {HOURS.table: 2 * HOUR_MS, MINUTES.table: 2 * HOUR_MS + 5 * MINUTE_MS}
     span = Span(HOUR_MS - MINUTE_MS - 1, 2 * HOUR_MS + 6 * MINUTE_MS)
     assert cover(span, ROLLUPS, ready) == [

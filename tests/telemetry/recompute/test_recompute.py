@@ -112,8 +112,8 @@ def test_the_api_and_the_reference_agree(spark: SparkSession, tables: Path, read
     for gpu in fleet.health(totals, find_gpus(reader, whole), []):
         share = throttled[gpu.gpu_id]["thermal_throttled_share"]
         assert gpu.thermal_throttled_share == pytest.approx(share)
-    told = load_thresholds()
+    reported = load_thresholds()
     minutes = read_table(spark, Tables(str(tables)), "rollups_1m")
-    idle = reference.idle(minutes, MINUTE_MS, told.idle_occupied.gpu_util_max_percent).collect()
-    found = {one.gpu_id: one.idle_s for one in find_idle(reader, whole, told).gpus if one.idle_s}
+    idle = reference.idle(minutes, MINUTE_MS, reported.idle_occupied.gpu_util_max_percent).collect()
+    found = {one.gpu_id: one.idle_s for one in find_idle(reader, whole, reported).gpus if one.idle_s}
     assert found.keys() == {row.gpu_id for row in idle if row.workload}

@@ -42,14 +42,14 @@ def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFi
 def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It is told by options alone where the store is and who asks; the store knows nobody else."""
     with serving(tables.parent) as options:
-        told = [part for option in options for part in ("--storage-option", option)]
+        reported = [part for option in options for part in ("--storage-option", option)]
         place = f"s3://{BUCKET}/{tables.name}"
-        assert run("--tables", place, "--out", str(tmp_path / "out"), *told) == 0
+        assert run("--tables", place, "--out", str(tmp_path / "out"), *reported) == 0
         output, errors = capfd.readouterr()
         assert errors == ""
         assert "4 GPUs" in output
         assert "host-2" in output
-        others = [*told[:-2], "--storage-option", "AWS_ACCESS_KEY_ID=stranger", *told[-2:]]
+        others = [*reported[:-2], "--storage-option", "AWS_ACCESS_KEY_ID=stranger", *reported[-2:]]
         assert run("--tables", place, "--out", str(tmp_path / "out"), *others) == 1
         assert "AccessDenied" in capfd.readouterr().err
     assert run("--tables", place, "--out", str(tmp_path / "out"), "--storage-option", "region") == 2
@@ -66,6 +66,6 @@ def test_what_is_true_now(tables: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert "2025-07-18 22:29:00 UTC: 4 GPUs: 1 idle_occupied, 1 fake_busy, 1 silent, 1 busy" in output
     assert "held by train-1" in output
     assert now("--tables", str(tables), "--pod", "infer-1-0", "--json") == 0
-    told = json.loads(capfd.readouterr().out)
-    assert [(one["gpu_id"], one["state"]) for one in told["items"]] == [("GPU-b0", "fake_busy")]
+    reported = json.loads(capfd.readouterr().out)
+    assert [(one["gpu_id"], one["state"]) for one in reported["items"]] == [("GPU-b0", "fake_busy")]
     assert now("--tables", str(tables), "--workload", "none") == 1

@@ -70,7 +70,7 @@ def test_no_intact_copy_is_destroyed(name: str) -> None:
     assert outcome.acknowledged
 
 
-def test_a_disaster_is_told_apart_from_other_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disaster_differs_from_other_runs(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--seed", "0", "--brokers", "3", "--disaster", "folder_removed", "--replay"])
     output = capsys.readouterr().out
     assert "plays folder_removed" in output

@@ -12,7 +12,7 @@ from penstock.testing.simulation.history import Deleting, DeletionRefused
 from penstock.testing.simulation.log_starts import LogStarts, StartView
 
 NAME, PARTITION = TopicPartition("t", 0), TopicPartition("t#1", 0)
-ASKED, REFUSED = Deleting(NAME, 5), DeletionRefused(NAME, 5)
+REQUESTED, REFUSED = Deleting(NAME, 5), DeletionRefused(NAME, 5)
 
 
 def replica(node_id: int, start: int, **changes: Any) -> StartView:
@@ -56,30 +56,30 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
     ("seen", "name"),
     [
         # Leaders do what is asked of them, as far as it is committed.
-        ([leader(0), ASKED, leader(5)], "kept"),
+        ([leader(0), REQUESTED, leader(5)], "kept"),
         ([leader(0), leader(5)], "log start moved"),
-        ([leader(0), ASKED, leader(4)], "log start moved"),
-        ([leader(0), ASKED, leader(6)], "log start moved"),
-        ([leader(0), ASKED, REFUSED, leader(5)], "log start moved"),
-        ([leader(0), ASKED, leader(5), REFUSED], "refused deletion done"),
-        ([leader(0), ASKED, leader(5), ASKED, REFUSED], "kept"),
-        ([leader(0), ASKED, leader(5, high_watermark=4)], "log start above the high watermark"),
+        ([leader(0), REQUESTED, leader(4)], "log start moved"),
+        ([leader(0), REQUESTED, leader(6)], "log start moved"),
+        ([leader(0), REQUESTED, REFUSED, leader(5)], "log start moved"),
+        ([leader(0), REQUESTED, leader(5), REFUSED], "refused deletion done"),
+        ([leader(0), REQUESTED, leader(5), REQUESTED, REFUSED], "kept"),
+        ([leader(0), REQUESTED, leader(5, high_watermark=4)], "log start above the high watermark"),
         # Followers go as far as their leader, at most.
-        ([leader(0), ASKED, leader(5), replica(2, 5)], "kept"),
-        ([leader(0), ASKED, leader(5), replica(2, 3)], "kept"),
-        ([leader(0), ASKED, leader(5), replica(2, 6)], "log start moved"),
-        ([leader(0), ASKED, replica(2, 5)], "log start moved"),
-        ([ASKED, leader(5), NEXT_LEADER, replica(2, 5)], "kept"),
-        ([ASKED, leader(5), NEXT_LEADER, replica(2, 5, leader_epoch=2)], "log start moved"),
+        ([leader(0), REQUESTED, leader(5), replica(2, 5)], "kept"),
+        ([leader(0), REQUESTED, leader(5), replica(2, 3)], "kept"),
+        ([leader(0), REQUESTED, leader(5), replica(2, 6)], "log start moved"),
+        ([leader(0), REQUESTED, replica(2, 5)], "log start moved"),
+        ([REQUESTED, leader(5), NEXT_LEADER, replica(2, 5)], "kept"),
+        ([REQUESTED, leader(5), NEXT_LEADER, replica(2, 5, leader_epoch=2)], "log start moved"),
         # Who leads next has what it had.
-        ([ASKED, leader(5), replica(2, 5), replica(2, 5, leads=True, leader_epoch=2)], "kept"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 5, leads=True, leader_epoch=2)], "kept"),
         # A disk has no more than it was told, and may have less.
-        ([ASKED, leader(5), replica(2, 5), replica(2, 0, is_new=True)], "kept"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 0, is_new=True)], "kept"),
         ([leader(0), replica(2, 0), replica(2, 3, is_new=True)], "log start moved"),
-        ([ASKED, leader(5), replica(2, 5), replica(2, 3)], "kept"),
-        ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=4)], "log start fell"),
-        ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=6)], "kept"),
-        ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=5)], "log start fell"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 3)], "kept"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 3, first_end=4)], "log start fell"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 3, first_end=6)], "kept"),
+        ([REQUESTED, leader(5), replica(2, 5), replica(2, 3, first_end=5)], "log start fell"),
         # Retention moves each by itself, as far as it is committed.
         ([leader(7, expired=True), replica(2, 8, expired=True)], "kept"),
         ([leader(7, expired=True), replica(2, 7)], "kept"),
@@ -93,5 +93,5 @@ def test_starts(seen: list[StartView | Deleting | DeletionRefused], name: str) -
 
 def test_a_topic_made_again_starts_anew() -> None:
     again = TopicPartition("t#2", 0)
-    assert verdict(ASKED, leader(5), leader(0, partition=again)) == "kept"
-    assert verdict(ASKED, leader(5), replica(2, 5, partition=again)) == "log start moved"
+    assert verdict(REQUESTED, leader(5), leader(0, partition=again)) == "kept"
+    assert verdict(REQUESTED, leader(5), replica(2, 5, partition=again)) == "log start moved"

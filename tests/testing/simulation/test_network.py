@@ -123,7 +123,7 @@ def test_names_are_those_of_sockets(connected: Stage) -> None:
     assert transport.get_extra_info("socket") is None
 
 
-def test_a_buffered_protocol_is_filled_as_it_asks(connected: Stage) -> None:
+def test_a_buffered_protocol_is_filled_as_it_requests(connected: Stage) -> None:
     buffered = BufferedPeer()
     connected.accepted[0].transport.set_protocol(buffered)
     connected.peer.transport.write(bytes(range(200)))

@@ -25,12 +25,12 @@ _CALM = replace(
 )
 
 
-class _Told(GroupMember):
+class _Directed(GroupMember):
     """Stores and asks where it is told to, without being a member."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
-        self.client = simulation.cluster.client("told")
+        self.client = simulation.cluster.client("directed")
         super().__init__(self.client, GROUP, TOPIC, pause_s=1.0)
         self._epoch = -1
         self._positions = {0: 0}
@@ -47,7 +47,7 @@ class _Told(GroupMember):
         ]
         self.simulation.cluster.loop.network.cut(roles.controller.name, roles.leader.name)
         request = UnregisterBrokerRequest(broker_id=roles.leader.id)
-        await self.client.ask(roles.controller.address, UNREGISTER_BROKER, request)
+        await self.client.send(roles.controller.address, UNREGISTER_BROKER, request)
         await self._store(roles.controller)
         self.client._bootstrap = [roles.leader.address]
         await self._where(0)
@@ -73,22 +73,22 @@ class _Told(GroupMember):
 
 def _run() -> Simulation:
     simulation = Simulation(_SEED, _CALM)
-    told = _Told(simulation)
+    reported = _Directed(simulation)
     simulation.cluster.loop.world_later(
-        1.5, lambda: told.client.process.spawn(simulation.cluster.loop, told.play())
+        1.5, lambda: reported.client.process.spawn(simulation.cluster.loop, reported.play())
     )
     simulation.run()
     return simulation
 
 
-def test_what_it_tells_is_excused() -> None:
+def test_its_stale_offsets_are_excused() -> None:
     simulation = _run()
     assert simulation.violation is None
     stored = [event.offset for _, event in simulation.cluster.history.events if isinstance(event, Committed)]
-    (told,) = [
+    (reported,) = [
         event.offset for _, event in simulation.cluster.history.events if isinstance(event, CommitsRead)
     ]
-    assert told < max(stored)
+    assert reported < max(stored)
 
 
 def test_from_anybody_else_it_would_be_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

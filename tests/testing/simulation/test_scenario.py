@@ -180,9 +180,7 @@ def test_a_directed_fault_can_be_requested(capsys: pytest.CaptureFixture[str]) -
     assert "--brokers 3 --seed 1 --directed-fault another_life --replay" in output
 
 
-def test_a_long_run_can_be_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_long_run_is_possible(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     short = simulate(3)
 
     def run(seed: int, options: Options) -> Outcome:

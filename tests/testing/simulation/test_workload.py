@@ -29,7 +29,7 @@ class _OneLog:
         self.retries = 0
         self._contents = list(contents)
 
-    async def ask_leader(self, partition: TopicPartition, api: object, request: object) -> object:
+    async def send_to_leader(self, partition: TopicPartition, api: object, request: object) -> object:
         if isinstance(request, FetchRequest):
             content = self._contents.pop(0) if self._contents else b""
             found = PartitionData(partition_index=0, records=memoryview(content))

@@ -29,13 +29,13 @@ def new_monitor(parts: BrokerParts, address: MetricsAddress) -> Monitor:
         # The port is open by default. Without a token, a secured cluster shows its health alone.
         token = parts.rng.token(_TOKEN_BYTES).hex()
 
-    async def ask_offsets(broker: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(broker: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await parts.node.peers.get(broker, "metrics").send(LIST_OFFSETS, request, _PATIENCE_S)
 
     listeners = [*parts.listeners, *([] if parts.internal is None else [parts.internal.listener])]
     return Monitor(
         _sources(parts),
-        ask_offsets,
+        list_offsets,
         PortAddress(address.host, address.port_beside(listeners[0].port), address.optional),
         token=None if token is None else str(token),
         connections_max=as_integer(config["penstock.metrics.connections.max"]),

@@ -35,7 +35,7 @@ _LATEST: Final = -1
 _CONSUMER: Final = -1
 
 #: sends ListOffsets to a broker; raises PenstockError if there is no response
-AskOffsets = Callable[[int, ListOffsetsRequest], Awaitable[ListOffsetsResponse]]
+ListOffsets = Callable[[int, ListOffsetsRequest], Awaitable[ListOffsetsResponse]]
 Key = tuple[str, int]
 
 
@@ -54,9 +54,9 @@ class TopicLag:
 class GroupLag:
     """High watermarks by partition, sampled from `start` to `stop`."""
 
-    def __init__(self, sources: Sources, ask: AskOffsets) -> None:
+    def __init__(self, sources: Sources, list_offsets: ListOffsets) -> None:
         self._sources = sources
-        self._ask = ask
+        self._list_offsets = list_offsets
         self._histories: dict[Key, OffsetHistory] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -161,7 +161,7 @@ class GroupLag:
         )
         # The next round sends a request to a leader that does not respond again.
         with suppress(PenstockError):
-            response = await self._ask(leader, request)
+            response = await self._list_offsets(leader, request)
             now_s = self._sources.clock.monotonic()
             for topic in response.topics:
                 for partition in topic.partitions:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.monitoring.documents import ALIVE, LIVENESS, Document
-from penstock.broker.monitoring.group_lag import AskOffsets, GroupLag
+from penstock.broker.monitoring.group_lag import ListOffsets, GroupLag
 from penstock.broker.monitoring.health_facts import HealthFacts
 from penstock.broker.monitoring.http_server import HttpServer, Policy
 from penstock.broker.monitoring.loop_watch import LoopWatch
@@ -45,7 +45,7 @@ class Monitor:
     def __init__(
         self,
         sources: Sources,
-        ask_offsets: AskOffsets,
+        list_offsets: ListOffsets,
         address: PortAddress,
         *,
         token: str | None,
@@ -57,7 +57,7 @@ class Monitor:
         self._sources = sources
         self.facts = HealthFacts(sources)
         self.watch = LoopWatch(self.facts.sample)
-        self.lags = GroupLag(sources, ask_offsets)
+        self.lags = GroupLag(sources, list_offsets)
         self._pages: Pages | None = None
         policy = Policy(connections_max=connections_max, token=token, local_only=is_loopback(address.host))
         self.server = HttpServer(self._get, policy, wrap)

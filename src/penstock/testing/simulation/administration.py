@@ -147,14 +147,14 @@ async def _reassign(operator: Operator, partition: TopicPartition, target: list[
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])]
     )
-    answer = await operator.client.ask_any(ALTER_PARTITION_REASSIGNMENTS, request)
+    answer = await operator.client.send_to_any(ALTER_PARTITION_REASSIGNMENTS, request)
     code = answer.error_code or answer.responses[0].partitions[0].error_code
     return f"{partition} to {target}: {ErrorCode(code).name}"
 
 
 async def elect(operator: Operator) -> str:
     """Have all preferred replicas lead."""
-    answer = await operator.client.ask_any(ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
+    answer = await operator.client.send_to_any(ELECT_LEADERS, ElectLeadersRequest(topic_partitions=None))
     return ErrorCode(answer.error_code).name
 
 
@@ -179,7 +179,7 @@ async def _alter_throttles(operator: Operator, how: int, rate: str | None, repli
     topic = operator.partitions[0].topic
     named = AlterConfigsResource(resource_type=TOPIC_CONFIGS, resource_name=topic, configs=throttled)
     request = IncrementalAlterConfigsRequest(resources=[*brokers, named])
-    answer = await operator.client.ask_any(INCREMENTAL_ALTER_CONFIGS, request)
+    answer = await operator.client.send_to_any(INCREMENTAL_ALTER_CONFIGS, request)
     codes = [response.error_code for response in answer.responses if response.error_code]
     return ErrorCode(codes[0] if codes else ErrorCode.NONE).name
 
@@ -192,7 +192,7 @@ async def grow(operator: Operator) -> str:
     count = operator.rng.randint(len(operator.partitions) + 1, _PARTITIONS_MAX)
     topic = CreatePartitionsTopic(name=operator.partitions[0].topic, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000)
-    answer = await operator.client.ask_any(CREATE_PARTITIONS, request)
+    answer = await operator.client.send_to_any(CREATE_PARTITIONS, request)
     return f"to {count}: {ErrorCode(answer.results[0].error_code).name}"
 
 
@@ -202,7 +202,7 @@ async def come_and_go(operator: Operator) -> str:
     Every other one would rather lose records than wait; every other one lets go of them soon.
     """
     client = operator.client
-    gone = await client.ask_any(
+    gone = await client.send_to_any(
         DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name=_PASSING)], timeout_ms=1000)
     )
     if operator.rng.random() < 0.5:
@@ -212,7 +212,7 @@ async def come_and_go(operator: Operator) -> str:
     kept = CreatableTopicConfig(name=_RETENTION, value=operator.rng.choice(("-1", _RETENTION_MS)))
     configs = [unclean, kept]
     topic = CreatableTopic(name=_PASSING, num_partitions=1, replication_factor=factor, configs=configs)
-    made = await client.ask_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+    made = await client.send_to_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
     if operator.rng.random() < 0.5:
         # Else it is written to under the id of the one before.
         client.topic_ids.pop(_PASSING, None)
@@ -230,7 +230,7 @@ async def delete_records(operator: Operator) -> str:
     wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
     topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
     request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-    answer = await client.ask_leader(partition, DELETE_RECORDS, request)
+    answer = await client.send_to_leader(partition, DELETE_RECORDS, request)
     code = ErrorCode(answer.topics[0].partitions[0].error_code)
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         # No other error says that nothing has been deleted: the leader may have moved meanwhile.
@@ -248,7 +248,7 @@ async def change_voters(operator: Operator) -> str:
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition()]
     )
     client = operator.client
-    answer = await client.ask_any(DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[topic]))
+    answer = await client.send_to_any(DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[topic]))
     if answer.error_code:
         return ErrorCode(answer.error_code).name
     quorum = answer.topics[0].partitions[0]
@@ -263,11 +263,11 @@ async def change_voters(operator: Operator) -> str:
             voter_directory_id=others[node],
             listeners=[Endpoint(name="INTERNAL", host=host, port=port)],
         )
-        added = await client.ask_any(ADD_RAFT_VOTER, joining)
+        added = await client.send_to_any(ADD_RAFT_VOTER, joining)
         return f"{node} joins {sorted(voters)}: {ErrorCode(added.error_code).name}"
     node = operator.rng.choice(sorted(voters))
     leaving = RemoveRaftVoterRequest(voter_id=node, voter_directory_id=voters[node])
-    removed = await client.ask_any(REMOVE_RAFT_VOTER, leaving)
+    removed = await client.send_to_any(REMOVE_RAFT_VOTER, leaving)
     return f"{node} leaves {sorted(voters)}: {ErrorCode(removed.error_code).name}"
 
 
@@ -282,14 +282,16 @@ async def change_features(operator: Operator) -> str:
         max_version_level=level,
         upgrade_type=UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE,
     )
-    answer = await operator.client.ask_any(UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
+    answer = await operator.client.send_to_any(
+        UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update])
+    )
     return f"to {level}: {ErrorCode(answer.error_code).name}"
 
 
 async def unregister(operator: Operator) -> str:
     """Forget a broker, which comes back by itself if it is up."""
     node = operator.rng.choice(list(operator.brokers))
-    answer = await operator.client.ask_any(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
+    answer = await operator.client.send_to_any(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
     return f"{node}: {ErrorCode(answer.error_code).name}"
 
 

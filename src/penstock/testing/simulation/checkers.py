@@ -14,8 +14,8 @@ from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.history import (
     Acked,
     Batch,
-    CommitsAsked,
     CommitsRead,
+    CommitsRequested,
     Committed,
     Coordinates,
     Deleting,
@@ -121,10 +121,10 @@ class _GroupSeen:
         for question in self._questions.values():
             question.epochs.setdefault(node_id, set()).add(epoch)
 
-    def asked(self, client: str, partition: TopicPartition) -> None:
+    def requested(self, client: str, partition: TopicPartition) -> None:
         self._questions[client, partition] = _Question(self._stored.get(partition, -1), self._leading)
 
-    def told(self, client: str, partition: TopicPartition, offset: int, node_id: int) -> None:
+    def answered(self, client: str, partition: TopicPartition, offset: int, node_id: int) -> None:
         question = self._questions.pop((client, partition))
         known = [self._known_in(epoch, partition) for epoch in question.epochs.get(node_id, ())]
         due = min([question.stored, *known])
@@ -177,7 +177,9 @@ class ClientChecker:
         self._checks = False
 
     def observe(self, client: str, event: Event) -> None:
-        if not self._checks or (not self._checks_groups and isinstance(event, CommitsAsked | CommitsRead)):
+        if not self._checks or (
+            not self._checks_groups and isinstance(event, CommitsRequested | CommitsRead)
+        ):
             return
         match event:
             case Sent(batch):
@@ -198,10 +200,10 @@ class ClientChecker:
                 self._seen(partition).deleting.append(before)
             case DeletionRefused(partition, before):
                 self._seen(partition).deleting.remove(before)
-            case CommitsAsked(group, partition):
-                self._group(group).asked(client, partition)
+            case CommitsRequested(group, partition):
+                self._group(group).requested(client, partition)
             case CommitsRead(group, partition, offset, node_id):
-                self._group(group).told(client, partition, offset, node_id)
+                self._group(group).answered(client, partition, offset, node_id)
             case Coordinates(group, node_id, epoch):
                 self._group(group).coordinates(node_id, epoch)
 

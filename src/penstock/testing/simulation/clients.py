@@ -64,7 +64,7 @@ class Client:
 
     # -- asking
 
-    async def ask(
+    async def send(
         self,
         address: Address,
         api: Api[RequestT, ResponseT],
@@ -81,39 +81,39 @@ class Client:
         except PeerGone as e:
             raise Unanswered(str(e)) from e
 
-    async def ask_leader(
+    async def send_to_leader(
         self, partition: TopicPartition, api: Api[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
         """Send a request to the partition's leader by cached metadata; uncache the leader if it fails."""
         try:
             if partition not in self._leaders:
                 await self.refresh(partition.topic)
-            return await self.ask(self._nodes[self._leaders[partition]], api, request)
+            return await self.send(self._nodes[self._leaders[partition]], api, request)
         except (Unanswered, KeyError) as e:
             self.forget(partition)
             raise Unanswered(str(e)) from e
 
-    async def ask_node(self, node_id: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def send_to_node(self, node_id: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Send a request to one broker."""
         if node_id not in self._nodes:
             raise Unanswered(f"nobody knows where {node_id} is")
-        return await self.ask(self._nodes[node_id], api, request)
+        return await self.send(self._nodes[node_id], api, request)
 
-    async def ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def send_to_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Send a request to any broker."""
         known = list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
-        return await self.ask(self.rng.choice(known), api, request)
+        return await self.send(self.rng.choice(known), api, request)
 
-    async def ask_coordinator(
+    async def send_to_coordinator(
         self, group: str, api: Api[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
         """Send a request to the group's coordinator."""
         coordinator = await self.find_coordinator(group)
-        return await self.ask((coordinator.host, coordinator.port), api, request)
+        return await self.send((coordinator.host, coordinator.port), api, request)
 
     async def find_coordinator(self, key: str, key_type: int = 0) -> Coordinator:
         """The coordinator of a group or, for `key_type` 1, a transactional id, as any broker names it."""
-        found = await self.ask_any(
+        found = await self.send_to_any(
             FIND_COORDINATOR, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         )
         (coordinator,) = found.coordinators
@@ -126,7 +126,7 @@ class Client:
     async def refresh(self, topic: str) -> None:
         """Refresh the cached leaders of the topic's partitions."""
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        answer = await self.ask_any(METADATA, wanted)
+        answer = await self.send_to_any(METADATA, wanted)
         self._nodes.update({node.node_id: (node.host, node.port) for node in answer.brokers})
         (found,) = answer.topics
         if found.error_code:
@@ -154,7 +154,7 @@ class Client:
         """Request an unclean election; Unanswered if there is no leader after it."""
         wanted = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
         request = ElectLeadersRequest(election_type=1, topic_partitions=[wanted], timeout_ms=1000)
-        answer = await self.ask_any(ELECT_LEADERS, request)
+        answer = await self.send_to_any(ELECT_LEADERS, request)
         results = [result for topic in answer.replica_election_results for result in topic.partition_result]
         codes = [ErrorCode(code) for code in [answer.error_code, *(r.error_code for r in results)]]
         failed = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
@@ -166,7 +166,7 @@ class Client:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
         while True:
             try:
-                answer = await self.ask_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+                answer = await self.send_to_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
             except Unanswered:
                 await self.backoff()
                 continue

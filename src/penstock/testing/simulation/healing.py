@@ -265,7 +265,7 @@ async def _reassign(cluster: SimCluster, name: TopicPartition, target: list[int]
         topics=[ReassignableTopic(name=name.topic, partitions=[wanted])]
     )
     with suppress(Unanswered):
-        await cluster.admin.ask_any(ALTER_PARTITION_REASSIGNMENTS, request)
+        await cluster.admin.send_to_any(ALTER_PARTITION_REASSIGNMENTS, request)
     cluster.note("operator", f"moves {name} to {target}")
 
 

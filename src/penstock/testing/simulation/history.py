@@ -17,8 +17,8 @@ from penstock.testing.simulation.transaction_events import TransactionEvent
 __all__ = [
     "Acked",
     "Batch",
-    "CommitsAsked",
     "CommitsRead",
+    "CommitsRequested",
     "Committed",
     "Coordinates",
     "Deleting",
@@ -95,7 +95,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitsAsked:
+class CommitsRequested:
     """A member is about to send OffsetFetch for its group."""
 
     group: str
@@ -148,7 +148,7 @@ Event: TypeAlias = (
     | Unsure
     | Read
     | Committed
-    | CommitsAsked
+    | CommitsRequested
     | CommitsRead
     | Coordinates
     | Deleting
@@ -188,7 +188,7 @@ def _line(event: Event) -> str:
             return f"reads {partition} from {position}: {found}"
         case Committed(group, partition, offset):
             return f"committed {group} {partition} {offset}"
-        case CommitsAsked(group, partition):
+        case CommitsRequested(group, partition):
             return f"asks where {group} is in {partition}"
         case CommitsRead(group, partition, offset, node_id):
             return f"hears from {node_id} that {group} is at {partition} {offset}"

@@ -12,7 +12,7 @@ from typing import Final
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.clients import Client, Unanswered
-from penstock.testing.simulation.history import CommitsAsked, CommitsRead, Committed
+from penstock.testing.simulation.history import CommitsRead, CommitsRequested, Committed
 from penstock.wire.apis.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
@@ -90,7 +90,7 @@ class GroupMember:
             subscribed_topic_names=[self._topic],
             topic_partitions=[owned] if self._positions else [],
         )
-        answer = await self._client.ask_coordinator(self._group, CONSUMER_GROUP_HEARTBEAT, request)
+        answer = await self._client.send_to_coordinator(self._group, CONSUMER_GROUP_HEARTBEAT, request)
         if leaves or answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             self._member_id = ""
             self._epoch = _JOIN
@@ -119,13 +119,13 @@ class GroupMember:
         )
         # Before the response: a commit that may be stored must not be repeated after a higher one.
         self._positions[index] = offset
-        answer = await self._client.ask_coordinator(self._group, OFFSET_COMMIT, request)
+        answer = await self._client.send_to_coordinator(self._group, OFFSET_COMMIT, request)
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             self._client.saw(Committed(self._group, TopicPartition(self._topic, index), offset))
 
     async def _where(self, index: int) -> None:
         partition = TopicPartition(self._topic, index)
-        self._client.saw(CommitsAsked(self._group, partition))
+        self._client.saw(CommitsRequested(self._group, partition))
         group = OffsetFetchRequestGroup(
             group_id=self._group,
             member_id=self._member_id,
@@ -134,13 +134,13 @@ class GroupMember:
         )
         coordinator = await self._client.find_coordinator(self._group)
         address = coordinator.host, coordinator.port
-        answer = await self._client.ask(address, OFFSET_FETCH, OffsetFetchRequest(groups=[group]))
+        answer = await self._client.send(address, OFFSET_FETCH, OffsetFetchRequest(groups=[group]))
         if answer.groups[0].error_code:
             raise Unanswered(ErrorCode(answer.groups[0].error_code).name)
         found = answer.groups[0].topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
-            told = CommitsRead(self._group, partition, found.committed_offset, coordinator.node_id)
-            self._client.saw(told)
+            answered = CommitsRead(self._group, partition, found.committed_offset, coordinator.node_id)
+            self._client.saw(answered)
             self._positions[index] = max(self._positions.get(index) or 0, found.committed_offset, 0)
 
     @property

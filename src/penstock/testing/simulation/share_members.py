@@ -119,7 +119,7 @@ class ShareMember:
             member_epoch=_LEAVE if leaves else self._epoch,
             subscribed_topic_names=[self._topic],
         )
-        answer = await self._client.ask_coordinator(self._group, SHARE_GROUP_HEARTBEAT, request)
+        answer = await self._client.send_to_coordinator(self._group, SHARE_GROUP_HEARTBEAT, request)
         vanishes = not self._accepts_all and rng.random() < _VANISHES
         if leaves or vanishes or answer.error_code in _REJOIN:
             self._id, self._epoch = "", _JOIN
@@ -212,7 +212,7 @@ class ShareMember:
             else [],
         )
         self._sends(acks)
-        answer = await client.ask_node(node_id, SHARE_FETCH, request)
+        answer = await client.send_to_node(node_id, SHARE_FETCH, request)
         if answer.error_code:
             raise Unanswered(ErrorCode(answer.error_code).name)
         session.epoch += 1
@@ -250,7 +250,7 @@ class ShareMember:
             topics=[topic] if partitions else [],
         )
         self._sends(acks)
-        answer = await client.ask_node(node_id, SHARE_ACKNOWLEDGE, request)
+        answer = await client.send_to_node(node_id, SHARE_ACKNOWLEDGE, request)
         if answer.error_code:
             raise Unanswered(ErrorCode(answer.error_code).name)
         session.epoch += 1

@@ -126,7 +126,7 @@ async def _start_early(admin: Client) -> None:
     request = configs.IncrementalAlterConfigsRequest(resources=[resource])
     while True:
         try:
-            answer = await admin.ask_any(configs.INCREMENTAL_ALTER_CONFIGS, request)
+            answer = await admin.send_to_any(configs.INCREMENTAL_ALTER_CONFIGS, request)
         except Unanswered:
             await admin.backoff()
             continue
@@ -140,7 +140,7 @@ async def _unfinished(admin: Client, partitions: Sequence[TopicPartition]) -> li
     wanted = DescribeShareGroupOffsetsRequestGroup(group_id=SHARE_GROUP, topics=None)
     request = DescribeShareGroupOffsetsRequest(groups=[wanted])
     try:
-        answer = await admin.ask_coordinator(SHARE_GROUP, DESCRIBE_SHARE_GROUP_OFFSETS, request)
+        answer = await admin.send_to_coordinator(SHARE_GROUP, DESCRIBE_SHARE_GROUP_OFFSETS, request)
     except Unanswered as e:
         return [str(e)]
     (group,) = answer.groups

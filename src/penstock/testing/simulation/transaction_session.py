@@ -3,7 +3,7 @@
 A session ends when it is fenced, or when it cannot know the state of its transaction: the caller then opens
 another one, with a higher epoch. With version 1, requests that a broker executes late can change the next
 transaction (KIP-890). So a version-1 session that gets no response to EndTxn or TxnOffsetCommit ends, and
-sends neither again. With version 2, requests are retried, and copies of them arrive late (`_echo`).
+sends neither again. With version 2, requests are retried, and copies of them arrive late.
 """
 
 from __future__ import annotations
@@ -28,13 +28,22 @@ from penstock.testing.simulation.transaction_events import (
     TransactionalAck,
     TransactionalSend,
 )
+from penstock.testing.simulation.transaction_requests import (
+    ADD_PARTITIONS_V1,
+    ECHO,
+    ECHO_S,
+    END_TXN_V1,
+    GROUP,
+    PRODUCE_V1,
+    TRANSACTION,
+    TXN_OFFSET_COMMIT_V1,
+    CoordinatorRequests,
+    NotSent,
+    TransactionalId,
+)
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
-from penstock.wire.apis.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
+from penstock.wire.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from penstock.wire.apis.end_txn import END_TXN, EndTxnRequest
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
@@ -45,17 +54,10 @@ from penstock.wire.apis.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-__all__ = ["MustAbort", "Session", "SessionOver", "TransactionalId"]
+__all__ = ["MustAbort", "Session", "SessionOver"]
 
-_TIMEOUTS_S: Final = (0.25, 3.0, 3.0)
-_BACKOFF_S: Final = (0.01, 0.06)
-#: probability that a copy of a request arrives late, and the delay in seconds
-_ECHO: Final = 0.1
-_ECHO_S: Final = (0.0, 1.5)
 #: attempts after which a client gives a batch up and aborts
 _ATTEMPTS_MAX: Final = 12
-_TRANSACTION: Final = 1
-_GROUP: Final = 0
 _FENCED: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -77,43 +79,12 @@ _ABORTABLE: Final = frozenset(
 )
 
 
-def _limited(api: Api[RequestT, ResponseT], version_max: int) -> Api[RequestT, ResponseT]:
-    """The API as a client knows it that was built before the versions after `version_max`."""
-    return Api(
-        api.key,
-        api.name,
-        (api.min_supported, version_max),
-        request=api.request,
-        response=api.response,
-        flexible_from=api.flexible_from,
-    )
-
-
-_ADD_PARTITIONS: Final = _limited(ADD_PARTITIONS_TO_TXN, 3)
-_PRODUCE_V1: Final = _limited(PRODUCE, 11)
-_COMMIT_V1: Final = _limited(TXN_OFFSET_COMMIT, 4)
-_END_V1: Final = _limited(END_TXN, 4)
-
-
 class SessionOver(Exception):
     """The session cannot continue: it is fenced, or an outcome is unknown."""
 
 
 class MustAbort(Exception):
     """The open transaction has to be aborted."""
-
-
-class TransactionalId:
-    """A transactional id, with state that all its instances share."""
-
-    def __init__(self, name: str, version: int, timeout_ms: int) -> None:
-        self.name = name
-        #: the transaction.version of its producers
-        self.version = version
-        self.timeout_ms = timeout_ms
-        self.instances = 0
-        #: requests without a response: they may be executed at any later time
-        self.unanswered = 0
 
 
 class Session:
@@ -133,7 +104,7 @@ class Session:
         self._added: set[object] = set()
         self._began_s = 0.0
         self._unanswered_before = 0
-        self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
+        self._coordinators = CoordinatorRequests(client, late, identity)
 
     @property
     def transaction(self) -> Transaction:
@@ -144,51 +115,14 @@ class Session:
         """Returns true if the transaction has partitions."""
         return bool(self._added)
 
-    # -- requests
+    # -- the transaction coordinator
 
-    async def _ask(self, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """Send a request to a coordinator; Unanswered if there is no response."""
-        place = kind, key
-        try:
-            if place not in self._coordinators:
-                found = await self._client.find_coordinator(key, kind)
-                self._coordinators[place] = found.host, found.port
-            address = self._coordinators[place]
-        except Unanswered:
-            raise _NotSent from None
-        try:
-            return await self._client.ask(address, api, request, self._rng.choice(_TIMEOUTS_S))
-        except Unanswered:
-            self._id.unanswered += 1
-            self._coordinators.pop(place, None)
-            raise
+    async def _send_to_own(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """Send a request to the transaction coordinator until it answers."""
+        return await self._coordinators.send_until_answered(TRANSACTION, self._id.name, api, request)
 
-    async def _until_answered(
-        self, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT
-    ) -> ResponseT:
-        while True:
-            try:
-                return await self._ask(kind, key, api, request)
-            except (Unanswered, _NotSent):
-                await self._pause(kind, key)
-
-    async def _pause(self, kind: int, key: str) -> None:
-        self._coordinators.pop((kind, key), None)
-        await asyncio.sleep(self._rng.uniform(*_BACKOFF_S))
-
-    def _echo(self, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT) -> None:
-        """Have a copy of a request arrive late, at the coordinator of that time."""
-        if self._late is not None and self._rng.random() < _ECHO:
-            repeating = self._repeat(self._late, kind, key, api, request)
-            asyncio.get_running_loop().create_task(repeating)
-
-    async def _repeat(
-        self, late: Client, kind: int, key: str, api: Api[RequestT, ResponseT], request: RequestT
-    ) -> None:
-        await asyncio.sleep(self._rng.uniform(*_ECHO_S))
-        with suppress(Unanswered):
-            found = await late.find_coordinator(key, kind)
-            await late.ask((found.host, found.port), api, request)
+    async def _pause(self) -> None:
+        await self._coordinators.pause(TRANSACTION, self._id.name)
 
     def _check(self, code: ErrorCode) -> None:
         """Raise if the error ends the transaction or the session."""
@@ -212,10 +146,12 @@ class Session:
             transactional_id=self._id.name, transaction_timeout_ms=self._id.timeout_ms
         )
         while True:
-            answer = await self._until_answered(_TRANSACTION, self._id.name, INIT_PRODUCER_ID, request)
+            answer = await self._coordinators.send_until_answered(
+                TRANSACTION, self._id.name, INIT_PRODUCER_ID, request
+            )
             if answer.error_code == ErrorCode.NONE:
                 break
-            await self._pause(_TRANSACTION, self._id.name)
+            await self._pause()
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._client.saw(Initialized(self._id.name, self._instance, self._producer_id, self._epoch))
 
@@ -257,7 +193,7 @@ class Session:
                 continue
             code = ErrorCode(answer[0])
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                if self._late is not None and self._rng.random() < _ECHO:
+                if self._late is not None and self._rng.random() < ECHO:
                     repeating = self._produce_late(self._late, partition, data)
                     asyncio.get_running_loop().create_task(repeating)
                 return answer[1] if code is ErrorCode.NONE else None
@@ -272,13 +208,13 @@ class Session:
         topic = TopicProduceData(name=partition.topic, topic_id=client.topic_ids[partition.topic])
         topic.partition_data = [PartitionProduceData(index=partition.partition, records=memoryview(data))]
         request = ProduceRequest(transactional_id=self._id.name, acks=-1, timeout_ms=1500, topic_data=[topic])
-        api = PRODUCE if self._id.version >= 2 else _PRODUCE_V1
-        answer = await client.ask_leader(partition, api, request)
+        api = PRODUCE if self._id.version >= 2 else PRODUCE_V1
+        answer = await client.send_to_leader(partition, api, request)
         result = answer.responses[0].partition_responses[0]
         return result.error_code, result.base_offset
 
     async def _produce_late(self, late: Client, partition: TopicPartition, data: bytes) -> None:
-        await asyncio.sleep(self._rng.uniform(*_ECHO_S))
+        await asyncio.sleep(self._rng.uniform(*ECHO_S))
         with suppress(Unanswered):
             await self._produce_once(late, partition, data)
 
@@ -296,7 +232,9 @@ class Session:
             ],
         )
         while True:
-            answer = await self._until_answered(_TRANSACTION, self._id.name, _ADD_PARTITIONS, request)
+            answer = await self._coordinators.send_until_answered(
+                TRANSACTION, self._id.name, ADD_PARTITIONS_V1, request
+            )
             codes = [
                 ErrorCode(result.partition_error_code)
                 for topic in answer.results_by_topic_v3_and_below
@@ -310,7 +248,7 @@ class Session:
                 self._check(code)
             if ErrorCode.OPERATION_NOT_ATTEMPTED in codes:
                 return
-            await self._pause(_TRANSACTION, self._id.name)
+            await self._pause()
 
     async def add_with_unknown(self, partition: TopicPartition) -> None:
         """Add a partition together with one that does not exist: neither may be added (version 1)."""
@@ -332,25 +270,25 @@ class Session:
             producer_epoch=self._epoch,
             topics=[TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[where])],
         )
-        api = TXN_OFFSET_COMMIT if self._id.version >= 2 else _COMMIT_V1
+        api = TXN_OFFSET_COMMIT if self._id.version >= 2 else TXN_OFFSET_COMMIT_V1
         for _ in range(_ATTEMPTS_MAX):
             try:
-                answer = await self._ask(_GROUP, group, api, request)
-            except _NotSent:
-                await self._pause(_GROUP, group)
+                answer = await self._coordinators.send(GROUP, group, api, request)
+            except NotSent:
+                await self._coordinators.pause(GROUP, group)
                 continue
             except Unanswered:
                 if self._id.version < 2:
                     raise SessionOver("an offset commit was not answered") from None
-                await self._pause(_GROUP, group)
+                await self._coordinators.pause(GROUP, group)
                 continue
             code = ErrorCode(answer.topics[0].partitions[0].error_code)
             if code is ErrorCode.NONE:
                 if self._id.version >= 2:
-                    self._echo(_GROUP, group, api, request)
+                    self._coordinators.echo(GROUP, group, api, request)
                 return
             self._check(code)
-            await self._pause(_GROUP, group)
+            await self._coordinators.pause(GROUP, group)
         raise MustAbort("given up")
 
     async def _add_offsets(self, group: str) -> None:
@@ -361,12 +299,14 @@ class Session:
             group_id=group,
         )
         while True:
-            answer = await self._until_answered(_TRANSACTION, self._id.name, ADD_OFFSETS_TO_TXN, request)
+            answer = await self._coordinators.send_until_answered(
+                TRANSACTION, self._id.name, ADD_OFFSETS_TO_TXN, request
+            )
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
                 return
             self._check(code)
-            await self._pause(_TRANSACTION, self._id.name)
+            await self._pause()
 
     # -- EndTxn
 
@@ -386,20 +326,20 @@ class Session:
             self._added.clear()
 
     async def _end(self, transaction: Transaction, request: EndTxnRequest) -> None:
-        api = END_TXN if self._id.version >= 2 else _END_V1
+        api = END_TXN if self._id.version >= 2 else END_TXN_V1
         is_first = True
         while True:
             try:
-                answer = await self._ask(_TRANSACTION, self._id.name, api, request)
-            except _NotSent:
-                await self._pause(_TRANSACTION, self._id.name)
+                answer = await self._coordinators.send(TRANSACTION, self._id.name, api, request)
+            except NotSent:
+                await self._pause()
                 continue
             except Unanswered:
                 is_first = False
                 if self._id.version < 2:
                     self._client.saw(Ended(transaction, None if request.committed else False))
                     raise SessionOver("EndTxn was not answered") from None
-                await self._pause(_TRANSACTION, self._id.name)
+                await self._pause()
                 continue
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
@@ -414,13 +354,9 @@ class Session:
                 raise SessionOver(code.name)
             # The record of a request that fails like this may be committed later.
             is_first = False
-            await self._pause(_TRANSACTION, self._id.name)
+            await self._pause()
         self._client.saw(Ended(transaction, request.committed))
         if self._id.version >= 2:
-            self._echo(_TRANSACTION, self._id.name, api, request)
+            self._coordinators.echo(TRANSACTION, self._id.name, api, request)
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
-
-
-class _NotSent(Exception):
-    """No coordinator was found; the request has not left."""

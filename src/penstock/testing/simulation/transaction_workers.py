@@ -17,7 +17,8 @@ from penstock.records.record import iter_batches, iter_records
 from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.transaction_checker import copy_value
 from penstock.testing.simulation.transaction_events import StoredOffset, TransactionalRead
-from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver, TransactionalId
+from penstock.testing.simulation.transaction_requests import TransactionalId
+from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver
 from penstock.testing.simulation.workload import fetch
 from penstock.wire.apis.fetch import PartitionData
 from penstock.wire.apis.offset_commit import (
@@ -262,7 +263,7 @@ class MixedCommitter(TransactionalWorker):
             request = OffsetCommitRequest(
                 group_id=self._group, generation_id_or_member_epoch=-1, topics=[topic]
             )
-            answer = await self.client.ask_coordinator(self._group, OFFSET_COMMIT, request)
+            answer = await self.client.send_to_coordinator(self._group, OFFSET_COMMIT, request)
         except Unanswered:
             return False
         return answer.topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -280,7 +281,7 @@ async def stored_offset(client: Client, group: str, partition: TopicPartition) -
             request = OffsetFetchRequest(
                 groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True
             )
-            answer = (await client.ask_coordinator(group, OFFSET_FETCH, request)).groups[0]
+            answer = (await client.send_to_coordinator(group, OFFSET_FETCH, request)).groups[0]
         except Unanswered:
             await client.backoff()
             continue

@@ -22,7 +22,7 @@ from penstock.testing.simulation.transaction_checker import TransactionChecker
 from penstock.testing.simulation.transaction_events import TransactionalRead
 from penstock.testing.simulation.transaction_faults import LEDGER
 from penstock.testing.simulation.transaction_invariants import TransactionObservation, open_transactions
-from penstock.testing.simulation.transaction_session import TransactionalId
+from penstock.testing.simulation.transaction_requests import TransactionalId
 from penstock.testing.simulation.transaction_workers import (
     Copier,
     LedgerWriter,

@@ -99,7 +99,7 @@ class Producer:
     async def _new_id(self) -> tuple[int, int]:
         while True:
             try:
-                answer = await self._client.ask_any(
+                answer = await self._client.send_to_any(
                     INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=60_000)
                 )
             except Unanswered:
@@ -136,7 +136,7 @@ async def produce(client: Client, partition: TopicPartition, data: bytes) -> Par
     topic = TopicProduceData(topic_id=client.topic_ids[partition.topic])
     topic.partition_data = [PartitionProduceData(index=partition.partition, records=memoryview(data))]
     request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
-    answer = await client.ask_leader(partition, PRODUCE, request)
+    answer = await client.send_to_leader(partition, PRODUCE, request)
     return answer.responses[0].partition_responses[0]
 
 
@@ -226,9 +226,9 @@ async def fetch(
         rack_id=rack,
     )
     if replica is None:
-        answer = await client.ask_leader(partition, FETCH, request)
+        answer = await client.send_to_leader(partition, FETCH, request)
     else:
-        answer = await client.ask_node(replica, FETCH, request)
+        answer = await client.send_to_node(replica, FETCH, request)
     if answer.error_code or not answer.responses:
         raise Unanswered(ErrorCode(answer.error_code).name)
     return answer.responses[0].partitions[0]
@@ -276,7 +276,7 @@ async def earliest(client: Client, partition: TopicPartition) -> int:
     wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=_EARLIEST)
     topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
     request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-    answer = (await client.ask_leader(partition, LIST_OFFSETS, request)).topics[0].partitions[0]
+    answer = (await client.send_to_leader(partition, LIST_OFFSETS, request)).topics[0].partitions[0]
     if answer.error_code:
         client.forget(partition)
         raise Unanswered(ErrorCode(answer.error_code).name)
