@@ -21,12 +21,6 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_a_voter_that_waits_for_others_says_so": ("waiting_for_majority",),
         "test_leaders_move_away_from_a_failed_directory": ("flush_failed",),
     },
-    "tests/broker/app/test_restart.py": {
-        "test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later": (
-            "partition_not_identified",
-        ),
-        "test_files_of_a_topic_that_is_not_known_are_set_aside": ("partitions_quarantined",),
-    },
     "tests/broker/coordinators/test_damaged_coordinators.py": {
         "test_what_no_replica_has_is_given_up": ("coordinator_records_lost",),
         "test_whatever_has_rotted_is_found_and_mended": (
@@ -36,9 +30,6 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "tests/broker/handlers/test_find_coordinator.py": {
         "test_without_enough_brokers_for_the_offsets_topic_there_is_no_coordinator": ("no_coordinator",),
-    },
-    "tests/broker/handlers/test_metadata.py": {
-        "test_a_topic_with_more_replicas_than_brokers_is_not_created": ("topic_not_created",),
     },
     "tests/broker/healing/test_comparison.py": {
         "test_the_minority_is_replaced_whoever_leads": ("replicas_differ",),
@@ -53,18 +44,15 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_where_all_disks_are_full_the_end_of_what_is_committed_is_known": ("high_watermark_recovered",),
     },
     "tests/broker/healing/test_hole_filling.py": {
-        "test_a_follower_sets_its_log_aside_when_the_leaders_log_starts_behind_its_end": (
-            "replica_set_aside",
-        ),
         "test_segments_lost_after_a_crash_are_fetched_again": ("replica_unclean",),
         "test_segments_lost_while_all_brokers_were_stopped_are_fetched_again": ("controller_unavailable",),
     },
-    "tests/broker/healing/test_scrubber.py": {
-        "test_what_nobody_else_has_stays_reported": ("repair_failed",),
+    "tests/broker/healing/test_repair.py": {
         "test_a_flipped_bit_is_found_never_served_and_healed": (
             "corruption_found",
             "corruption_repaired",
         ),
+        "test_what_nobody_else_has_stays_reported": ("repair_failed",),
     },
     "tests/broker/healing/test_transaction_repair.py": {
         "test_a_transaction_index_that_was_lost_while_the_broker_was_stopped_is_rebuilt": (
@@ -89,17 +77,18 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "tests/broker/node/test_damaged_metadata.py": {
         "test_damage_that_is_found_while_a_node_leads_ends_the_node": ("quorum_failed",),
-        "test_a_voter_that_was_not_replaced_in_time_rejoins_by_hand": ("voter_not_replaced",),
-        "test_damaged_leader_epochs_are_read_from_the_log": ("leader_epochs_replaced",),
         "test_one_damaged_voter_of_three_fetches_its_metadata_again": ("metadata_damaged",),
     },
     "tests/broker/node/test_image_check.py": {
-        "test_a_difference_is_told_and_deletes_nothing": (
+        "test_a_difference_is_logged_and_deletes_nothing": (
             "broker_metadata_agrees",
             "broker_metadata_diverged",
             "metadata_agrees",
             "metadata_diverged",
         ),
+    },
+    "tests/broker/node/test_metadata_home.py": {
+        "test_damaged_leader_epochs_are_read_from_the_log": ("leader_epochs_replaced",),
     },
     "tests/broker/node/test_quorum_recovery.py": {
         "test_a_quorum_comes_back_from_one_voter_of_three": ("metadata_log_unclean",),
@@ -108,13 +97,18 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "voter_replaced",
         ),
     },
-    "tests/broker/node/test_unclean_recovery.py": {
+    "tests/broker/node/test_rejoining.py": {
+        "test_a_voter_that_was_not_replaced_in_time_rejoins_by_hand": ("voter_not_replaced",),
+    },
+    "tests/broker/node/test_replica_reports.py": {
         "test_a_failed_recovery_is_repeated_and_names_the_ends_that_differed": (
             "broker_fenced",
             "unclean_leader_elected",
             "unclean_recovery_done",
             "unclean_recovery_failed",
         ),
+    },
+    "tests/broker/node/test_unclean_recovery.py": {
         "test_a_leader_is_elected_when_the_last_replica_is_back_and_not_before": ("unclean_recovery_waits",),
         "test_a_topic_that_accepts_losses_truncates_the_returned_leader": (
             "replica_truncated",
@@ -130,6 +124,11 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "manifests_disagree",
         ),
     },
+    "tests/broker/replica/test_follower_quarantine.py": {
+        "test_a_follower_sets_its_log_aside_when_the_leaders_log_starts_behind_its_end": (
+            "replica_set_aside",
+        ),
+    },
     "tests/broker/replica/test_foreign_files.py": {
         "test_a_partition_that_may_not_be_read_is_offline_alone": ("partition_offline",),
         "test_foreign_files_among_topics_are_ignored_with_one_line": ("foreign_files_ignored",),
@@ -143,6 +142,15 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "misplaced_partitions_ignored",
             "stray_partitions_ignored",
         ),
+    },
+    "tests/broker/replica/test_stored_partitions.py": {
+        "test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later": (
+            "partition_not_identified",
+        ),
+        "test_files_of_a_topic_that_is_not_known_are_set_aside": ("partitions_quarantined",),
+    },
+    "tests/broker/request/test_topic_creator.py": {
+        "test_a_topic_with_more_replicas_than_brokers_is_not_created": ("topic_not_created",),
     },
 }
 #: the same for brokers in processes of their own: the test reads the events in the broker's log

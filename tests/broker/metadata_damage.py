@@ -9,8 +9,6 @@ from penstock.storage.memory import MemoryFiles
 from tests.broker.nodes import Cluster
 
 METADATA = "/data/topics/__cluster_metadata/partition-0"
-
-
 SEGMENT = f"{METADATA}/{0:020d}.log"
 
 

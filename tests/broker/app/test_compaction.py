@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from penstock.broker.app.maintenance import Maintenance, _repeat
-from penstock.broker.app.server import system_world
-from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
 from penstock.records.record import Record
-from penstock.storage import cleaner
 from penstock.testing import BrokerThread, broker
-from tests.broker.configs import BROKER, NODE, TOPIC, set_config
-from tests.broker.disks import Disk, on_disk
+from tests.broker.app.compacted_topics import BUSY, COMPACT, of_keys, put, seal
+from tests.broker.configs import TOPIC, set_config
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -42,13 +33,6 @@ from tests.broker.requests import (
 
 pytestmark = pytest.mark.process
 
-BUSY = {"log.cleaner.backoff.ms": "10", "log.retention.check.interval.ms": "10"}
-COMPACT = {
-    "cleanup.policy": "compact",
-    "internal.segment.bytes": "1000",
-    "min.cleanable.dirty.ratio": "0.01",
-}
-
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[BrokerThread]:
@@ -62,24 +46,8 @@ def client(running: BrokerThread) -> Iterator[RawClient]:
         yield connected
 
 
-def put(client: RawClient, topic: Topic, key: bytes, value: bytes | None, codec: Codec = Codec.NONE) -> int:
-    answer = produce(client, topic, batch_of([record(value, key=key)], codec))
-    assert answer.error_code == ErrorCode.NONE, answer.error_message
-    return answer.base_offset
-
-
-def seal(client: RawClient, topic: Topic) -> None:
-    """Fill the segment being written, so that what was before it can be compacted."""
-    for i in range(2):
-        put(client, topic, b"filler%d" % i, b"x" * 900)
-
-
 def table(records: list[Record]) -> dict[bytes | None, bytes | None]:
     return {r.key: r.value for r in records}
-
-
-def of_keys(records: list[Record], prefix: bytes = b"k") -> list[Record]:
-    return [r for r in records if r.key is not None and r.key.startswith(prefix)]
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -234,85 +202,7 @@ def test_topics_that_are_deleted_while_they_are_compacted_hurt_nobody(
     assert running.broker.partitions.directories[0].health.offline is None
 
 
-def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it() -> None:
-    disk = Disk()
-    with on_disk(disk, log_cleaner_backoff_ms="10") as running, RawClient(running.bootstrap) as client:
-        never = {**COMPACT, "min.cleanable.dirty.ratio": "1"}
-        large, small = create_topic(client, configs=never), create_topic(client, configs=never)
-        for i in range(40):
-            put(client, large, b"k%d" % i, b"x" * 500)
-            put(client, small, b"k", b"x" * 500)
-        for topic in (large, small):
-            seal(client, topic)
-        # Room for what is left of one of them, not of the other.
-        disk.capacity = disk.used() + 12_000
-        for topic in (large, small):
-            set_config(client, TOPIC, topic.name, "min.cleanable.dirty.ratio", "0.01")
-
-        until(lambda: len(of_keys(read_all(client, small))) < 10)
-
-        disk.capacity = None
-        assert len(of_keys(read_all(client, large))) == 40
-
-
-def test_a_chore_that_fails_is_done_again() -> None:
-    rounds = count()
-
-    async def run() -> None:
-        done = asyncio.Event()
-
-        async def chore() -> None:
-            if next(rounds) < 3:
-                raise ValueError("a bug")
-            done.set()
-
-        task = asyncio.create_task(_repeat(chore, lambda: 0))
-        await done.wait()
-        task.cancel()
-
-    asyncio.run(run())
-
-
-def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = asyncio.Barrier(2)
-    clean, clean_all = cleaner.clean, Maintenance.clean
-    are_filled = threading.Event()
-
-    async def clean_together(*args: Any) -> Any:
-        await together.wait()
-        return await clean(*args)
-
-    async def clean_filled(maintenance: Maintenance) -> None:
-        # A round in which only one of the two logs is due has work for one cleaner.
-        if are_filled.is_set():
-            await clean_all(maintenance)
-
-    monkeypatch.setattr(cleaner, "clean", clean_together)
-    monkeypatch.setattr(Maintenance, "clean", clean_filled)
-    with broker(config=BUSY) as running, RawClient(running.bootstrap) as client:
-        set_config(client, BROKER, NODE, "log.cleaner.threads", "2")
-        topics = [create_topic(client, configs=COMPACT) for _ in range(2)]
-        for i in range(20):
-            for topic in topics:
-                put(client, topic, b"k", b"%d" % i * 50)
-        for topic in topics:
-            seal(client, topic)
-        are_filled.set()
-        for topic in topics:
-            until(lambda topic=topic: len(of_keys(read_all(client, topic))) == 1)  # type: ignore[misc]
-
-
 def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:
     config = {**BUSY, "log.cleaner.io.max.bytes.per.second": "1000000"}
     with broker(data=tmp_path, config=config) as running, RawClient(running.bootstrap) as client:
         check_compaction(client, Codec.NONE)
-
-
-def test_without_cleaners_nothing_is_compacted() -> None:
-    async def check() -> None:
-        config = BrokerConfig({"log.cleaner.threads": "0"})
-        node = SimpleNamespace(controller=None, clock_watch=SimpleNamespace(now_ms=lambda: 1))
-        maintenance = Maintenance(config, None, None, node, system_world(config), None)  # type: ignore[arg-type]
-        await maintenance.clean()
-
-    asyncio.run(check())

@@ -8,10 +8,8 @@ import errno
 import pytest
 
 from penstock.broker.app.lifecycle import Lifecycle
-from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.broker.replica import replicas
 from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
-from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.replication.fetch_plan import PlannedFetch
@@ -19,7 +17,6 @@ from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbea
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
@@ -134,103 +131,6 @@ def test_a_broker_that_registers_twice_is_missed_as_any_other() -> None:
             assert controller_loop.sessions is not None
             late_ms = controller_loop.now_ms() + controller.config.broker_session_timeout_ms
             assert silent in controller_loop.sessions.expired(controller.image, late_ms)
-
-    run(main())
-
-
-def test_leaders_move_away_before_a_broker_stops() -> None:
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            controller = await nodes.settled()
-            leaving = others(nodes, controller.node_id)[0]
-            assert await create(nodes, leaving, "topic", factor=3) == ErrorCode.NONE
-            partition = controller.image.topics["topic"].partitions[0]
-            epoch = nodes[leaving].broker_epoch
-            await nodes.stop(leaving)
-            assert controller.image.brokers[leaving].fenced
-            assert partition.leader not in (leaving, -1) and leaving not in partition.isr
-            await nodes.start(leaving)
-            assert nodes[leaving].broker_epoch > epoch
-
-    run(main())
-
-
-def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            first = await nodes.settled()
-            assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
-            await nodes.stop(first.node_id)
-            second = await nodes.settled()
-            assert second.image.brokers[first.node_id].fenced
-            assert second.image.topics["topic"].partitions[0].leader in nodes.brokers
-
-    run(main())
-
-
-def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 120)
-
-    async def main() -> None:
-        # Nor for the answer to a heartbeat that it sent before, as long as a session may last.
-        async with cluster(3) as nodes:
-            await nodes.settled()
-            for node in (1, 2):
-                await nodes.stop(node)
-            async with asyncio.timeout(60):
-                await nodes.stop(3)
-
-    run(main())
-
-
-def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 3600)
-    monkeypatch.setattr("penstock.broker.app.lifecycle._SHUTDOWN_PATIENCE_S", 3600)
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            controller = (await nodes.settled()).node_id
-            last, other = others(nodes, controller)
-            for node in (other, controller):
-                await nodes.kill(node)
-            await eventually(lambda: nodes[last].node.quorum.state.majority_gone)
-            async with asyncio.timeout(60):
-                await nodes.stop(last)
-
-    run(main())
-
-
-def test_a_broker_that_stops_follows_no_leader_that_is_elected_meanwhile() -> None:
-    """The fetcher of a new leader would have gone on for as long as the process."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            await make_topic(nodes, 1, 2, 3)
-            await nodes[3].replicas.stop()
-            before = list(nodes[3].replicas.fetchers)
-            await nodes.stop(1)
-            await eventually(lambda: described(nodes[3]).leader == 2)
-            applied = nodes[2].node.loader.applied
-            await eventually(lambda: nodes[3].node.loader.applied >= applied)
-            assert list(nodes[3].replicas.fetchers) == before
-
-    run(main())
-
-
-def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
-    """KIP-966: only who shut down in good order counts as holding what it held."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            for end, remembered in ((nodes.stop, True), (nodes.kill, False)):
-                last = nodes[1].broker_epoch
-                await end(1)
-                await nodes.start(1)
-                assert nodes[1].partitions.previous_broker_epoch == (last if remembered else -1)
 
     run(main())
 
@@ -396,66 +296,6 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
             assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
             assert sorted(lost.isr) == [2, 3]
             assert not nodes[2].image.brokers[1].fenced
-        finally:
-            await nodes.close()
-
-    run(main())
-
-
-def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        nodes = Cluster([1, 2, 3])
-        disk = nodes.disks[1] = Disk()
-        close = Partitions.close
-
-        async def fail(partitions: Partitions, broker_epoch: int) -> None:
-            disk.sync_error = errno.EIO
-            await close(partitions, broker_epoch)
-
-        try:
-            await nodes.start()
-            last = nodes[1].broker_epoch
-            with monkeypatch.context() as failing:
-                failing.setattr(Partitions, "close", fail)
-                await nodes.stop(1)
-            disk.sync_error = None
-            await nodes.start(1)
-            assert nodes[1].broker_epoch > last
-            assert nodes[1].partitions.previous_broker_epoch == -1
-        finally:
-            await nodes.close()
-
-    run(main())
-
-
-def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
-    may_read = asyncio.Event()
-    late: list[Lifecycle] = []
-    apply_more, start = MetadataLoader._apply_more, Lifecycle.start
-
-    async def read_late(self: MetadataLoader) -> None:
-        if late and late[0]._node.loader is self:
-            await may_read.wait()
-        await apply_more(self)
-
-    def start_late(self: Lifecycle) -> None:
-        late.append(self)
-        start(self)
-
-    async def main() -> None:
-        nodes = Cluster([1, 2, 3])
-        try:
-            await nodes.start(1, 2)
-            monkeypatch.setattr(MetadataLoader, "_apply_more", read_late)
-            monkeypatch.setattr(Lifecycle, "start", start_late)
-            starting = asyncio.create_task(nodes.start(3))
-            await eventually(lambda: bool(late) and not late[0].fenced)
-            assert not (await asyncio.wait({starting}, timeout=0.05))[0]
-            may_read.set()
-            await starting
-            reported = await nodes.call(3, METADATA, MetadataRequest(topics=[]))
-            assert 3 in [broker.node_id for broker in reported.brokers]
         finally:
             await nodes.close()
 

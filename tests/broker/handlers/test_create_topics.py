@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 
-from penstock.broker.node.controller import Controller
 from penstock.model.errors import ErrorCode
-from penstock.model.ids import NO_TOPIC_ID, TopicId
-from penstock.storage.memory import MemoryFiles
+from penstock.model.ids import NO_TOPIC_ID
 from penstock.testing import broker
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -20,13 +17,10 @@ from penstock.wire.apis.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from tests.broker.conftest import penstock_only
-from tests.broker.disks import on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
-    append,
     create_topic,
     delete_topic,
     describe_topic,
@@ -59,9 +53,6 @@ def create_assigned(
         ],
     )
     return client.call(CREATE_TOPICS, version, CreateTopicsRequest(topics=[topic])).topics[0]
-
-
-# -- creating
 
 
 @VERSIONS
@@ -210,36 +201,6 @@ def test_names_that_differ_only_in_dots_and_underscores_collide(client: RawClien
     for name in (f"{stem}_a_b", f"{stem}.a.b", f"{stem}_a.b"):
         assert request_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert request_topic(client, f"{stem}.a-b", version=version).error_code == ErrorCode.NONE
-
-
-@penstock_only
-def test_many_topics_are_made_and_removed_in_one_change_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An append, a commit and an apply for each topic would take seconds for thousands of them."""
-    changes: list[int] = []
-    appended = Controller._append
-
-    def counted(self: Controller, decide: Any) -> Any:
-        result, end_offset = appended(self, decide)
-        if end_offset is not None:
-            changes.append(end_offset)
-        return result, end_offset
-
-    with on_disk(MemoryFiles()) as running, RawClient(running.bootstrap) as client:
-        monkeypatch.setattr(Controller, "_append", counted)
-        names = [f"many-{i}" for i in range(100)]
-        topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-        created = client.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
-        assert {t.error_code for t in created} == {ErrorCode.NONE}
-        assert len(changes) == 1
-        for name in (names[0], names[-1]):
-            append(client, Topic(name, TopicId(created[names.index(name)].topic_id)), b"x", partition=1)
-
-        states = [DeleteTopicState(name=name) for name in names]
-        request = DeleteTopicsRequest(topics=states, timeout_ms=10_000)
-        deleted = client.call(DELETE_TOPICS, 6, request).responses
-        assert {t.error_code for t in deleted} == {ErrorCode.NONE}
-        assert len(changes) == 2
-        assert not topic_exists(client, names[50])
 
 
 @penstock_only  # Kafka makes both

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 import pytest
 from crc32c import crc32c
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
-from penstock.records.batch import CRC_START, crc_matches, read_header
+from penstock.records.batch import CRC_START
 from penstock.records.codecs import Codec
 from penstock.records.record import Record
 from penstock.storage import record_checks
@@ -21,6 +20,7 @@ from penstock.wire.apis.produce import (
     TopicProduceData,
 )
 from tests.broker.conftest import penstock_only, record_threads
+from tests.broker.produce.refusals import errors_of
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     AGAINST,
@@ -36,12 +36,12 @@ from tests.broker.requests import (
     produce,
     read_all,
     record,
-    records_in,
-    stored_batches,
 )
 
 ALL = pytest.mark.parametrize("version", every_version(PRODUCE))
 EDGES = pytest.mark.parametrize("version", [*edge_versions(PRODUCE), 7, 12])
+
+
 #: where header fields lie in a batch
 ATTRIBUTES, LAST_OFFSET_DELTA, COUNT, MAGIC, SEQUENCE = 21, 23, 57, 16, 53
 
@@ -133,9 +133,6 @@ def test_partitions_of_one_request_succeed_and_fail_by_themselves(client: RawCli
         2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert [r.value for r in read_all(client, topic)] == [b"good"]
-
-
-# -- batches that are refused
 
 
 def test_who_is_refused_by_the_log_learns_where_it_starts(client: RawClient) -> None:
@@ -312,20 +309,6 @@ def test_a_message_of_a_megabyte_comes_back(client: RawClient, topic: Topic) -> 
     assert [r.value for r in read_all(client, topic)] == [large, b"small"]
 
 
-# -- errors per record
-
-
-def errors_of(
-    client: RawClient, topic: Topic, records: Sequence[Record], version: int, codec: Codec = Codec.NONE
-) -> tuple[int, list[int]]:
-    answer = produce(client, topic, batch_of(records, codec), version=version)
-    assert answer.base_offset == (-1 if answer.error_code else 0)
-    if version >= 8 and answer.error_code:
-        assert answer.error_message
-        assert all(error.batch_index_error_message for error in answer.record_errors)
-    return answer.error_code, [error.batch_index for error in answer.record_errors]
-
-
 @pytest.mark.parametrize("version", [3, 7, 8, 9, 13])
 @pytest.mark.parametrize("codec", list(Codec))
 def test_compacted_topics_refuse_records_without_keys_and_name_them(
@@ -353,29 +336,6 @@ def test_compacted_topics_take_records_with_keys(client: RawClient, policy: str,
     assert code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("version", [3, 8, 13])
-def test_records_too_far_ahead_of_the_clock_are_named(client: RawClient, version: int) -> None:
-    topic = create_topic(client, configs={"message.timestamp.after.max.ms": "1000"})
-    records = [record(b"0"), record(b"1", timestamp=now_ms() + 60_000), record(b"2")]
-
-    code, indexes = errors_of(client, topic, records, version)
-
-    assert code == ErrorCode.INVALID_TIMESTAMP
-    assert indexes == ([1] if version >= 8 else [])
-
-
-@pytest.mark.parametrize("version", [3, 8, 13])
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-def test_records_too_far_behind_the_clock_are_named(client: RawClient, version: int, codec: Codec) -> None:
-    topic = create_topic(client, configs={"message.timestamp.before.max.ms": "1000"})
-    records = [record(b"0"), record(b"1"), record(b"2", timestamp=now_ms() - 60_000)]
-
-    code, indexes = errors_of(client, topic, records, version, codec)
-
-    assert code == ErrorCode.INVALID_TIMESTAMP
-    assert indexes == ([2] if version >= 8 else [])
-
-
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("key", [b"k", None])
 def test_all_records_that_are_refused_are_named_whatever_is_wrong_with_each(
@@ -392,15 +352,6 @@ def test_all_records_that_are_refused_are_named_whatever_is_wrong_with_each(
 
     assert code == (ErrorCode.INVALID_TIMESTAMP if key else ErrorCode.INVALID_RECORD)
     assert indexes == [1, 2, 3]
-
-
-def test_an_hour_ahead_is_the_limit_unless_the_topic_says_otherwise(client: RawClient, topic: Topic) -> None:
-    near = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_500_000)]))
-    far = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_700_000)]))
-    old = produce(client, topic, batch_of([record(b"x", timestamp=1)]))
-
-    assert near.error_code == old.error_code == ErrorCode.NONE
-    assert far.error_code == ErrorCode.INVALID_TIMESTAMP
 
 
 @penstock_only
@@ -429,48 +380,3 @@ def test_long_batches_are_not_walked_on_the_event_loop(
     # Without a null key there is nothing to name.
     assert [name.startswith("penstock-worker") for name in threads] == [long]
     assert fetch(client, topic, 0).high_watermark == count
-
-
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_records_of_a_long_batch_too_far_ahead_of_the_clock_are_named(
-    client: RawClient, topic: Topic, codec: Codec
-) -> None:
-    records = [*[record(b"")] * 1500, record(b"", timestamp=now_ms() + 7_200_000)]
-
-    assert errors_of(client, topic, records, 13, codec) == (ErrorCode.INVALID_TIMESTAMP, [1500])
-
-
-# -- whose time
-
-
-@EDGES
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_with_log_append_time_the_brokers_clock_counts(client: RawClient, version: int, codec: Codec) -> None:
-    topic = create_topic(client, configs={"message.timestamp.type": "LogAppendTime"})
-    before = now_ms()
-    answer = produce(
-        client,
-        topic,
-        batch_of([record(b"0", timestamp=5), record(b"1", timestamp=9)], codec),
-        version=version,
-    )
-    after = now_ms()
-
-    assert answer.error_code == ErrorCode.NONE
-    assert before <= answer.log_append_time_ms <= after
-    found = fetch(client, topic, 0)
-    assert [r.timestamp for r in records_in(found)] == [answer.log_append_time_ms] * 2
-    (stored,) = stored_batches(found)
-    header = read_header(stored)
-    assert header.is_log_append_time
-    assert header.max_timestamp == answer.log_append_time_ms
-    assert crc_matches(stored, header)
-
-
-def test_with_log_append_time_no_timestamp_is_refused(client: RawClient) -> None:
-    configs = {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "1000"}
-    topic = create_topic(client, configs=configs)
-
-    for timestamp in (0, now_ms() + 10_000_000):
-        answer = produce(client, topic, batch_of([record(b"x", timestamp=timestamp)]))
-        assert answer.error_code == ErrorCode.NONE

@@ -5,26 +5,12 @@ The error codes follow the source of Apache Kafka 4.3; `PENSTOCK_TEST_AGAINST` n
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
-from penstock.wire.apis.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from penstock.wire.apis.describe_transactions import (
-    DESCRIBE_TRANSACTIONS,
-    DescribedTransaction,
-    DescribeTransactionsRequest,
-)
-from penstock.wire.apis.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from penstock.wire.apis.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -32,12 +18,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
-from penstock.wire.apis.txn_offset_commit import (
-    TXN_OFFSET_COMMIT,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.broker.handlers.transaction_requests import Txn, find, init
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
@@ -45,103 +26,15 @@ from tests.broker.requests import (
     create_topic,
     fetch,
     new_name,
-    produce_request,
     read_all,
     until,
     values_in,
 )
 
 READ_COMMITTED = 1
+
+
 V1, V2 = 4, 5
-
-
-class Txn(NamedTuple):
-    """A transactional id and its producer."""
-
-    client: RawClient
-    id: str
-    producer_id: int
-    epoch: int
-
-    def add(self, topic: str, *indexes: int, version: int = 3, epoch: int | None = None) -> list[str]:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch if epoch is None else epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes or (0,)))],
-        )
-        while True:
-            response = self.client.call(ADD_PARTITIONS_TO_TXN, version, request)
-            (found,) = response.results_by_topic_v3_and_below
-            codes = [ErrorCode(p.partition_error_code).name for p in found.results_by_partition]
-            if "CONCURRENT_TRANSACTIONS" not in codes:
-                return codes
-
-    def produce(self, topic: Topic, value: bytes, sequence: int = 0, version: int = 13) -> str:
-        batch = batch_of(
-            [value],
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        request = produce_request(topic, batch, version=version)
-        request.transactional_id = self.id
-        response = self.client.call(PRODUCE, version, request)
-        return ErrorCode(response.responses[0].partition_responses[0].error_code).name
-
-    def end(self, committed: bool, version: int, epoch: int | None = None) -> EndTxnResponse:
-        return self.client.call(
-            END_TXN,
-            version,
-            EndTxnRequest(
-                transactional_id=self.id,
-                producer_id=self.producer_id,
-                producer_epoch=self.epoch if epoch is None else epoch,
-                committed=committed,
-            ),
-        )
-
-    def describe(self) -> DescribedTransaction:
-        request = DescribeTransactionsRequest(transactional_ids=[self.id])
-        (found,) = self.client.call(DESCRIBE_TRANSACTIONS, 0, request).transaction_states
-        return found
-
-    def commit_offset(self, group: str, topic: str, version: int, **fields: object) -> str:
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.id,
-            group_id=group,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
-        )
-        for name, value in fields.items():
-            setattr(request, name, value)
-        response = self.client.call(TXN_OFFSET_COMMIT, version, request)
-        return ErrorCode(response.topics[0].partitions[0].error_code).name
-
-
-def find(client: RawClient, key: str, key_type: int) -> int:
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    while True:
-        (found,) = client.call(FIND_COORDINATOR, 6, request).coordinators
-        if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            return found.error_code
-
-
-def init(client: RawClient, name: str = "", version: int = 5, **fields: object) -> tuple[str, Txn]:
-    name = name or new_name("txn")
-    assert find(client, name, 1) == ErrorCode.NONE
-    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-    for field, value in fields.items():
-        setattr(request, field, value)
-    retried = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-    response = client.call(INIT_PRODUCER_ID, version, request)
-    while response.error_code in retried:
-        response = client.call(INIT_PRODUCER_ID, version, request)
-    error = ErrorCode(response.error_code).name
-    return error, Txn(client, name, response.producer_id, response.producer_epoch)
 
 
 def committed_values(client: RawClient, topic: Topic) -> list[bytes | None]:
@@ -275,39 +168,6 @@ class TestOffsets:
         assert txn.commit_offset(group, "no-such-topic", 5) == "UNKNOWN_TOPIC_OR_PARTITION"
         assert txn.commit_offset(group, name, 5, producer_epoch=9) == "INVALID_PRODUCER_EPOCH"
         assert txn.commit_offset(group, name, 5) == "NONE"
-
-
-class TestListing:
-    def test_filters(self, client: RawClient, topic: Topic) -> None:
-        _, txn = init(client)
-        txn.add(topic.name)
-
-        def listed(version: int = 2, **fields: object) -> tuple[str, list[str], list[str]]:
-            request = ListTransactionsRequest()
-            for name, value in fields.items():
-                setattr(request, name, value)
-            response = client.call(LIST_TRANSACTIONS, version, request)
-            names = [found.transactional_id for found in response.transaction_states]
-            return ErrorCode(response.error_code).name, names, response.unknown_state_filters
-
-        own = [txn.producer_id]
-        assert listed(0, producer_id_filters=own)[1] == [txn.id]
-        assert listed(state_filters=["Ongoing"], producer_id_filters=own)[1] == [txn.id]
-        assert listed(state_filters=["Empty"], producer_id_filters=own)[1] == []
-        assert listed(state_filters=["Nonsense"]) == ("NONE", [], ["Nonsense"])
-        assert listed(duration_filter=600_000, producer_id_filters=own)[1] == []
-        assert listed(transactional_id_pattern=txn.id[:-1] + ".")[1] == [txn.id]
-        assert listed(transactional_id_pattern=txn.id[:-1])[1] == []
-        assert listed(transactional_id_pattern="(")[0] == "INVALID_REGULAR_EXPRESSION"
-
-    def test_a_description_has_all_fields(self, client: RawClient, topic: Topic) -> None:
-        _, txn = init(client)
-        txn.add(topic.name)
-        found = txn.describe()
-        assert (found.producer_id, found.producer_epoch) == (txn.producer_id, txn.epoch)
-        assert found.transaction_timeout_ms == 60_000
-        assert [(t.topic, t.partitions) for t in found.topics] == [(topic.name, [0])]
-        assert found.transaction_start_time_ms > 0
 
 
 @pytest.mark.parametrize("acks", [-1, 1])

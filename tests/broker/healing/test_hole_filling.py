@@ -14,9 +14,12 @@ from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, fetch, make_topic, produce, replica, values_of
 
 NODES = (1, 2, 3)
+
+
 #: per segment
 COUNT = 4
 VALUES = [b"value %d" % nth for nth in range(5 * COUNT)]
+
 
 #: what happens to the segments of a stopped broker; the last of them is the active one
 Loss = Callable[[Cluster, int, list[Segment]], None]
@@ -287,27 +290,5 @@ def test_the_only_replica_reports_a_hole_and_serves_what_is_around_it() -> None:
             await eventually(lambda: replica(nodes[1]).leading)
             replica(nodes[1]).log.delete_records(12)
             assert replica(nodes[1]).log.recovery.corruption == []
-
-    run(main())
-
-
-def test_a_follower_sets_its_log_aside_when_the_leaders_log_starts_behind_its_end() -> None:
-    """Its own retention would keep the records, so nothing here says that deleting them is right."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            await make_topic(nodes, *NODES)
-            assert (await produce(nodes, 1, *VALUES[:4])).error_code == ErrorCode.NONE
-            await eventually(lambda: replica(nodes[3]).log.high_watermark == 4)
-            await nodes.stop(3)
-            assert (await produce(nodes, 1, *VALUES[4:8])).error_code == ErrorCode.NONE
-            await eventually(lambda: replica(nodes[2]).log.high_watermark == 8)
-            replica(nodes[1]).log.delete_records(6)
-            await nodes.start(3)
-            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
-            log = replica(nodes[3]).log
-            assert (log.log_start_offset, log.end_offset) == (6, 8)
-            ((entry,),) = [d.quarantine.entries() for d in nodes[3].partitions.directories]
-            assert "starts at 6" in entry.reason
 
     run(main())

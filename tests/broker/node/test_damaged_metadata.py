@@ -7,13 +7,9 @@ from copy import deepcopy
 
 import pytest
 
-from penstock.broker.base.system_ports import SystemRng
 from penstock.broker.node.controller_client import ControllerUnavailable
-from penstock.broker.node.metadata_home import MetadataRefused
-from penstock.broker.node.quorum_recovery import rejoin
 from penstock.model.errors import ErrorCode
 from penstock.raft.state import Recovery
-from penstock.storage.memory import MemoryFiles
 from tests.broker.events import Events
 from tests.broker.metadata_damage import IMPATIENT, METADATA, SEGMENT, be_patient, disk, fails, flip, tree
 from tests.broker.nodes import Cluster, cluster, eventually, run
@@ -22,32 +18,6 @@ from tests.broker.topics import create
 
 def state(nodes: Cluster, node: int) -> Recovery:
     return nodes[node].node.quorum.state.state.recovery
-
-
-# -- damage
-
-
-def test_a_broker_alone_refuses_damaged_metadata_and_touches_nothing() -> None:
-    async def main() -> None:
-        nodes = Cluster([1], config=IMPATIENT)
-        try:
-            await nodes.start()
-            assert await create(nodes, 1, "orders") == ErrorCode.NONE
-            await nodes.stop()
-            sound = disk(nodes, 1).read(SEGMENT)
-            flip(disk(nodes, 1))
-            before = tree(disk(nodes, 1), "/data")
-            with pytest.raises(MetadataRefused, match=r"\.log is damaged at byte \d+, offset \d+: .*backup"):
-                await nodes.start()
-            assert tree(disk(nodes, 1), "/data") == before
-            disk(nodes, 1).write_atomic(SEGMENT, sound)
-            await nodes.start()
-            assert "orders" in nodes[1].image.topics
-            assert nodes[1].partitions.previous_broker_epoch >= 0, "the shutdown still counts as clean"
-        finally:
-            await nodes.close()
-
-    run(main())
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
@@ -135,87 +105,6 @@ def test_damage_that_is_found_while_a_node_leads_ends_the_node() -> None:
     run(main())
 
 
-def test_damaged_leader_epochs_are_read_from_the_log(events: Events) -> None:
-    path = f"{METADATA}/leader-epoch-checkpoint"
-
-    async def main() -> None:
-        async with cluster(1) as nodes:
-            assert await create(nodes, 1, "orders") == ErrorCode.NONE
-            await nodes.stop_in_turn(1)
-            healthy = disk(nodes, 1).read(path)
-            (first, *rest) = healthy.splitlines(keepends=True)
-            disk(nodes, 1).write_atomic(path, b"".join([first, *rest[:-1], b"9 0\n"]))
-            await nodes.start(1)
-            assert "orders" in nodes[1].image.topics
-            ((level, fields),) = events.of("leader_epochs_replaced")
-            assert (level, fields["found"]) == ("warning", [9])
-            await nodes.stop_in_turn(1)
-            assert disk(nodes, 1).read(path).splitlines()[-2:] != [b"9 0"]
-            await nodes.start(1)
-            assert len(events.of("leader_epochs_replaced")) == 1
-
-    run(main())
-
-
-# -- wiped disks
-
-
-def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Events) -> None:
-    # As shipped: a voter that follows a leader which has gone elects another one after this time.
-    timeouts = {**IMPATIENT, "controller.quorum.fetch.timeout.ms": "2000"}
-
-    async def main() -> None:
-        async with cluster(3, config=timeouts) as nodes:
-            await nodes.settled()
-            await nodes.stop(3)
-            assert await create(nodes, 1, "orders", factor=2) == ErrorCode.NONE
-            old = nodes[1].node.key
-            await nodes.stop()
-            nodes.disks[1] = MemoryFiles()
-            errors = await fails(nodes, 1, 3)
-            assert len(errors) == 2 and all(isinstance(e, ControllerUnavailable) for e in errors)
-            be_patient(nodes)
-            await nodes.start()
-            for broker in nodes.brokers.values():
-                await eventually(lambda image=broker.image: "orders" in image.topics)
-            new = nodes[1].node.key
-            assert new != old
-            await eventually(lambda: all(b.node.quorum.state.voters.has(new) for b in nodes.brokers.values()))
-            assert not any(b.node.quorum.state.voters.has(old) for b in nodes.brokers.values())
-            await eventually(lambda: bool(events.of("voter_replaced")))
-            await nodes.kill(2)
-            await nodes.settled()
-            assert await create(nodes, 3, "with-the-new-disk") == ErrorCode.NONE
-
-    run(main())
-
-
-def test_a_voter_that_was_not_replaced_in_time_rejoins_by_hand(
-    events: Events, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            await nodes.settled()
-            old = nodes[3].node.key
-            await nodes.stop(3)
-            nodes.disks[3] = MemoryFiles()
-            with monkeypatch.context() as hour:
-                hour.setattr("penstock.broker.node.rejoining._PATIENCE_S", 0.0)
-                await nodes.start(3)
-                await eventually(lambda: bool(events.of("voter_not_replaced")))
-            assert not events.of("voter_replaced")
-
-            await nodes.stop(3)
-            rejoin(disk(nodes, 3), ["/data"], SystemRng())
-            await nodes.start(3)
-            await eventually(lambda: bool(events.of("voter_replaced")))
-            new = nodes[3].node.key
-            await eventually(lambda: all(b.node.quorum.state.voters.has(new) for b in nodes.brokers.values()))
-            assert not nodes[1].node.quorum.state.voters.has(old)
-
-    run(main())
-
-
 def test_the_log_names_the_directories_of_all_voters() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -225,9 +114,6 @@ def test_the_log_names_the_directories_of_all_voters() -> None:
                 await eventually(lambda quorum=quorum: [voter.key for voter in quorum.voters] == keys)
 
     run(main())
-
-
-# -- metadata that went back
 
 
 def test_a_node_refuses_to_drop_what_two_rolled_back_ones_lack() -> None:

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
-from penstock.broker.app.broker import Broker
 from penstock.broker.node import unclean_recovery
-from penstock.broker.node.controller import Controller
 from penstock.metadata.image import NO_LEADER, TOPIC
-from penstock.model.errors import ErrorCode, StorageError
-from penstock.model.ids import TopicId
-from penstock.records.record import iter_batches, iter_records
+from penstock.model.errors import ErrorCode
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
-from penstock.wire.apis.get_replica_log_info import (
-    GET_REPLICA_LOG_INFO,
-    GetReplicaLogInfoRequest,
-    LogInfoTopic,
-)
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.events import Events
+from tests.broker.node.lost_tails import lose_tail, values_of
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
-from tests.broker.replication import described, make_topic, produce, replica, stored
+from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.topic_configs import alter
 
 VALUES = [b"one", b"two", b"three"]
-
-
-def values_of(broker: Broker) -> list[bytes]:
-    """The records in a broker's replica."""
-    data = stored(replica(broker))
-    return [
-        record.value or b""
-        for position, header in iter_batches(data)
-        for record in iter_records(memoryview(data)[position : position + header.size])
-    ]
 
 
 async def fill(nodes: Cluster, leader: int = 1) -> None:
@@ -46,13 +25,6 @@ async def fill(nodes: Cluster, leader: int = 1) -> None:
         sent = await produce(nodes, leader, value, producer_id=7, producer_epoch=0, base_sequence=sequence)
         assert sent.error_code == ErrorCode.NONE
     await eventually(lambda: all(replica(b).log.end_offset == len(VALUES) for b in nodes.brokers.values()))
-
-
-def lose_tail(nodes: Cluster, node: int, path: str) -> None:
-    """What a machine does that loses the last bytes of a segment: the last batch is cut short."""
-    opened = nodes.disks[node].open(path)
-    opened.truncate(opened.size() - 5)
-    opened.close()
 
 
 async def kill_in_turn(nodes: Cluster, *killed: int) -> None:
@@ -223,86 +195,6 @@ def test_many_partitions_get_their_leaders() -> None:
             await nodes.close()
 
     run(main())
-
-
-def test_what_a_broker_says_of_its_replicas() -> None:
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            await make_topic(nodes, 1, 2)
-            assert (await produce(nodes, 1, b"one", b"two")).error_code == ErrorCode.NONE
-            topic_id = nodes[1].image.topics[NAME].id
-            unknown = TopicId(bytes(15) + b"\x09")
-
-            async def call(node: int, *topics: LogInfoTopic) -> list[tuple[int, int, int, int, int]]:
-                request = GetReplicaLogInfoRequest(topic_partitions=list(topics))
-                response = await nodes.call(node, GET_REPLICA_LOG_INFO, request, internal=True)
-                assert response.broker_epoch == nodes[node].broker_epoch
-                assert response.truncated is (sum(len(t.partitions) for t in topics) > 1000)
-                return [
-                    (
-                        info.partition,
-                        info.error_code,
-                        info.last_written_leader_epoch,
-                        info.current_leader_epoch,
-                        info.log_end_offset,
-                    )
-                    for topic in response.topic_partition_log_info_list
-                    for info in topic.partition_log_info
-                ]
-
-            wanted = LogInfoTopic(topic_id=topic_id, partitions=[0, 1])
-            epoch = described(nodes[1]).leader_epoch
-            missing = (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0, 0)
-            assert await call(1, wanted) == [(0, 0, epoch, epoch, 2), missing]
-            assert await call(3, wanted) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0), missing]
-            absent = LogInfoTopic(topic_id=unknown, partitions=[0])
-            assert await call(1, absent) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, 0)]
-            assert len(await call(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
-
-    run(main())
-
-
-def test_a_failed_recovery_is_repeated_and_names_the_ends_that_differed(
-    events: Events, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The metadata disk of the controller refuses the first election."""
-    monkeypatch.setattr(unclean_recovery, "_RETRIES_MS", (20,))
-    change = Controller.change
-    refused: list[object] = []
-
-    async def refuse_once(self: Controller, decide: Any) -> Any:
-        if getattr(decide, "func", None) is not None and "_decide" in str(decide.func) and not refused:
-            refused.append(decide)
-            raise StorageError("the data directory is full")
-        return await change(self, decide)
-
-    async def main() -> None:
-        nodes = Cluster([1], [2, 3])
-        try:
-            await nodes.start()
-            await make_topic(nodes, 2, 3)
-            for value in VALUES:
-                assert (await produce(nodes, 2, value)).error_code == ErrorCode.NONE
-            await eventually(lambda: replica(nodes[3]).log.end_offset == len(VALUES))
-            path = replica(nodes[2]).log.path
-            await asyncio.gather(nodes.kill(2), nodes.kill(3))
-            await eventually(lambda: described(nodes[1]).leader == NO_LEADER)
-            lose_tail(nodes, 2, f"{path}/{0:020}.log")
-            monkeypatch.setattr(Controller, "change", refuse_once)
-            await nodes.start(2, 3)
-            await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
-            assert refused
-            assert values_of(nodes[3]) == VALUES
-        finally:
-            await nodes.close()
-
-    run(main())
-    ((_, failed),) = events.of("unclean_recovery_failed")
-    assert failed["error"] == "the data directory is full"
-    assert events.of("unclean_recovery_done")
-    ((level, elected),) = events.of("unclean_leader_elected")
-    assert (level, elected["leader"], elected["end_offset"]) == ("warning", 3, 3)
-    assert elected["reports"][2] < elected["reports"][3]
 
 
 def test_a_topic_that_accepts_losses_truncates_the_returned_leader(events: Events) -> None:

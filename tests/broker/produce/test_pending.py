@@ -1,4 +1,4 @@
-"""Requests of several batches that wait for replicas; those of one are in `test_replication`."""
+"""Requests of several batches that wait for replicas; those of one are in `test_leadership`."""
 
 from __future__ import annotations
 

@@ -8,23 +8,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from penstock.model.errors import ErrorCode, StorageError
+from penstock.model.errors import ErrorCode
 from penstock.ports import Files
 from penstock.storage.ownership import DirectoryRefused
-from penstock.wire.apis.alter_replica_log_dirs import (
-    ALTER_REPLICA_LOG_DIRS,
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from penstock.wire.apis.describe_log_dirs import (
-    DESCRIBE_LOG_DIRS,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResult,
-)
 from penstock.wire.apis.fetch import FETCH
 from tests.broker.disks import BrokerOnDisk, Disk, Volumes, on_disk
+from tests.broker.log_dirs import log_dirs, placement
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -32,12 +21,9 @@ from tests.broker.requests import (
     append,
     batch_of,
     create_topic,
-    delete_before,
-    every_version,
     fetch,
     fetch_request,
     list_offset,
-    new_producer_id,
     produce,
     read_all,
     request_topic,
@@ -47,156 +33,7 @@ from tests.broker.requests import (
     wanted,
 )
 
-POLICIES = pytest.mark.parametrize("policy", ["group", "interval", "os"])
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-def log_dirs(client: RawClient) -> dict[str, DescribeLogDirsResult]:
-    response = client.call(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=None))
-    assert response.error_code == ErrorCode.NONE
-    return {result.log_dir: result for result in response.results}
-
-
-# -- full
-
-
-@POLICIES
-def test_a_full_disk_refuses_writes_keeps_reads_and_recovers(policy: str) -> None:
-    disk = Disk()
-    with on_disk(disk, penstock_flush=policy) as running, RawClient(running.bootstrap) as client:
-        topic = create_topic(client)
-        append(client, topic, b"before")
-        disk.capacity = disk.used() + 10
-
-        for _ in range(3):
-            refused = produce(client, topic, batch_of([b"too much"]))
-            assert (refused.error_code, refused.base_offset) == (STORAGE, -1)
-        assert values_in(fetch(client, topic, 0)) == [b"before"]
-        assert list_offset(client, topic, EARLIEST).offset == 0
-        described = log_dirs(client)["/disk"]
-        assert (described.error_code, described.is_full) == (ErrorCode.NONE, True)
-
-        disk.capacity = None
-        running.look_for_room()
-        assert not log_dirs(client)["/disk"].is_full
-        assert append(client, topic, b"after") == 1
-        assert [r.value for r in read_all(client, topic)] == [b"before", b"after"]
-
-    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
-        assert [r.value for r in read_all(client, topic)] == [b"before", b"after"]
-
-
-def test_an_idempotent_producer_goes_on_where_a_full_disk_stopped_it() -> None:
-    disk = Disk()
-    with on_disk(disk, penstock_flush="group") as running, RawClient(running.bootstrap) as client:
-        topic = create_topic(client)
-        producer_id = new_producer_id(client)
-
-        def send(sequence: int) -> int:
-            value = [b"%d" % sequence]
-            batch = batch_of(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-            return produce(client, topic, batch).error_code
-
-        assert send(0) == ErrorCode.NONE
-        disk.capacity = disk.used() + 10
-        assert [send(1), send(2), send(1)] == [STORAGE, STORAGE, STORAGE]
-        disk.capacity = None
-        running.look_for_room()
-        assert [send(1), send(2), send(1)] == [ErrorCode.NONE] * 3
-        assert [r.value for r in read_all(client, topic)] == [b"0", b"1", b"2"]
-
-
-def test_a_flush_that_finds_no_space_is_made_up_for() -> None:
-    """A flush writes a small file behind the first batch: that fails, and the batch is in the log.
-
-    The next one has the room that was kept for such files.
-    """
-    disk = Disk()
-    with (
-        on_disk(disk, penstock_flush="group", penstock_flush_interval_ms="10") as running,
-        RawClient(running.bootstrap) as client,
-    ):
-        topic = create_topic(client)
-        batch = batch_of([b"x"], producer_id=new_producer_id(client), producer_epoch=0, base_sequence=0)
-        disk.capacity = disk.used() + len(batch) + 5
-        assert produce(client, topic, batch).error_code == STORAGE
-
-        assert values_in(fetch(client, topic, 0, max_wait_ms=5000)) == [b"x"]
-        disk.capacity = None
-        running.look_for_room()
-        repeated = produce(client, topic, batch)
-        assert (repeated.error_code, repeated.base_offset) == (ErrorCode.NONE, 0)
-
-
-def test_a_topic_that_a_full_disk_has_no_room_for_is_not_created() -> None:
-    disk = Disk()
-    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
-        disk.remove("/disk/reserve")
-        disk.capacity = disk.used() + 10
-        assert request_topic(client, "wished-for").error_code == STORAGE
-        assert not topic_exists(client, "wished-for")
-
-        disk.capacity = None
-        topic = create_topic(client, "wished-for")
-        running.look_for_room()
-        append(client, topic, b"x")
-
-
-def test_topics_change_on_a_full_disk_as_long_as_its_reserve_lasts() -> None:
-    disk = Disk()
-    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
-        disk.capacity = disk.used() + 10
-        topic = create_topic(client)
-        assert produce(client, topic, batch_of([b"x"])).error_code == STORAGE
-
-
-def test_a_broker_that_cannot_begin_for_lack_of_room_says_so() -> None:
-    disk = Disk()
-    with on_disk(disk):
-        pass
-    disk.remove("/disk/reserve")
-    disk.capacity = disk.used() + 10
-    with pytest.raises(StorageError, match="No space left"), on_disk(disk):
-        pass
-
-
-def test_a_topic_whose_partitions_found_no_room_opens_when_there_is_some() -> None:
-    data, metadata = Disk(), Disk()
-    with (
-        on_disk(Volumes(metadata=metadata, data=data), "/metadata,/data") as running,
-        RawClient(running.bootstrap) as client,
-    ):
-        data.capacity = data.used()
-        result = request_topic(client, "squeezed", partitions=2)
-        assert result.error_code == ErrorCode.NONE
-        topic = Topic("squeezed", result.topic_id)  # type: ignore[arg-type]
-        codes = {produce(client, topic, batch_of([b"x"]), partition=p).error_code for p in (0, 1)}
-        assert codes == {ErrorCode.NONE, STORAGE}
-
-        data.capacity = None
-        until(lambda: not produce(client, topic, batch_of([b"x"]), partition=0).error_code)
-        until(lambda: not produce(client, topic, batch_of([b"x"]), partition=1).error_code)
-        expected = {p: len(read_all(client, topic, partition=p)) for p in (0, 1)}
-
-    with (
-        on_disk(Volumes(metadata=metadata, data=data), "/metadata,/data") as running,
-        RawClient(running.bootstrap) as client,
-    ):
-        assert {p: len(read_all(client, topic, partition=p)) for p in (0, 1)} == expected
-
-
-def test_records_are_not_deleted_where_a_full_disk_cannot_remember_it() -> None:
-    disk = Disk()
-    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
-        topic = create_topic(client)
-        append(client, topic, b"0", b"1")
-        disk.capacity = disk.used()
-        assert delete_before(client, topic, 1).error_code == STORAGE
-        disk.capacity = None
-        assert delete_before(client, topic, 1).low_watermark == 1
-
-
-# -- failing
 
 
 @pytest.fixture
@@ -230,16 +67,6 @@ def topic(client: RawClient) -> Topic:
     for partition in (0, 1):
         append(client, made, b"before", partition=partition)
     return made
-
-
-def placement(client: RawClient, topic: Topic) -> dict[str, int]:
-    """The partition in each directory."""
-    found = {}
-    for path, result in log_dirs(client).items():
-        for stored in result.topics:
-            if stored.name == topic.name:
-                (found[path],) = [p.partition_index for p in stored.partitions]
-    return found
 
 
 def test_partitions_are_spread_over_the_directories(client: RawClient, topic: Topic) -> None:
@@ -407,9 +234,6 @@ def test_without_its_metadata_a_broker_changes_nothing_and_serves_what_it_has(
     assert len(read_all(client, topic, partition=where["/bad"])) == 2
 
 
-# -- missing
-
-
 def mounted(disks: dict[str, Files], *paths: str) -> AbstractContextManager[BrokerOnDisk]:
     return on_disk(Volumes(**disks), ",".join(paths))
 
@@ -459,98 +283,6 @@ def test_a_new_directory_joins_the_others() -> None:
         assert "/b" in placement(client, create_topic(client))
     with pytest.raises(DirectoryRefused, match="metadata"), mounted(disks, "/b"):
         pass
-
-
-# -- DescribeLogDirs
-
-
-@pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
-def test_log_dirs_are_described(client: RawClient, topic: Topic, version: int) -> None:
-    response = client.call(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
-
-    assert [r.log_dir for r in response.results] == ["/good", "/bad"]
-    for result in response.results:
-        assert result.error_code == ErrorCode.NONE
-        (found,) = [t for t in result.topics if t.name == topic.name]
-        (partition,) = found.partitions
-        assert partition.partition_size > 0
-        assert (partition.offset_lag, partition.is_future_key) == (0, False)
-        if version >= 4:
-            assert 0 < result.usable_bytes <= result.total_bytes
-
-
-@pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
-def test_only_the_requested_partitions_are_described(client: RawClient, topic: Topic, version: int) -> None:
-    create_topic(client)
-    requested = [
-        DescribableLogDirTopic(topic=topic.name, partitions=[1]),
-        DescribableLogDirTopic(topic="no-such-topic", partitions=[0]),
-    ]
-
-    response = client.call(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=requested))
-
-    found = [(t.name, p.partition_index) for r in response.results for t in r.topics for p in t.partitions]
-    assert found == [(topic.name, 1)]
-
-
-def test_a_request_without_topics_describes_directories_alone(client: RawClient, topic: Topic) -> None:
-    response = client.call(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=[]))
-
-    assert [(r.log_dir, r.topics) for r in response.results] == [("/good", []), ("/bad", [])]
-
-
-def test_the_size_of_a_partition_is_that_of_its_segments(client: RawClient, topic: Topic) -> None:
-    before = log_dirs(client)
-    batch = batch_of([b"x" * 1000])
-    produce(client, topic, batch, partition=0)
-    after = log_dirs(client)
-
-    grown = [
-        p.partition_size - q.partition_size
-        for path in before
-        for s, t in zip(after[path].topics, before[path].topics, strict=True)
-        for p, q in zip(s.partitions, t.partitions, strict=True)
-    ]
-    assert sorted(grown) == [0, len(batch)]
-
-
-# -- AlterReplicaLogDirs
-
-
-def wish(client: RawClient, path: str, topic: str, partition: int, version: int = 2) -> ErrorCode:
-    """What the broker says to a replica of it in the directory `path`."""
-    wanted = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
-    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[wanted])])
-    ((result,),) = [r.partitions for r in client.call(ALTER_REPLICA_LOG_DIRS, version, request).results]
-    assert result.partition_index == partition
-    return ErrorCode(result.error_code)
-
-
-@pytest.mark.parametrize("version", every_version(ALTER_REPLICA_LOG_DIRS))
-def test_a_replica_stays_in_its_directory(client: RawClient, topic: Topic, version: int) -> None:
-    where = placement(client, topic)
-    assert wish(client, "/good", topic.name, where["/good"], version) is ErrorCode.NONE
-    moved = wish(client, "/good", topic.name, where["/bad"], version)
-    assert moved is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert placement(client, topic) == where
-
-
-def test_directories_and_replicas_that_are_not_here_are_not_found(client: RawClient, topic: Topic) -> None:
-    assert wish(client, "/nowhere", topic.name, 0) is ErrorCode.LOG_DIR_NOT_FOUND
-    assert wish(client, "/good", "no-such-topic", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert wish(client, "/good", topic.name, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_no_replica_is_in_a_directory_that_is_offline(
-    client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
-) -> None:
-    where = placement(client, topic)
-    # What was appended last is answered from memory.
-    append(client, topic, b"after", partition=where["/bad"])
-    disks[1].read_error = errno.EIO
-    assert fetch(client, topic, 0, partition=where["/bad"]).error_code == STORAGE
-    assert wish(client, "/bad", topic.name, where["/bad"]) is STORAGE
-    assert wish(client, "/good", topic.name, where["/bad"]) is STORAGE
 
 
 def test_a_broker_that_finds_two_copies_of_a_replica_does_not_choose_one() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from penstock.broker.base.audit_queue import AuditQueue
-from penstock.broker.handlers.broker_appends import BrokerAppends
 from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.request import audit_topic
 from penstock.broker.request.audit_topic import AuditTopic
@@ -141,29 +140,3 @@ def test_events_stay_in_the_queue_until_they_are_committed(monkeypatch: pytest.M
         assert stage.sent == [(2, 3)] * 3
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("is_allowed", "name", "code"),
-    [
-        (False, AUDIT_TOPIC, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        (True, "another", ErrorCode.INVALID_REQUEST),
-        (True, AUDIT_TOPIC, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-    ],
-)
-def test_only_nodes_send_events_and_only_to_the_audit_topic(
-    is_allowed: bool, name: str, code: ErrorCode
-) -> None:
-    topics = {name: SimpleNamespace(id=b"i" * 16, name=name) for name in (AUDIT_TOPIC, "another")}
-    image: Any = SimpleNamespace(topics=topics, topics_by_id={})
-    access: Any = SimpleNamespace(allows_on_cluster=lambda context, operation: is_allowed)
-    appends = BrokerAppends(
-        image,
-        lambda topic, index: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        access,
-        lambda topic: topic == AUDIT_TOPIC,
-    )
-    request = produce_request(Topic(name, TopicId(bytes(16))), batch_of([b"x"]), version=7)
-    context: Any = None
-    response = asyncio.run(appends.produce(context, request))
-    assert response.responses[0].partition_responses[0].error_code == code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Sequence
 from struct import pack
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from penstock.broker.base.context import Context
 from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.node import producer_ids
-from penstock.broker.node.controller import NotController
 from penstock.broker.request import forwarding
 from penstock.broker.request.forwarding import Caller
 from penstock.metadata.image import BROKER, TOPIC
@@ -21,12 +19,6 @@ from penstock.model.errors import ErrorCode
 from penstock.security.principal import Principal
 from penstock.wire.api import Api
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
-from penstock.wire.apis.alter_partition_reassignments import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_topics import (
     DELETE_TOPICS,
@@ -34,7 +26,6 @@ from penstock.wire.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest
 from penstock.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -44,7 +35,6 @@ from penstock.wire.apis.incremental_alter_configs import (
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.apis.produce import PRODUCE
-from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.schema import Struct
 from tests.broker.groups import coordinator
 from tests.broker.nodes import Cluster, cluster, eventually, run
@@ -53,6 +43,8 @@ from tests.broker.topic_configs import alter
 from tests.broker.topics import create
 
 _LOGGER = 8
+
+
 #: asks again soon, but not before the answer to a fetch that waits for something to tell
 _IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.fetch.timeout.ms": "60000"}
 
@@ -168,36 +160,6 @@ def test_no_two_brokers_give_out_the_same_producer_id() -> None:
     run(main())
 
 
-def test_elections_reassignments_and_features_through_a_follower() -> None:
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            node = await follower(nodes)
-            assert await create(nodes, node, "topic") == ErrorCode.NONE
-            elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="topic", partitions=[0])])
-            ((result,),) = [
-                topic.partition_result
-                for topic in (await nodes.call(node, ELECT_LEADERS, elect)).replica_election_results
-            ]
-            assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
-            reassign = AlterPartitionReassignmentsRequest(
-                topics=[
-                    ReassignableTopic(
-                        name="topic", partitions=[ReassignablePartition(partition_index=0, replicas=[9])]
-                    )
-                ]
-            )
-            ((moved,),) = [
-                topic.partitions
-                for topic in (await nodes.call(node, ALTER_PARTITION_REASSIGNMENTS, reassign)).responses
-            ]
-            assert moved.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            update = FeatureUpdate(feature="group.version", max_version_level=9)
-            answer = await nodes.call(node, UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
-            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-
-    run(main())
-
-
 @pytest.mark.parametrize(("api", "version"), [(PRODUCE, 9), (CREATE_TOPICS, 99)])
 def test_an_envelope_holds_only_what_the_controller_does(api: Api[Any, Any], version: int) -> None:
     async def main() -> None:
@@ -237,54 +199,6 @@ def test_a_slow_controller_gets_no_second_request() -> None:
                 answered, _ = await asyncio.wait([requested], timeout=0.9)
                 assert not answered
             assert await requested == ErrorCode.NONE
-
-    run(main())
-
-
-def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leads the quorum all the same: others' disks are a majority, and it answers their fetches."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            controller = await nodes.settled()
-            node, goes_on = await follower(nodes), asyncio.Event()
-            loader = controller.node.loader
-            follow = loader.on_applied
-
-            async def hang(records: Sequence[Struct]) -> None:
-                await goes_on.wait()
-                await follow(records)
-
-            loader.on_applied = hang
-            with monkeypatch.context() as impatient:
-                impatient.setattr("penstock.broker.node.controller._STUCK_S", 0.2)
-                answer = await create(nodes, node, "topic")
-            assert answer in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-            assert await nodes.settled() is not controller
-            assert await create(nodes, node, "another") == ErrorCode.NONE
-            goes_on.set()
-            await eventually(lambda: "another" in controller.image.topics)
-
-    run(main())
-
-
-def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
-    """The loop of a controller that loses leadership is cancelled at once (seed 24114 of three brokers)."""
-
-    async def main() -> None:
-        async with cluster(3) as nodes:
-            controller = (await nodes.settled()).controller
-            problems: list[object] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-            changing = asyncio.create_task(controller._wait_until_applied(controller.next_offset + 5))
-            await asyncio.sleep(0)
-            controller.failed(NotController("leadership was lost"))
-            changing.cancel()
-            await asyncio.wait([changing])
-            del changing
-            controller._loader._waiting.clear()
-            gc.collect()
-            assert not problems
 
     run(main())
 

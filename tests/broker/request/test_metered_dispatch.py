@@ -8,19 +8,12 @@ Throttle times are lower bounds, so a slow machine changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 
 import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.testing import BrokerThread, broker
-from penstock.wire.apis.alter_client_quotas import (
-    ALTER_CLIENT_QUOTAS,
-    AlterClientQuotasRequest,
-    AlteredEntry,
-    OpData,
-)
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
@@ -29,8 +22,6 @@ from penstock.wire.apis.create_partitions import (
 )
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
-from penstock.wire.apis.describe_client_quotas import EntityData
-from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import (
     PRODUCE,
@@ -39,14 +30,13 @@ from penstock.wire.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.broker.metered_clients import _TIMER_S, alter, assert_muted, produce, quota
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, batch_of, create_topic, new_name
+from tests.broker.requests import batch_of, create_topic, new_name
 from tests.broker.share_groups import Member, set_group_configs
 
 #: as long as no client has a quota, see `test_without_quotas_requests_take_the_plain_path`
 PLAIN = "serve_plain"
-#: how much too early a timer may go off
-_TIMER_S = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -66,62 +56,6 @@ def limited(running: BrokerThread) -> Iterator[RawClient]:
     """A client whose id no other test has."""
     with RawClient(running.bootstrap, client_id=new_name("limited")) as connected:
         yield connected
-
-
-def alter(admin: RawClient, client_id: str | None, key: str, value: float | None) -> None:
-    entry = AlteredEntry(
-        entity=[EntityData(entity_type="client-id", entity_name=client_id)],
-        ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
-    )
-    (result,) = admin.call(ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry])).entries
-    assert result.error_code == ErrorCode.NONE, result.error_message
-
-
-@contextmanager
-def quota(admin: RawClient, client: RawClient, key: str, value: float) -> Iterator[None]:
-    """A quota of one client."""
-    client_id = client.client_id
-    alter(admin, client_id, key, value)
-    try:
-        yield
-    finally:
-        alter(admin, client_id, key, None)
-
-
-def produce(
-    client: RawClient, topic: Topic, size: int, *, version: int = 7, acks: int = -1
-) -> ProduceResponse | None:
-    data = PartitionProduceData(index=0, records=memoryview(batch_of([b"x" * size])))
-    wanted = TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])
-    request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[wanted])
-    client.send(PRODUCE, version, request, answered=acks != 0)
-    if acks == 0:
-        return None
-    response = client.receive()
-    assert isinstance(response, ProduceResponse)
-    return response
-
-
-def fetch(
-    client: RawClient, topic: Topic, offset: int = 0, session: tuple[int, int] = (0, -1)
-) -> FetchResponse:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    named = [FetchTopic(topic_id=topic.id, partitions=[partition])]
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[] if session[1] > 0 else named,
-    )
-    return client.call(FETCH, 16, request)
-
-
-def assert_muted(client: RawClient, began: float, throttle_ms: int) -> None:
-    """The next response comes after the throttle time. The throttled request was sent after `began`."""
-    client.call(API_VERSIONS, 0, ApiVersionsRequest())
-    assert monotonic() - began >= throttle_ms / 1000 - _TIMER_S
 
 
 def test_without_quotas_requests_take_the_plain_path(
@@ -176,48 +110,6 @@ def test_other_clients_are_not_throttled(admin: RawClient, limited: RawClient) -
     with quota(admin, limited, "producer_byte_rate", 1000):
         response = produce(admin, topic, 50_000)
         assert response is not None and response.throttle_time_ms == 0
-
-
-def test_a_throttled_fetch_is_empty_and_loses_nothing(admin: RawClient, limited: RawClient) -> None:
-    topic = create_topic(admin)
-    for _ in range(2):
-        produce(admin, topic, 5050)
-    with quota(admin, limited, "consumer_byte_rate", 1000):
-        # A response may have what ten windows allow, which is one of the batches.
-        first = fetch(limited, topic)
-        assert first.throttle_time_ms == 0
-        assert len(first.responses[0].partitions[0].records or b"") < 10_000
-        began = monotonic()
-        throttled = fetch(limited, topic, 1)
-        assert throttled.throttle_time_ms > 0
-        assert (throttled.error_code, throttled.responses) == (ErrorCode.NONE, [])
-        assert_muted(limited, began, throttled.throttle_time_ms)
-
-
-def test_a_throttled_fetch_session_goes_on(admin: RawClient, limited: RawClient) -> None:
-    topic = create_topic(admin)
-    with quota(admin, limited, "consumer_byte_rate", 1000):
-        started = fetch(limited, topic, session=(0, 0))
-        assert started.session_id
-        produce(admin, topic, 10_300)
-        throttled = fetch(limited, topic, session=(started.session_id, 1))
-        assert throttled.throttle_time_ms > 0 and not throttled.responses
-        assert throttled.session_id == started.session_id
-    late = fetch(limited, topic, session=(started.session_id, 2))
-    assert late.error_code == ErrorCode.NONE
-    assert late.responses[0].partitions[0].high_watermark == 1
-
-
-def test_a_throttled_full_fetch_starts_no_session(
-    running: BrokerThread, admin: RawClient, limited: RawClient
-) -> None:
-    topic = create_topic(admin)
-    produce(admin, topic, 10_300)
-    before = len(running.broker.parts.fetch_sessions)
-    with quota(admin, limited, "consumer_byte_rate", 1000):
-        throttled = fetch(limited, topic, session=(0, 0))
-        assert throttled.throttle_time_ms > 0 and throttled.session_id == 0
-    assert len(running.broker.parts.fetch_sessions) == before
 
 
 def test_a_throttled_share_fetch_has_its_records(admin: RawClient, limited: RawClient) -> None:

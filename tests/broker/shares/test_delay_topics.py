@@ -11,7 +11,6 @@ from penstock.testing import cluster
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
-    request_topic,
     batch_of,
     create_topic,
     list_offset,
@@ -20,6 +19,7 @@ from tests.broker.requests import (
     produce,
     read_all,
     record,
+    request_topic,
     until,
 )
 from tests.testing.cluster_clients import create, producer, read

@@ -47,7 +47,7 @@ class LogStarts:
         #: where leaders start, by their epochs
         self._led: dict[tuple[TopicPartition, int], int] = {}
         #: the end of the requested deletions that were not refused
-        self._asked: dict[TopicPartition, list[int]] = {}
+        self._requested: dict[TopicPartition, list[int]] = {}
         #: where leaders have started for that
         self._done: dict[TopicPartition, set[int]] = {}
 
@@ -55,11 +55,11 @@ class LogStarts:
         """A client requests a deletion, or gets its refusal."""
         match event:
             case Deleting(partition, before):
-                self._asked.setdefault(partition, []).append(before)
+                self._requested.setdefault(partition, []).append(before)
             case DeletionRefused(partition, before):
-                asked = self._asked[partition]
-                asked.remove(before)
-                if before not in asked and before in self._done.get(partition, ()):
+                requested = self._requested[partition]
+                requested.remove(before)
+                if before not in requested and before in self._done.get(partition, ()):
                     raise Violation("refused deletion done", f"{partition} before {before}")
 
     def check(self, replica: StartView) -> None:
@@ -80,9 +80,9 @@ class LogStarts:
         if replica.leads:
             if replica.name.topic == SHARE_STATE_TOPIC:
                 return
-            asked = self._asked.get(replica.name, [])
-            if replica.start not in asked:
-                raise Violation("log start moved", f"from {known}, and {asked} were asked for: {replica}")
+            requested = self._requested.get(replica.name, [])
+            if replica.start not in requested:
+                raise Violation("log start moved", f"from {known}, and {requested} were requested: {replica}")
             self._done.setdefault(replica.name, set()).add(replica.start)
         else:
             led = self._led.get((replica.partition, replica.leader_epoch), 0)

@@ -1,0 +1,106 @@
+"""Background jobs: cleaners, retries, failed logs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.broker.app.maintenance import Maintenance, _repeat
+from penstock.broker.app.server import system_world
+from penstock.model.config import BrokerConfig
+from penstock.storage import cleaner
+from penstock.testing import broker
+from tests.broker.app.compacted_topics import BUSY, COMPACT, of_keys, put, seal
+from tests.broker.configs import BROKER, NODE, TOPIC, set_config
+from tests.broker.disks import Disk, on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    create_topic,
+    read_all,
+    until,
+)
+
+pytestmark = pytest.mark.process
+
+
+def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it() -> None:
+    disk = Disk()
+    with on_disk(disk, log_cleaner_backoff_ms="10") as running, RawClient(running.bootstrap) as client:
+        never = {**COMPACT, "min.cleanable.dirty.ratio": "1"}
+        large, small = create_topic(client, configs=never), create_topic(client, configs=never)
+        for i in range(40):
+            put(client, large, b"k%d" % i, b"x" * 500)
+            put(client, small, b"k", b"x" * 500)
+        for topic in (large, small):
+            seal(client, topic)
+        # Room for what is left of one of them, not of the other.
+        disk.capacity = disk.used() + 12_000
+        for topic in (large, small):
+            set_config(client, TOPIC, topic.name, "min.cleanable.dirty.ratio", "0.01")
+
+        until(lambda: len(of_keys(read_all(client, small))) < 10)
+
+        disk.capacity = None
+        assert len(of_keys(read_all(client, large))) == 40
+
+
+def test_a_chore_that_fails_is_done_again() -> None:
+    rounds = count()
+
+    async def run() -> None:
+        done = asyncio.Event()
+
+        async def chore() -> None:
+            if next(rounds) < 3:
+                raise ValueError("a bug")
+            done.set()
+
+        task = asyncio.create_task(_repeat(chore, lambda: 0))
+        await done.wait()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = asyncio.Barrier(2)
+    clean, clean_all = cleaner.clean, Maintenance.clean
+    are_filled = threading.Event()
+
+    async def clean_together(*args: Any) -> Any:
+        await together.wait()
+        return await clean(*args)
+
+    async def clean_filled(maintenance: Maintenance) -> None:
+        # A round in which only one of the two logs is due has work for one cleaner.
+        if are_filled.is_set():
+            await clean_all(maintenance)
+
+    monkeypatch.setattr(cleaner, "clean", clean_together)
+    monkeypatch.setattr(Maintenance, "clean", clean_filled)
+    with broker(config=BUSY) as running, RawClient(running.bootstrap) as client:
+        set_config(client, BROKER, NODE, "log.cleaner.threads", "2")
+        topics = [create_topic(client, configs=COMPACT) for _ in range(2)]
+        for i in range(20):
+            for topic in topics:
+                put(client, topic, b"k", b"%d" % i * 50)
+        for topic in topics:
+            seal(client, topic)
+        are_filled.set()
+        for topic in topics:
+            until(lambda topic=topic: len(of_keys(read_all(client, topic))) == 1)  # type: ignore[misc]
+
+
+def test_without_cleaners_nothing_is_compacted() -> None:
+    async def check() -> None:
+        config = BrokerConfig({"log.cleaner.threads": "0"})
+        node = SimpleNamespace(controller=None, clock_watch=SimpleNamespace(now_ms=lambda: 1))
+        maintenance = Maintenance(config, None, None, node, system_world(config), None)  # type: ignore[arg-type]
+        await maintenance.clean()
+
+    asyncio.run(check())

@@ -1,0 +1,51 @@
+"""GetReplicaLogInfo."""
+
+from __future__ import annotations
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.apis.get_replica_log_info import (
+    GET_REPLICA_LOG_INFO,
+    GetReplicaLogInfoRequest,
+    LogInfoTopic,
+)
+from tests.broker.nodes import cluster, run
+from tests.broker.replication import TOPIC as NAME
+from tests.broker.replication import described, make_topic, produce
+
+
+def test_what_a_broker_says_of_its_replicas() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            assert (await produce(nodes, 1, b"one", b"two")).error_code == ErrorCode.NONE
+            topic_id = nodes[1].image.topics[NAME].id
+            unknown = TopicId(bytes(15) + b"\x09")
+
+            async def call(node: int, *topics: LogInfoTopic) -> list[tuple[int, int, int, int, int]]:
+                request = GetReplicaLogInfoRequest(topic_partitions=list(topics))
+                response = await nodes.call(node, GET_REPLICA_LOG_INFO, request, internal=True)
+                assert response.broker_epoch == nodes[node].broker_epoch
+                assert response.truncated is (sum(len(t.partitions) for t in topics) > 1000)
+                return [
+                    (
+                        info.partition,
+                        info.error_code,
+                        info.last_written_leader_epoch,
+                        info.current_leader_epoch,
+                        info.log_end_offset,
+                    )
+                    for topic in response.topic_partition_log_info_list
+                    for info in topic.partition_log_info
+                ]
+
+            wanted = LogInfoTopic(topic_id=topic_id, partitions=[0, 1])
+            epoch = described(nodes[1]).leader_epoch
+            missing = (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0, 0)
+            assert await call(1, wanted) == [(0, 0, epoch, epoch, 2), missing]
+            assert await call(3, wanted) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0), missing]
+            absent = LogInfoTopic(topic_id=unknown, partitions=[0])
+            assert await call(1, absent) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, 0)]
+            assert len(await call(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
+
+    run(main())

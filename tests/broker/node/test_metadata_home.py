@@ -1,0 +1,57 @@
+"""Opening the metadata log, damaged or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker.node.metadata_home import MetadataRefused
+from penstock.model.errors import ErrorCode
+from tests.broker.events import Events
+from tests.broker.metadata_damage import IMPATIENT, METADATA, SEGMENT, disk, flip, tree
+from tests.broker.nodes import Cluster, cluster, run
+from tests.broker.topics import create
+
+
+def test_a_broker_alone_refuses_damaged_metadata_and_touches_nothing() -> None:
+    async def main() -> None:
+        nodes = Cluster([1], config=IMPATIENT)
+        try:
+            await nodes.start()
+            assert await create(nodes, 1, "orders") == ErrorCode.NONE
+            await nodes.stop()
+            sound = disk(nodes, 1).read(SEGMENT)
+            flip(disk(nodes, 1))
+            before = tree(disk(nodes, 1), "/data")
+            with pytest.raises(MetadataRefused, match=r"\.log is damaged at byte \d+, offset \d+: .*backup"):
+                await nodes.start()
+            assert tree(disk(nodes, 1), "/data") == before
+            disk(nodes, 1).write_atomic(SEGMENT, sound)
+            await nodes.start()
+            assert "orders" in nodes[1].image.topics
+            assert nodes[1].partitions.previous_broker_epoch >= 0, "the shutdown still counts as clean"
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_damaged_leader_epochs_are_read_from_the_log(events: Events) -> None:
+    path = f"{METADATA}/leader-epoch-checkpoint"
+
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            assert await create(nodes, 1, "orders") == ErrorCode.NONE
+            await nodes.stop_in_turn(1)
+            healthy = disk(nodes, 1).read(path)
+            (first, *rest) = healthy.splitlines(keepends=True)
+            disk(nodes, 1).write_atomic(path, b"".join([first, *rest[:-1], b"9 0\n"]))
+            await nodes.start(1)
+            assert "orders" in nodes[1].image.topics
+            ((level, fields),) = events.of("leader_epochs_replaced")
+            assert (level, fields["found"]) == ("warning", [9])
+            await nodes.stop_in_turn(1)
+            assert disk(nodes, 1).read(path).splitlines()[-2:] != [b"9 0"]
+            await nodes.start(1)
+            assert len(events.of("leader_epochs_replaced")) == 1
+
+    run(main())

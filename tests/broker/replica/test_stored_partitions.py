@@ -1,0 +1,94 @@
+"""Partition folders at a start: unknown, misplaced, without an identity."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from penstock.model.ids import format_topic_id
+from penstock.ports import File
+from penstock.storage.memory import MemoryFiles
+from penstock.testing import broker
+from tests.broker.disks import on_disk
+from tests.broker.events import Events
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    append,
+    create_topic,
+    read_all,
+)
+
+
+def test_files_of_a_topic_that_is_not_known_are_set_aside(tmp_path: Path, events: Events) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, partitions=2)
+        append(client, topic, b"x")
+    shutil.copytree(tmp_path / "topics" / topic.name, tmp_path / "topics" / "stray")
+    for metadata in (tmp_path / "topics" / "stray").rglob("*.metadata"):
+        metadata.write_text(metadata.read_text().replace(format_topic_id(topic.id), "another" + 15 * "A"))
+    files = sorted(path.name for path in (tmp_path / "topics" / "stray" / "partition-0").iterdir())
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+    assert not (tmp_path / "topics" / "stray").exists()
+    (entry,) = (tmp_path / "quarantine").iterdir()
+    assert sorted(path.name for path in (entry / "data" / "partition-0").iterdir()) == files
+    ((level, fields),) = events.of("partitions_quarantined")
+    assert level == "warning"
+    assert (fields["topic"], fields["partitions"], fields["path"]) == ("stray", [0, 1], str(entry))
+
+
+def test_a_partition_that_is_not_assigned_here_is_set_aside(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    folder = tmp_path / "topics" / topic.name
+    shutil.copytree(folder / "partition-0", folder / "partition-7")
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+    assert not (folder / "partition-7").exists()
+    (entry,) = (tmp_path / "quarantine").iterdir()
+    assert (entry / "data" / "partition-7").is_dir()
+
+
+def test_a_partition_that_lost_its_topics_id_keeps_its_records(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    (tmp_path / "topics" / topic.name / "topic.metadata").unlink()
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+
+
+class _Unidentified(MemoryFiles):
+    """A disk on which no identity of a partition can be written."""
+
+    refuses = False
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if self.refuses and create and path.endswith("partition.metadata"):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return super().open(path, create=create)
+
+
+def test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later(events: Events) -> None:
+    files = _Unidentified()
+    with on_disk(files) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, "t")
+        append(client, topic, b"kept")
+    identity = "/disk/topics/t/partition-0/partition.metadata"
+    files.remove(identity)
+    files.refuses = True
+    with on_disk(files) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"kept"]
+    ((level, fields),) = events.of("partition_not_identified")
+    assert (level, fields["topic"], fields["partition"]) == ("warning", "t", 0)
+    files.refuses = False
+    with on_disk(files):
+        pass
+    assert files.exists(identity)
+    assert len(events.of("partition_not_identified")) == 1
