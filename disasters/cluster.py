@@ -36,7 +36,10 @@ class Shape:
 
 
 class Cluster:
-    """Use it in a `with`: leaving it kills every process that it started."""
+    """Brokers as processes. Use it in a `with`: leaving it kills every process that it started.
+
+    Why it has more than 25 methods: one per operation on a broker, its files or its network.
+    """
 
     def __init__(self, directory: Path, system: System, shape: Shape) -> None:
         self.system = system

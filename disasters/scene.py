@@ -37,7 +37,10 @@ class Spread(NamedTuple):
 
 
 class Scene:
-    """One disaster in progress."""
+    """One disaster in progress.
+
+    Why it has more than 25 methods: it is the language of the scripts, one method per step of a disaster.
+    """
 
     def __init__(self, cluster: Cluster, topic: str, spare: Path) -> None:
         self.cluster = cluster

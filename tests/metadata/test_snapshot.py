@@ -32,6 +32,7 @@ def test_an_empty_image_has_an_empty_snapshot() -> None:
 
 
 def test_everything_is_in_a_snapshot() -> None:
+    # Longer than other functions because it has one record of each type.
     stage = Stage(4)
     listeners = [
         Listener(name="INTERNAL", host="a", port=1, security_protocol=1),

@@ -75,7 +75,10 @@ class SimulatedNode:
 
 
 class Simulation:
-    """`loss` is the share of messages that are lost, and of those that come twice."""
+    """`loss` is the share of messages that are lost, and of those that come twice.
+
+    Why it has more than 25 methods: one per fault, and one per invariant that is checked after each event.
+    """
 
     def __init__(
         self,

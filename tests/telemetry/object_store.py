@@ -20,6 +20,7 @@ BUCKET, KEY_ID = "fleet", "reader-of-tables"
 @contextmanager
 def serving(folder: Path) -> Iterator[list[str]]:
     """The files below `folder` as a bucket: yields the `KEY=VALUE` options by which it is reached."""
+    # Longer than other functions because it has the handler class, which needs the folder.
 
     class Objects(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -86,6 +86,7 @@ class Consumer:
         instance_id: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
+        # Longer than other functions because it has one parameter per setting.
         check_delivery(delivery, auto_commit, commit_interval, transaction_timeout)
         check_idempotent_keys(delivery, idempotent_key, idempotent_window, idempotent_max_keys)
         settings = consumer_config(
@@ -266,6 +267,7 @@ class Consumer:
         sends there is committed together with the offset of the message. `producer` is the transactional
         producer to use; without one the run makes its own.
         """
+        # Longer than other functions because its docstring describes both kinds of delivery.
         if not self._auto_commit:
             raise MisusedClient("run() commits handled messages: leave auto_commit on")
         if style not in ("fifo", "parallel") or concurrency < 1:

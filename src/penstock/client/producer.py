@@ -83,6 +83,7 @@ class Producer:
         within `connect_timeout`; None waits for `delivery_timeout` instead. With a `transactional_id`
         messages are sent in transactions, which brokers abort after `transaction_timeout`.
         """
+        # Longer than other functions because it has one parameter per setting.
         self._contact = FirstContact(bootstrap, connect_timeout)
         settings = producer_config(
             bootstrap,

@@ -135,7 +135,7 @@ class Appender:
         LongWalk if a client's batch takes long to check; `checked_by` has the rules of a check that was done.
         `guard` is the one with which the first batch of a transaction was verified.
 
-        The hot path: everything that every batch needs is written out here.
+        Longer than other functions because this is the hot path: it has every step that all batches need.
         """
         if self._health.offline is not None:
             self._health.check()

@@ -104,6 +104,8 @@ def load(
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
     `closed` is the log at the clean shutdown: where the segment files are the same now, nothing is read to
     see that they continue each other.
+
+    Longer than other functions because each step needs the results of those before it.
     """
     names, stems, foreign = _names(files, path)
     now_ms = clock.now_ms()

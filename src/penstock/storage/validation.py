@@ -109,7 +109,7 @@ def validate(
     that `one_batch` leaves out have no header in the result. A client's batch whose check would take long is
     a LongWalk, unless `at_length`. With `at_length`, batches do not get the append time: the append sets it.
 
-    The hot path: everything that every batch needs is written out here.
+    Longer than other functions because this is the hot path: it has every check that all batches need.
     """
     size = len(batches)
     client = origin is _CLIENT

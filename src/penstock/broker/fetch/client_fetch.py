@@ -254,7 +254,10 @@ def read_partition(
     at_least_one: bool,
     may_wait: bool = False,
 ) -> PartitionData:
-    """The answer for one partition, with up to `left` bytes. Raises ApiError, or ColdPages to be loaded."""
+    """The answer for one partition, with up to `left` bytes. Raises ApiError, or ColdPages to be loaded.
+
+    Longer than other functions because every fetch runs it: a call for each step would cost more.
+    """
     _, committed, only_leader, nearest = limits
     partition.check_leader_epoch(want.current_leader_epoch, only_leader)
     if partition.flusher.health.offline is not None:

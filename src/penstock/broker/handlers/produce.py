@@ -66,7 +66,10 @@ class ProduceHandler:
     def __call__(
         self, context: Context, request: ProduceRequest
     ) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | Acknowledgement | None] | None:
-        """Append all batches. The usual request takes few calls, because this is the hot path."""
+        """Append all batches.
+
+        Longer than other functions because this is the hot path: the usual request takes few calls.
+        """
         environment = self._environment
         version, acks, transactional_id = context.version, request.acks, request.transactional_id
         find: Callable[[str | TopicId, int], Slot] = environment.partitions.find

@@ -86,7 +86,10 @@ class ClusterNode:
         internal: Listener | None,
         security: ClientSecurity | None = None,
     ) -> None:
-        """`internal` is the listener for other nodes, `security` that of connections to theirs."""
+        """`internal` is the listener for other nodes, `security` that of connections to theirs.
+
+        Longer than other functions because it composes: one statement per part, in the order of dependency.
+        """
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self._config = config

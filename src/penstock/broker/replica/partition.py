@@ -102,7 +102,8 @@ class Partition:
     ) -> None:
         """`acknowledgements` are prepared Produce responses by version.
 
-        A topic's partitions share them, and `stats`.
+        A topic's partitions share them, and `stats`. Longer than other functions because every attribute has
+        its line and most have a comment.
         """
         self.topic = topic
         self.topic_id = topic_id

@@ -90,6 +90,7 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Create a cluster, or start the one in --data; return when every broker is ready."""
+    # Longer than other functions because its parameters are the options of the command.
     from penstock.cli.cluster.broker_home import homes_in
     from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes, planned
     from penstock.cli.cluster.starting import start_all

@@ -76,6 +76,7 @@ def consume(
 
     In a group, --from-beginning applies only to partitions without a committed offset.
     """
+    # Longer than other functions because its parameters are the options of the command.
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
     how = MessageFormat.JSON if as_json else format

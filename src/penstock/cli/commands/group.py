@@ -101,6 +101,7 @@ def reset_offsets(
 
     Offsets stay between the start and the end of their partition.
     """
+    # Longer than other functions because its parameters are the options of the command.
     from penstock.cli.offset_reset import commit, committed_offsets, moved, selected, target
     from penstock.cli.output import print_json, print_rows
 

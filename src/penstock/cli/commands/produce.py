@@ -68,6 +68,7 @@ def produce(
     as_json: AsJson = False,
 ) -> None:
     """Send each line as one message, and print the number of acknowledged messages."""
+    # Longer than other functions because its parameters are the options of the command.
     how = _line_format(format, key_separator)
     if keep_partitions and (how is not MessageFormat.JSON or partition >= 0):
         misused("--keep-partitions needs --format json, and no --partition")

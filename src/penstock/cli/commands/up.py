@@ -84,6 +84,7 @@ def up(
     ] = None,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it accepts connections."""
+    # Longer than other functions because its parameters are the options of the command.
     if memory and data:
         misused("--memory and --data exclude each other: give one of them")
     flags = {

@@ -74,6 +74,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Send the telemetry of a simulated fleet with known faults."""
+    # Longer than other functions because its parameters are the options of the command.
     if late + out_of_order + duplicates + malformed + sentinels > 1:
         misused("the shares of dirty messages must not exceed 1 together")
     start_ms = time.time_ns() // 1_000_000 if start is None else milliseconds(start, "--start")
