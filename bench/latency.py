@@ -82,22 +82,22 @@ def _floor(seconds: float, rate: int, settings: Mapping[str, str]) -> Values:
 
 WHERE = (
     "with a linger of 1 ms a message waits in the client's queue before any broker can know of it, on both "
-    "sides as long. `bench/echo.c`, a broker in C that keeps everything in memory and checks nothing, is "
-    "what is left when a broker takes no time: the section on the client library says which targets are "
-    "below that. What is ours is the append, the answer to the waiting Fetch, and a share of the five "
+    "sides as long. `bench/echo.c`, a broker in C that keeps everything in memory and checks nothing, shows "
+    "the latency of a broker that takes no time: the section on the client library says which targets are "
+    "below that. Our share is the append, the answer to the waiting Fetch, and a share of the five "
     "hand-overs between threads on two cores."
 )
-ASKS = ("p50", "p99", "p99.9", BEHIND_QUEUE)
+TARGETS = ("p50", "p99", "p99.9", BEHIND_QUEUE)
 ROWS = (
     Row(
         "latency-10k",
         "end to end at 10,000 messages/s, linger 1 ms",
         (
-            *(Metric(name, "ms", False, times_kafka=0.7) for name in ASKS[:3]),
+            *(Metric(name, "ms", False, times_kafka=0.7) for name in TARGETS[:3]),
             QUEUE,
             QUEUE_TAIL,
             Metric(BEHIND_QUEUE, "ms", False, times_kafka=0.7),
-            *(Metric(floor_of(name), "ms", False) for name in ASKS),
+            *(Metric(floor_of(name), "ms", False) for name in TARGETS),
             REQUEST,
             REQUEST_TAIL,
             GATHERED,

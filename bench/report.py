@@ -182,14 +182,15 @@ def _latency(run: Run) -> list[str]:
     explained = (
         "End to end is from the producer's call to the consumer's, in one process over librdkafka, the same "
         "on both sides. In the client's queue a message waits for its batch, the linger included, before the "
-        "broker can know of it; the line after it is what remains without. The Produce round trip is from a "
+        "broker can know of it; the line after it is the rest. The Produce round trip is from a "
         "request's last byte sent to its answer."
     )
     shown = list(_floors(run))
     if shown:
         explained += (
-            " `bench/echo.c` is a broker that takes next to no time: one thread of C that hands on what is "
-            "in memory. What the same client sees of it, in the same rounds, is the least that it can see."
+            " `bench/echo.c` is a broker that takes next to no time: one thread of C that hands on "
+            "messages in memory. The latency of the same client with it, in the same rounds, is a lower "
+            "bound."
         )
         head = ["| target | at most, ms | a broker that only echoes, ms | |", "|---|--:|--:|---|"]
         shown = ["", *head, *shown]

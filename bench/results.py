@@ -49,7 +49,7 @@ class Run:
             by_contender.setdefault(contender, []).append(float(f"{value:.4g}"))
 
     def fail(self, row: str, contender: str, error: Exception) -> None:
-        """Note it by its kind: what it says, which the run prints, may tell of folders of this machine."""
+        """Note the type of an error. Its text, which the run prints, may contain paths of this machine."""
         self.failures.append(f"{_named(row)}{contender}: {type(error).__name__}")
 
     def without(self, rows: Collection[str]) -> Run:

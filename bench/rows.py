@@ -1,6 +1,6 @@
 """The rows of the table, in its order.
 
-A row yields one value per metric and round. Rows know nothing of who else is measured: the runner alternates
+A row yields one value per metric and round. Rows know nothing of the other contenders: the runner alternates
 contenders, so each row leaves the broker as it found it.
 """
 

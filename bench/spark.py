@@ -105,7 +105,7 @@ ROWS = (
         heavy=True,
         where=(
             "in Spark: rows cross from Python workers to the JVM as Arrow batches, and all columns do: "
-            "Spark does not tell a Python source which of them a query wants."
+            "Spark does not pass the columns of a query to a Python source."
         ),
     ),
 )

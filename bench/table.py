@@ -82,7 +82,7 @@ class Row:
     brokers: int = 1
     """Where there are more, they are a cluster of the row's own, and no other broker runs beside it."""
     alone: str = ""
-    """Why it is measured on Penstock only; empty where it is measured on everybody."""
+    """Why the row is measured on Penstock only; empty if it is measured on all contenders."""
     where: str = ""
     """Where its time goes (`make profile`), shown when it misses a target."""
 

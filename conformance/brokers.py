@@ -34,7 +34,7 @@ SCENARIOS = {
 class Brokers:
     """Hands out the addresses of a healthy cluster; owns its processes and their folder.
 
-    There is one cluster at a time: asking for another scenario ends the one that runs.
+    There is one cluster at a time: a request for another scenario ends the one that runs.
     """
 
     def __init__(self, starter: Starter, folder: Path) -> None:
@@ -59,7 +59,7 @@ class Brokers:
 
     def obituary(self) -> str:
         """Empty for a healthy cluster; else how a sick broker's log ends, and the cluster is ended."""
-        assert self._cluster is not None, "nobody asked for its addresses"
+        assert self._cluster is not None, "its addresses were not requested"
         for server in self._cluster.brokers:
             if not server.healthy():
                 state = "stopped answering" if server.runs() else "died"
@@ -84,7 +84,7 @@ class Brokers:
 
 
 class ExternalBrokers(Brokers):
-    """A cluster that somebody else runs: never started, never stopped, whatever its settings."""
+    """A cluster that runs already: it is neither started nor stopped here."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

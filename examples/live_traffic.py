@@ -86,7 +86,7 @@ def create_topic(address: str) -> None:
 
 
 def produce(address: str, traffic: Traffic, rate: int) -> None:
-    """Send `rate` readings a second until told to stop."""
+    """Send `rate` readings a second until `stop` is set."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "compression.type": "lz4"})
 
     def acknowledged(error: Any, message: Any) -> None:
@@ -109,7 +109,7 @@ def produce(address: str, traffic: Traffic, rate: int) -> None:
 
 
 def consume(address: str, traffic: Traffic) -> None:
-    """Read everything until told to stop."""
+    """Read everything until `stop` is set."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": TOPIC, "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     while not traffic.stopping.is_set():

@@ -2,8 +2,8 @@
 
 python3 -m tools.environment FOLDER
 
-pip names each package that it collects, and `constraints.txt` tells about how many there will be. The rest of
-what pip says is of use only if it fails.
+pip names each package that it collects, and `constraints.txt` has about as many lines as there are packages.
+The rest of pip's output is shown only if it fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONSTRAINTS: Final = "constraints.txt"
 
 
 def steps(lines: Iterable[str], expected: int) -> Iterator[tuple[str, str]]:
-    """For each line of pip that tells of progress: the phase it is in, and how far that is."""
+    """The phase and its progress, for each line of pip that has any."""
     collected = 0
     for line in lines:
         if line.startswith("Collecting "):

@@ -148,12 +148,12 @@ class FileRange:
         return self.file.pread(self.size, self.position)
 
     def behind(self, skipped: int) -> FileRange:
-        """What is left of the range without its first `skipped` bytes."""
+        """The range without its first `skipped` bytes."""
         return FileRange(self.file, self.position + skipped, self.size - skipped)
 
 
 class Workers(Protocol):
-    """Where work goes that must not hold up the event loop."""
+    """Runs work that must not block the event loop."""
 
     def in_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
         """For what waits (disk) or releases the interpreter (compression, checksums)."""
@@ -169,7 +169,7 @@ class Workers(Protocol):
 
 
 class World(NamedTuple):
-    """The doors to the world that a broker is given."""
+    """The ports of a broker: clock, random numbers, files, worker threads and processes."""
 
     clock: Clock
     rng: Rng

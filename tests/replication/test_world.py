@@ -198,7 +198,7 @@ class AnyAnswerCounts(FollowerState):
         pytest.param(Rules(diverging=lambda *_: None), 6, id="truncation-by-epoch"),
         pytest.param(Rules(follower=CutToHighWatermark), 20, id="no-cut-to-high-watermark"),
         pytest.param(Rules(follower=AnyAnswerCounts), 0, id="stale-answers"),
-        pytest.param(Rules(reported_by_all=False), 253, id="told-by-all"),
+        pytest.param(Rules(reported_by_all=False), 253, id="reported-by-all"),
     ],
 )
 def test_a_removed_guard_is_found(mutant: Rules, found_by: int) -> None:

@@ -114,7 +114,7 @@ def _shell() -> str:
     except shellingham.ShellDetectionFailure:
         found = Path(os.environ.get("SHELL", "")).name
     if found not in _SHELLS:
-        named = f"{found} has no completion" if found else "cannot tell which shell this is"
+        named = f"{found} has no completion" if found else "cannot detect the shell"
         raise Failure(f"{named}: set SHELL to one of {', '.join(_SHELLS)}")
     return str(found)
 

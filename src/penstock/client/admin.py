@@ -199,7 +199,7 @@ class Admin:
         ends = await self._ends(list(committed))
         return {partition: ends[partition] - offset for partition, offset in committed.items()}
 
-    # -- asking
+    # -- requests
 
     async def _one(self, request: Callable[[Any], Mapping[Any, Any]]) -> Any:
         """The answer to a request about one thing."""

@@ -263,8 +263,8 @@ class Consumer:
         those of one key in order, and those of one partition without a key too. A handler that keeps
         failing ends this with `HandlerFailed`, or its message goes to the topic `dead_letter`.
 
-        With `delivery="exactly_once"` the handler is called with the message and a `Transaction`. What it
-        sends there is committed together with the offset of the message. `producer` is the transactional
+        With `delivery="exactly_once"` the handler is called with the message and a `Transaction`. Messages
+        sent there are committed together with the offset of the message. `producer` is the transactional
         producer to use; without one the run makes its own.
         """
         # Longer than other functions because its docstring describes both kinds of delivery.

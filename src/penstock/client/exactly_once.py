@@ -11,7 +11,7 @@ goes to the dead-letter topic, in the transaction that commits its offset.
 |---|---|
 | the handler, or the delivery of a message that it sent for good | abort, count an attempt, handle again |
 | brokers, the coordinator, the membership | abort, handle again, without counting an attempt |
-| the producer is fenced after a transaction timeout | a new producer; the group's offsets tell the outcome |
+| the producer is fenced after a transaction timeout | a new producer; the group's offsets show the outcome |
 | the producer is fenced by another one with the same id | the run ends with `ProducerFenced` |
 
 Owned by: `Consumer.run`.
@@ -68,7 +68,7 @@ def in_handler() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a run does with each message."""
+    """The handling of each message in a run."""
 
     handler: TransactionalHandler
     #: handlers at a time; None handles one message after the other

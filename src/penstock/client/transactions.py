@@ -83,7 +83,7 @@ class Outlet(Protocol):
 
 
 class _Open:
-    """What is known of the open transaction."""
+    """The state of the open transaction."""
 
     __slots__ = ("failures", "sources")
 

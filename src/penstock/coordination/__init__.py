@@ -1,4 +1,4 @@
-"""What group, transaction and share coordinators have in common: shard, ledger, timers, outbox, partitioning.
+"""The common parts of group, transaction and share coordinators: shard, ledger, timers, outbox, partitioning.
 
 A coordinator keeps its state in an internal topic. Each partition of the topic has a shard: a pure state
 machine that decides on requests, writes records to a ledger, and replays the records of the log after a

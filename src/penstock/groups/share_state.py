@@ -1,8 +1,8 @@
 """The share partitions of a share group: creation and deletion of their state in the share coordinator.
 
 The group coordinator records which share partitions are being created (`initializing`), exist
-(`initialized`), or are being deleted (`deleting`). An effect asks the share coordinator. Its answer comes
-back as an event. A creation without an answer is repeated after a time: it is idempotent.
+(`initialized`), or are being deleted (`deleting`). An effect sends the request to the share coordinator. Its
+response comes back as an event. A creation without an answer is repeated after a time: it is idempotent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Partition reassignment (KIP-455): start, change, cancel and list.
 
 A reassignment first adds the new replicas beside the old; when the new ones are in the ISR the old ones go
-(`PartitionChange` sees to that at every change of the ISR). What only reorders replicas is done at once.
+(`PartitionChange` checks that at every change of the ISR). A new order of the same replicas takes effect at
+once.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Requests are pipelined: a frame is served as soon as it is whole, even while ear
 come; answers queue behind them. A frame's bytes belong to the receive buffer and are valid only inside the
 call that serves it.
 
-Reading stops while too many answers are outstanding, while the peer does not read what we wrote, or while
-the buffer pool is exhausted; that is all the back pressure there is. Whatever a peer sends costs at most
-its own connection.
+Back pressure: reading stops while too many responses are pending, while the peer does not read its responses,
+or while the buffer pool is exhausted. Invalid bytes of a peer close its own connection and no other.
 """
 
 from __future__ import annotations

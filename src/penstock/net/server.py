@@ -165,7 +165,7 @@ class Server:
         for connection in list(self.connections):
             connection.close()
         if self.connections:
-            # What was written has this long to go out.
+            # Responses that were written have this long to be sent.
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()

@@ -14,8 +14,8 @@ __all__ = ["RaftLog"]
 class RaftLog(Protocol):
     """Batches from `start_offset` to `end_offset`. Below `start_offset` there is `snapshot`.
 
-    Nothing here waits for the disk, except `install_snapshot`. What was appended is durable once the driver
-    says so (`RaftNode.flushed`), what was truncated may come back after a crash: both are sound in Raft.
+    Nothing here waits for the disk, except `install_snapshot`. Appended records are durable once the driver
+    says so (`RaftNode.flushed`). Truncated records may come back after a crash. Raft allows both.
     """
 
     @property

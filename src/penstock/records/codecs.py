@@ -24,7 +24,8 @@ from penstock.records.frames import XERIAL_MAGIC, snappy_blocks
 
 __all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "compress", "decompress", "unpack"]
 
-#: What one batch may unpack to unless the caller says otherwise: the most memory that a hostile batch costs.
+#: The limit of the decompressed size of a batch, unless the caller gives one: it bounds the memory for a
+#: hostile batch.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _XERIAL_HEADER: Final = XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))

@@ -6,8 +6,8 @@ of keys, or of values, is cast to one that has their bytes, which copies in C. T
 right after their checksum, while the processor's cache has them. Only readers of topics want this module: it
 alone of this package needs numpy and pyarrow.
 
-Whatever is wrong with a batch's bytes is a CorruptMessage. No place is read, and no view made, that was not
-checked to lie within the bytes. What is yielded has no view of them: their buffer may be used again.
+Invalid bytes of a batch raise CorruptMessage. Every position is checked to lie within the bytes before it is
+read or becomes part of a view. The yielded columns have no view of the bytes: their buffer may be used again.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def _copied(data: Bytes, at: Ints, lengths: Ints) -> Any:
 
 
 def _inline(data: Bytes, at: Ints) -> npt.NDArray[np.int32]:
-    """What a view has of a few bytes at each of `at`: those behind them are not looked at."""
+    """The inline part of a view of the bytes at each of `at`."""
     size = _INLINE_BYTES_MAX
     if int(at.max()) + size > len(data):
         data = np.append(data, np.zeros(size, np.uint8))

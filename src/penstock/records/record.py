@@ -1,7 +1,7 @@
 """The records inside a batch: reading them, building batches of them, and changing a batch's codec.
 
-Nothing here runs on the broker's hot path. Whatever is wrong with a batch's bytes is a CorruptMessage; its
-checksum is the caller's business (`batch.crc_matches`). A record's offset and timestamp are stored as
+Nothing here runs on the broker's hot path. Invalid bytes of a batch raise CorruptMessage. The caller checks
+the checksum (`batch.crc_matches`). A record's offset and timestamp are stored as
 distances from the batch's, so a record's bytes mean nothing outside their batch.
 """
 

@@ -178,7 +178,7 @@ class FollowerState:
             return self._beyond_leader_epoch()
         end = self._log.end_offset
         if leader_end < end:
-            # What is left is compared by epoch with the next fetch.
+            # The next fetch compares the rest of the log by epoch.
             return self._truncate(leader_end, now_ms)
         if leader_start > end:
             return Reset(leader_start)

@@ -216,7 +216,7 @@ class _Bearer:
 
     def step(self, token: bytes) -> Step:
         if self._refused is not None:
-            # Whatever comes now: the client has acknowledged that its token was refused.
+            # Any message at this point acknowledges that the token was refused.
             raise SaslFailure(self._refused)
         header = _GS2.match(token)
         bearer = None if header is None else _bearer(token[header.end() :])

@@ -149,7 +149,7 @@ class _Scram:
             raise LoginFailed("the server's first SCRAM message is malformed or has another nonce")
         iterations = int(match["iterations"])
         if not ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
-            raise LoginFailed(f"the server asks for {iterations} SCRAM iterations")
+            raise LoginFailed(f"the server requires {iterations} SCRAM iterations")
         final = b"c=biws,r=" + match["nonce"]
         salted = self._keys.get(self._kind, self._password, b64decode(match["salt"]), iterations)
         message = self._bare + b"," + challenge + b"," + final

@@ -36,7 +36,7 @@ ITERATIONS_MAX: Final = 16384
 
 
 class ScramCredential(NamedTuple):
-    """What is stored for a user: no password, and nothing to log in with."""
+    """The stored credential of a user. It has no password, and a client cannot authenticate with it."""
 
     salt: bytes
     stored_key: bytes

@@ -19,7 +19,7 @@ _VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What a TLS context is built from. `*_file` are paths, the others are PEM text."""
+    """The settings of a TLS context. `*_file` are paths, the others are PEM text."""
 
     keystore_file: str | None = None
     private_key: str | None = field(default=None, repr=False)

@@ -2,8 +2,8 @@
 
 A method per request, for one share partition. It returns the partition's result. Records are in `outbox`.
 
-The log is not compacted. Instead a snapshot replaces all records before it, and the shard asks from time to
-time for the removal of the records below the oldest snapshot that is still needed.
+The log is not compacted. Instead a snapshot replaces all records before it. From time to time the shard
+requests the removal of the records below the oldest snapshot that is still needed.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class ShareShard(LedgerShard[Ledger]):
                 self._write_snapshot(key, state.as_cold_snapshot(now_ms))
 
     def prune(self) -> None:
-        """Ask for the removal of the records below the oldest snapshot."""
+        """Request the removal of the records below the oldest snapshot."""
         needed = min(self._snapshot_offsets.values(), default=self._next_offset)
         if needed > self._pruned_offset:
             self._pruned_offset = needed

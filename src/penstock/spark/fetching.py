@@ -2,8 +2,8 @@
 
 While one fetch is decoded and Spark takes its rows, the next one is already under way: where it starts is
 known from the headers of batches alone. Leaders that move and connections that end are gone after; gaps in
-offsets (compaction, aborted transactions, control batches) are normal. What is lost for good is an error, or
-skipped, as the query says.
+offsets (compaction, aborted transactions, control batches) are normal. Records that are lost for good are an
+error or are skipped, as the query says.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _python_type(kind: sql.DataType, where: str, *, raw_maps: bool = False) -> A
 
 
 def _nullable(kind: Any) -> Any:
-    # What is taken as it is written may be null already, and msgspec has no union of that.
+    # A raw value may be null already, and msgspec has no union with raw values.
     return kind if kind is msgspec.Raw else kind | None
 
 

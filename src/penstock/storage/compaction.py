@@ -6,7 +6,7 @@ that the broker uses changes; `swap` puts the result in place. First it learns t
 the dirty part of the log (as many keys as the plan allows, so memory is bounded), then it rewrites everything
 up to there.
 
-What stays: a key's latest record; tombstones and markers of emptied transactions until their delete horizon,
+It keeps a key's latest record; tombstones and markers of emptied transactions until their delete horizon,
 `delete.retention.ms` after the first pass that met them (KIP-534); the last batch of every known producer and
 of the pass, if need be without records, because producer state and the log's end hang on them; batches whose
 records cannot be read, as they are. A batch that fails its checksum stops the pass with `CorruptLog`.

@@ -102,7 +102,7 @@ class ProducerStates:
         if state is None:
             if marker is None and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
                 self._check_guard(None, header, origin, guard)
-            # Whatever it did is forgotten (or it is new): any sequence is taken, as in Kafka.
+            # The producer is new, or its state has expired: like Kafka, accept any sequence.
             return None
         if (
             state.batches

@@ -17,7 +17,7 @@ __all__ = ["END_V1", "END_V2", "Ending"]
 
 
 class Ending(Enum):
-    """What EndTxn does."""
+    """The effects of EndTxn."""
 
     #: decide the transaction and write markers
     PREPARE = auto()

@@ -7,7 +7,7 @@ far and becomes a part of its own in the list `out`, exactly as it was handed in
 An element of an array is written in one of two ways. Usually all in it that can be empty is (no errors, no
 aborted transactions, no tags): then those lengths are fixed values too, and mostly one call packs it all.
 
-What a handler hands in is ours: a value that does not fit its field raises whatever Python raises.
+Values come from our own handlers: a value that does not fit its field raises the error of Python.
 """
 
 from __future__ import annotations

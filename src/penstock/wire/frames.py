@@ -24,7 +24,7 @@ EAGER_SIZE: Final = 16 << 20
 #: Buffers up to this size are kept for the next large frames, so many of them.
 _KEPT_SIZE: Final = 4 << 20
 _KEPT: Final = 2
-#: What small frames are read into, as many as fit.
+#: The size of a buffer for small frames.
 _CHUNK_SIZE: Final = 64 << 10
 #: Less room than this is not worth a read.
 _SMALLEST_READ: Final = 4 << 10
@@ -40,7 +40,7 @@ class FrameReader:
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
         self._kept: list[bytearray] = []
-        # What arrived and is no frame yet: `_view[_start:_end]`.
+        # The received bytes that are no whole frame yet: `_view[_start:_end]`.
         self._view = memoryview(b"")
         self._start = 0
         self._end = 0

@@ -49,7 +49,7 @@ __all__ = [
     "uuid",
 ]
 
-#: What a records field may hold: a view of the frame when decoded, anything that can be sent when encoded.
+#: The value of a records field: a view of the frame when decoded, anything that can be sent when encoded.
 Records: TypeAlias = Buffer | FileRange
 
 ALL = "0+"

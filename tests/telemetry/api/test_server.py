@@ -81,7 +81,7 @@ def test_tls_and_a_token(tables: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (["--host", "0.0.0.0"], 2, "0.0.0.0 would serve anyone who reaches it: set --certificate"),
+        (["--host", "0.0.0.0"], 2, "0.0.0.0 would serve any machine that reaches it: set --certificate"),
         (["--token-file", "/nowhere"], 1, "cannot read --token-file /nowhere"),
         (["--certificate", "/nowhere.pem", "--port", "0"], 1, "--certificate /nowhere.pem"),
     ],

@@ -28,7 +28,7 @@ Merge: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What checks use."""
+    """The parts of a broker that checks use."""
 
     access: Access
     image: ClusterImage

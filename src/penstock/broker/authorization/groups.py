@@ -53,7 +53,7 @@ _NO_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _NO_TXN: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NO_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-_NOT_ASKED: Final = -(2**31)
+_NOT_REQUESTED: Final = -(2**31)
 _BATCHED: Final = 4
 _COMMIT_BY_ID: Final = 10
 _BATCHED_FETCH: Final = 8
@@ -321,7 +321,7 @@ def _list_groups(environment: Environment, context: Context, request: Any) -> Me
 
 def _set_group_operations(environment: Environment, context: Context, groups: Any) -> None:
     for group in groups:
-        if group.authorized_operations != _NOT_ASKED and not group.error_code:
+        if group.authorized_operations != _NOT_REQUESTED and not group.error_code:
             group.authorized_operations = environment.access.operations(context, _GROUP, group.group_id)
 
 

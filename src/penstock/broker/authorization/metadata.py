@@ -31,7 +31,7 @@ __all__ = [
 
 _TOPIC: Final = ResourceType.TOPIC
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_NOT_ASKED: Final = -(2**31)
+_NOT_REQUESTED: Final = -(2**31)
 
 
 def _metadata(environment: Environment, context: Context, request: Any) -> Merge:
@@ -55,7 +55,7 @@ def _metadata(environment: Environment, context: Context, request: Any) -> Merge
             # In version 0 an empty list means all topics.
             response.topics = []
         for topic in response.topics:
-            if topic.topic_authorized_operations != _NOT_ASKED and not topic.error_code:
+            if topic.topic_authorized_operations != _NOT_REQUESTED and not topic.error_code:
                 topic.topic_authorized_operations = access.operations(context, _TOPIC, topic.name)
         response.topics += denied
         _set_cluster_operations(environment, context, response)
@@ -91,7 +91,7 @@ def _may_create(environment: Environment, context: Context, name: str) -> bool:
 
 
 def _set_cluster_operations(environment: Environment, context: Context, response: Any) -> None:
-    if response.cluster_authorized_operations != _NOT_ASKED:
+    if response.cluster_authorized_operations != _NOT_REQUESTED:
         access = environment.access
         bits = 0
         if access.allows_on_cluster(context, Operation.DESCRIBE, quiet=True):
@@ -143,7 +143,7 @@ def _refused_partitions(environment: Environment, api: Api[Any, Any], context: C
 def _described_partitions(environment: Environment, context: Context, request: Any) -> Merge:
     def merge(response: Any) -> Any:
         for topic in response.topics:
-            if topic.topic_authorized_operations != _NOT_ASKED and not topic.error_code:
+            if topic.topic_authorized_operations != _NOT_REQUESTED and not topic.error_code:
                 topic.topic_authorized_operations = environment.access.operations(context, _TOPIC, topic.name)
         return response
 

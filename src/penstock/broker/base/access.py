@@ -1,4 +1,4 @@
-"""What requests may do: the authorizer, applied to the context of a request.
+"""The rights of requests: the authorizer, applied to the context of a request.
 
 A broker without an authorizer has no `Access`, and its handlers run without checks.
 """

@@ -115,7 +115,7 @@ class GroupCoordinator:
         self._persister.spawn(self._initialize_shares(index, effect))
 
     async def _initialize_shares(self, index: int, effect: InitializeShareState) -> None:
-        """Have the state of share partitions created, and tell the shard."""
+        """Have the state of share partitions created, and pass the result to the shard."""
         wanted = effect.start_offsets
         failed = await self._persister.initialize(effect.group_id, effect.state_epoch, wanted)
 

@@ -89,8 +89,8 @@ class CoordinatorRuntime(Generic[S]):
         return None if host is None else host.shard
 
     def unappended(self, index: int, producer_id: int) -> Sequence[TransactionalRecords | EndMarker]:
-        """What the shard of partition `index` has decided on in a producer's transactions in this turn of
-        the event loop. The log does not have it yet.
+        """The records of a producer's transactions that the shard of partition `index` has decided on in
+        this turn of the event loop. The log does not have them yet.
         """
         host = self._hosts.get(index)
         return () if host is None else host.records.of_producer(producer_id)

@@ -145,7 +145,7 @@ class WaitingFetch(ABC):
 
 @dataclass(frozen=True, slots=True)
 class FetchEnvironment:
-    """What all fetches of one listener use."""
+    """The parts of a broker that all fetches of one listener use."""
 
     partitions: Partitions
     metrics: Metrics

@@ -47,7 +47,7 @@ P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponseParti
 #: describe, cluster action, describe and alter configs, idempotent write.
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-_NOT_ASKED: Final = -(2**31)
+_NOT_REQUESTED: Final = -(2**31)
 #: the software name of Kafka's own clients
 _JAVA: Final = "apache-kafka-java"
 #: the first version with topic ids in requests, and with responses without a name
@@ -156,7 +156,7 @@ class MetadataHandlers:
         self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
     ) -> MetadataResponse:
         """The response, with `errors` for topics that could not be created."""
-        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_REQUESTED
         if request.topics is None or (context.version == 0 and not request.topics):
             topics = [self._known(context, topic, operations) for topic in self._image.topics.values()]
         else:
@@ -173,7 +173,7 @@ class MetadataHandlers:
             controller_id=self._node_id,
             topics=topics,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_REQUESTED
             ),
         )
 
@@ -264,7 +264,7 @@ class MetadataHandlers:
                 if not fenced or request.include_fenced_brokers
             ],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_REQUESTED
             ),
             healing_notes="\n".join(self._node.controller_loop.healer.notes())
             if request.include_fenced_brokers
@@ -379,7 +379,7 @@ def _bad_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartiti
     """The response to a cursor whose topic was not requested, or whose partition is negative."""
     code = ErrorCode.INVALID_REQUEST
     return DescribeTopicPartitionsResponse(
-        topics=[_undescribed(topic.name, code, _NOT_ASKED) for topic in request.topics]
+        topics=[_undescribed(topic.name, code, _NOT_REQUESTED) for topic in request.topics]
     )
 
 

@@ -1,4 +1,4 @@
-"""What the monitoring port reads of a broker, and what it has to fetch from the system beforehand."""
+"""The parts of a broker that the monitoring port reads, and the values that it fetches from the system."""
 
 from __future__ import annotations
 

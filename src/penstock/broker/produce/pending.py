@@ -60,7 +60,7 @@ _WITHOUT_LOG_START: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProduceEnvironment:
-    """What all produce requests of a broker use."""
+    """The parts of a broker that all produce requests use."""
 
     partitions: Partitions
     metrics: Metrics

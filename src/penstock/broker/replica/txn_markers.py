@@ -1,6 +1,6 @@
 """Writes transaction markers (COMMIT, ABORT) to partitions that this broker leads, with acks=all.
 
-The transaction coordinator sends markers with WriteTxnMarkers, and so does an administrator who aborts a
+The transaction coordinator sends markers with WriteTxnMarkers, and so does an administrator that aborts a
 hanging transaction. A marker of an old producer epoch or an old coordinator epoch is refused.
 
 The partitions of a coordinator (`__consumer_offsets`) take part in transactions through their shards: a

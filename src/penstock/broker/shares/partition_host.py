@@ -58,7 +58,7 @@ class WaitingShareFetch(Protocol):
 
 
 class HostEnvironment:
-    """What all hosts of a broker use."""
+    """The parts of a broker that all hosts use."""
 
     __slots__ = ("clock", "config", "dead_letters", "discard", "persister", "workers")
 

@@ -34,7 +34,7 @@ PING_S: Final = 2.0
 
 @dataclass(slots=True)
 class BrokerProbe:
-    """What is known of one broker."""
+    """The known state of one broker."""
 
     address: str
     level: Level = Level.UNKNOWN

@@ -119,13 +119,13 @@ def _run(configs: dict[str, str], file: ConfigFile, config_file: Path | None) ->
     insecure = broker.insecure_listeners()
     if insecure and not broker.penstock_insecure_listeners_allow:
         misused(
-            f"{', '.join(insecure)} would serve anyone who reaches it, without encryption or authentication: "
+            f"{', '.join(insecure)} would serve any machine, without encryption or authentication: "
             f"use TLS (docs/tls.md), bind loopback with --host 127.0.0.1, or accept the risk with "
             f"--allow-insecure"
         )
     logs.configure(broker.penstock_log_level, cast(logs.LogFormat, _log_format(broker.penstock_log_format)))
     for address in insecure:
-        reason = "anyone who reaches it can read, change and delete all data"
+        reason = "any machine that reaches it can read, change and delete all data"
         logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
     _warn_of_readable_files(broker, file, config_file)
     for name, reason in file.refused.items():

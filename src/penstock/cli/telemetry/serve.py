@@ -193,10 +193,10 @@ def _check_exposure(host: str, is_secured: bool, allow_insecure: bool) -> None:
         return
     if not allow_insecure:
         misused(
-            f"{host} would serve anyone who reaches it: set --certificate and --token-file, bind loopback "
-            f"with --host 127.0.0.1, or accept the risk with --allow-insecure"
+            f"{host} would serve any machine that reaches it: set --certificate and --token-file, bind "
+            f"loopback with --host 127.0.0.1, or accept the risk with --allow-insecure"
         )
-    typer.echo(f"{host} serves anyone who reaches it (--allow-insecure)", err=True)
+    typer.echo(f"{host} serves any machine that reaches it (--allow-insecure)", err=True)
 
 
 def _listening(host: str, port: int) -> socket.socket:

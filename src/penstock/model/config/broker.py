@@ -35,7 +35,7 @@ from penstock.model.errors import InvalidConfig
 
 __all__ = ["BrokerConfig", "broker_key", "parse_broker_config"]
 
-#: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
+#: The least memory for requests if `queued.max.request.bytes` is -1. There is always a bound.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
 
 

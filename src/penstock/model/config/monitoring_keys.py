@@ -80,7 +80,7 @@ MONITORING_KEYS: list[ConfigKey] = [
         ConfigType.PASSWORD,
         None,
         "The bearer token that requests to the HTTP port need, except those to `/healthz` and `/readyz`. Not "
-        "set: everyone who reaches the port may read.",
+        "set: every client that reaches the port may read.",
     ),
     ConfigKey(
         "penstock.metrics.connections.max",

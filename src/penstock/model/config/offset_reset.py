@@ -44,7 +44,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
 
 
 def check_offset_reset(text: str) -> str | None:
-    """What is wrong with a value; None if it is valid."""
+    """The error of a value; None if it is valid."""
     try:
         parse_offset_reset(text)
     except InvalidConfig as e:

@@ -3,8 +3,8 @@
     topic ─▶ validate ─▶ tasks: admission ─▶ rollups ─▶ files ──┐
                                  └─▶ rules of GPUs ─▶ driver ───┴─▶ commit of the batch
 
-`tasks.results_of` composes the stages of a batch. `validate` runs in the tasks that read. What needs memory
-(duplicates, open windows, counters, rules of single GPUs) runs in one task for each range of virtual shards,
+`tasks.results_of` composes the stages of a batch. `validate` runs in the tasks that read. Stages with state
+(duplicates, open windows, counters, rules of single GPUs) run in one task for each range of virtual shards,
 on whole columns at once; rules that compare GPUs run on the driver. `state` keeps what is remembered.
 `batches` is the one place that knows the order of a batch's effects.
 

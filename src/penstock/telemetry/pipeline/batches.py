@@ -7,8 +7,8 @@
     5  the manifest is written                 from here on the batch is done
 
 A driver that dies anywhere before 5 runs the batch again from the state before it, and since a batch follows
-from its rows, what it got in 1 and that state alone, it does the same again. What a failed try leaves behind
-belongs to nothing, and is removed.
+from its rows, what it got in 1 and that state alone, it does the same again. The files of a
+failed attempt belong to no table, and are removed.
 
 `close` ends what was read so far: it closes every open window, in the same order of effects, between two
 batches. A closing that was interrupted is completed before the next batch, from the same state.

@@ -43,8 +43,8 @@ def places_of(gpus: Any, numbers: Ints) -> Ints:
 def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     """The GPUs with what the newest samples say about them, and the number of each sample's GPU.
 
-    A GPU keeps its number for ever. What the newest sample does not say stays as an older one said it; only
-    its workload, job, pod and namespace end so.
+    A GPU keeps its number for ever. A field that the newest sample lacks keeps its older value; only
+    workload, job, pod and namespace end so.
     """
     described, codes = _described(samples)
     place = pc.index_in(described["gpu_id"], known["gpu_id"])

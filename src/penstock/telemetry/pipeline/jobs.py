@@ -71,7 +71,7 @@ class Job:
 
 
 def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
-    """A session for the pipeline. What the user has configured otherwise (spark-submit) stays."""
+    """A session for the pipeline. Settings of the user (spark-submit) have precedence."""
     # Workers must be the interpreter that has this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
@@ -149,7 +149,7 @@ class Started:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Whatever ends Spark's work as QueryFailed, with its cause."""
+    """Raises any error of Spark's work as QueryFailed, with its cause."""
     try:
         yield
     except Py4JJavaError as error:

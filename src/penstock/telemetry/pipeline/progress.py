@@ -13,7 +13,7 @@ from penstock.telemetry.pipeline.batches import BatchReport
 
 __all__ = ["VERDICTS", "Progress"]
 
-#: What becomes of a message, as batches count it.
+#: The outcomes of a message, as batches count them.
 VERDICTS: Final = ("valid", "dead_lettered", "duplicates", "late")
 
 

@@ -30,7 +30,7 @@ DEAD_LETTERS: Final = "gpu-telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 1.0
 #: The columns in a dead letter's record. Not its time: a sample may claim the year 10000, which Python lacks.
-_TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]
+_COLUMNS: Final = ["reason", "topic", "partition", "offset", "raw"]
 #: librdkafka refuses a record of more than 1,000,000 bytes, key and headers included.
 _RAW_BYTES_MAX: Final = 900_000
 
@@ -116,7 +116,7 @@ def dead_letter_records(rows: Any) -> Iterable[Record]:
 
     One that is too large for a record comes without its bytes, and a header says where they are.
     """
-    for row in rows.select(_TOLD).to_pylist():
+    for row in rows.select(_COLUMNS).to_pylist():
         source = f"{row['topic']}/{row['partition']}/{row['offset']}"
         headers = [
             ("reason", row["reason"].encode()),

@@ -106,7 +106,7 @@ def _follow_counters(
         np.concatenate([before.at, at[own]]),
         np.concatenate([before.value, value[own]]),
     )
-    # What was before is also before in time, so a stable sort by series is one by series and time.
+    # The rows are in the order of time, so a stable sort by series is one by series and time.
     order = np.argsort(both.series, kind="stable")
     ordered = _taken(both, order)
     first = firsts(ordered.series)
@@ -115,7 +115,7 @@ def _follow_counters(
     step = np.diff(ordered.value, prepend=0.0)
     elapsed = np.where(follows, np.diff(ordered.at, prepend=0), 0)
     in_watts = is_power(ordered.series)
-    # What a GPU drew in a long silence is not known.
+    # The power of a GPU during a long silence is unknown.
     elapsed[in_watts & (elapsed > _SILENCE_MS)] = 0
     energy_j = (ordered.value - step / 2) * elapsed / 1000.0
     counted = np.where(step < 0, ordered.value, step)

@@ -19,7 +19,7 @@ __all__ = ["ACCURACY", "Sketch", "merge_sketches", "quantiles", "shards_of_bucke
 ACCURACY: Final = 0.01
 _GAMMA: Final = (1 + ACCURACY) / (1 - ACCURACY)
 _LOG_GAMMA: Final = math.log(_GAMMA)
-#: What is nearer to zero is zero.
+#: Values nearer to zero count as zero.
 _SMALLEST: Final = 1e-6
 _BUCKET_BITS: Final = 14
 _BUCKET_MAX: Final = (1 << (_BUCKET_BITS - 1)) - 1

@@ -1,6 +1,6 @@
 """Stage 1: which messages are samples. Every row goes on, with a reason if it is none.
 
-A reason is one of `REASONS`; null means valid. Whatever a field is called, it goes on by its number. Messages
+A reason is one of `REASONS`; null means valid. Fields are known by their numbers from here on. Messages
 are judged in whole columns, and each text once for all rows of a block that say the same: a host says forty
 times for each of its GPUs what they are called and what time it is.
 """
@@ -53,7 +53,7 @@ _NEVER: Final = np.iinfo(np.int64).min
 
 
 def _limits(limit: Callable[[int], float]) -> Floats:
-    """By field; numbers below zero count from the end, as in numpy. What is not known has no limit."""
+    """By field; numbers below zero count from the end, as in numpy. Unknown fields have no limit."""
     table = np.full(max(FIELDS) - _UNKNOWN + 1, np.nan)
     for number in FIELDS:
         table[number] = limit(number)
@@ -177,7 +177,7 @@ def _reasons(*verdicts: Mask) -> Any:
 
 
 def _task_of(rows: Any, tasks: int) -> Ints:
-    """The task of each row: that of its GPU's virtual shard. What has no GPU goes anywhere."""
+    """The task of each row: that of its GPU's virtual shard. Rows without a GPU go to any task."""
     gpus = rows["gpu_id"].chunk(0)
     nowhere = -1
     owners = _each(gpus, lambda gpu: task_of_shard(shard_of_gpu(gpu), tasks), nowhere)

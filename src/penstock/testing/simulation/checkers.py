@@ -130,7 +130,7 @@ class _GroupSeen:
         due = min([question.stored, *known])
         if offset < due:
             raise Violation(
-                "committed offset regressed", f"{partition}: {due} was stored, {offset} is told by {node_id}"
+                "committed offset regressed", f"{partition}: {due} was stored, {node_id} answers {offset}"
             )
 
     def _known_in(self, epoch: int, partition: TopicPartition) -> float:
@@ -233,7 +233,9 @@ class ClientChecker:
             if seen.at.get(offset) == value and not seen.refused:
                 continue  # checked before: consumers read from the start again and again
             if value not in seen.sent:
-                raise Violation("phantom", f"{read.partition}: nobody sent {value!r}, which is at {offset}")
+                raise Violation(
+                    "phantom", f"{read.partition}: no client sent {value!r}, which is at {offset}"
+                )
             if value in seen.refused:
                 raise Violation("refused record read", f"{read.partition}: {value!r} is at {offset}")
             seen.found(offset, value)

@@ -62,7 +62,7 @@ class Client:
     async def backoff(self) -> None:
         await asyncio.sleep(self.rng.uniform(*_BACKOFF_S))
 
-    # -- asking
+    # -- requests
 
     async def send(
         self,
@@ -96,7 +96,7 @@ class Client:
     async def send_to_node(self, node_id: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Send a request to one broker."""
         if node_id not in self._nodes:
-            raise Unanswered(f"nobody knows where {node_id} is")
+            raise Unanswered(f"the address of {node_id} is unknown")
         return await self.send(self._nodes[node_id], api, request)
 
     async def send_to_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:

@@ -171,7 +171,7 @@ def one_way(cluster: SimCluster) -> None:
 
 
 def lost_sight(cluster: SimCluster) -> None:
-    """Two brokers do not reach each other, perhaps in one direction only; everybody else reaches both."""
+    """Two brokers do not reach each other, perhaps in one direction only; all others reach both."""
     if len(cluster.nodes) > 1:
         one, other = cluster.rng.sample([node.name for node in cluster.nodes], 2)
         cluster.loop.network.cut(one, other)

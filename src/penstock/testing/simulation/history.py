@@ -189,7 +189,7 @@ def _line(event: Event) -> str:
         case Committed(group, partition, offset):
             return f"committed {group} {partition} {offset}"
         case CommitsRequested(group, partition):
-            return f"asks where {group} is in {partition}"
+            return f"fetches the committed offset of {group} in {partition}"
         case CommitsRead(group, partition, offset, node_id):
             return f"hears from {node_id} that {group} is at {partition} {offset}"
         case Coordinates(group, _, epoch):

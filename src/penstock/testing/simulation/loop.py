@@ -222,7 +222,7 @@ class SimLoop(asyncio.BaseEventLoop):
             error: BaseException | None = None
             try:
                 result = process.context.copy().run(func, *args)
-            except BaseException as e:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as e:  # noqa: BLE001 - handed to the waiting task
                 error = e
             self._push(
                 self._now + takes_s - before_s, process, self._handle(process, _end, future, result, error)

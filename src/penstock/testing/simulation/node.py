@@ -150,7 +150,7 @@ class Node:
     def stop(self) -> None:
         """Start a controlled shutdown of the broker."""
         if self.is_up and self.broker is not None and self.process is not None:
-            self.note("is asked to stop")
+            self.note("gets SIGTERM")
             broker, self.broker = self.broker, None
             self.process.spawn(self._loop, self._stop(broker))
 

@@ -41,7 +41,7 @@ def source_of(value: bytes) -> tuple[int, int] | None:
 
 
 class _TransactionSeen:
-    """What clients know about one transaction."""
+    """The knowledge of all clients about one transaction."""
 
     __slots__ = ("commit_requested", "committed", "ended", "invisible", "sent", "visible")
 
@@ -58,7 +58,7 @@ class _TransactionSeen:
         if self.ended and self.committed is False:
             raise Violation("aborted record read", f"{value!r} of {name}")
         if not self.commit_requested:
-            raise Violation("undecided record read", f"{value!r} of {name}, which nobody has committed")
+            raise Violation("undecided record read", f"{value!r} of {name}, which no client has committed")
         self.visible = True
         self._check(name, value)
 
@@ -182,7 +182,7 @@ class TransactionChecker:
     def _found(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """A response says that `value` is at `offset`."""
         if value not in self._owners:
-            raise Violation("phantom", f"{partition}: nobody sent {value!r}, which is at {offset}")
+            raise Violation("phantom", f"{partition}: no client sent {value!r}, which is at {offset}")
         if value in self._fenced:
             raise Violation("fenced producer wrote", f"{value!r} is at {offset} of {partition}")
         known = self._at.setdefault(partition, {}).setdefault(offset, value)

@@ -55,7 +55,7 @@ def transaction_settings(nodes: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a seed decides about transactions."""
+    """The choices of a seed about transactions."""
 
     partitions: int
     writers: int

@@ -95,7 +95,7 @@ from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 
 __all__ = ["APIS"]
 
-#: Every API that there are tables for, by key. What a broker serves is decided by its handlers, not here.
+#: Every API that there are tables for, by key. The handlers of a broker decide which of them it serves.
 APIS: dict[int, Api[Any, Any]] = {
     api.key: api
     for api in (

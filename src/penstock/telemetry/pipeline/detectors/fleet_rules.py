@@ -126,7 +126,7 @@ def straggler(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
             & (behind / spread >= limit.robust_z_min)
             & (deficit[others] >= limit.clock_deficit_min_share)
         )
-    # What holds the clock down is known, and has an alert of its own.
+    # A known reason for a low clock has an alert of its own.
     is_held_down = (peers.flags["throttled"] & HELD_DOWN_BIT) != 0
     # One that does not work at all is idle, and its clock says nothing.
     works = peers.measures["util"] >= limit.gpu_util_min_percent

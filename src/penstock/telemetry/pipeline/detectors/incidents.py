@@ -44,7 +44,7 @@ class Alert(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What an alert is about."""
+    """The subject of an alert."""
 
     subject: str
     hostname: str

@@ -16,7 +16,7 @@ from penstock.telemetry.pipeline.columns import Floats, Ints
 
 __all__ = ["RULES", "Finding", "Rule", "group_median", "is_application_xid", "xid_action"]
 
-#: What NVIDIA's catalogue of XIDs recommends, by code.
+#: The recommendations of NVIDIA's catalogue of XIDs, by code.
 _XID_ACTIONS: Final = {
     **dict.fromkeys((13, 31, 43, 45, 68, 69), "restart the application"),
     **dict.fromkeys((48, 94, 95, 63, 64, 92, 119, 120, 140), "drain and reset the GPU"),

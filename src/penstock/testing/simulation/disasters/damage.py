@@ -9,7 +9,7 @@ Scenarios tamper with disks through `Damage`, which records the replicas and met
   and all other rules of the simulator hold. Records that no untampered replica holds are excused.
 - Where it cannot (`Outlook.KEPT`, `Outlook.REFUSED`), availability is not required. The same holds if offsets
   of a partition are on no disk and later ones are (`Outlook.WAITING`): brokers do not skip records, and wait
-  for an operator who gives them up.
+  until an operator gives them up.
 """
 
 from __future__ import annotations
