@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -22,13 +23,22 @@ def modules() -> dict[str, Path]:
 def imports(source: str, known: set[str]) -> set[str]:
     """The modules of `known` that a module imports anywhere in its text."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inside = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= inside & known or {node.module}
     return names & known
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below `node`. Expressions are left out: they are most of a tree, and import nothing."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, name, ())
+        for child in inner if isinstance(inner, list) else ():
+            yield child
+            yield from statements(child)
 
 
 def first_cycle(graph: dict[str, set[str]]) -> list[str] | None:
@@ -48,6 +58,11 @@ def test_a_cycle_is_found(broken: bool) -> None:
 def test_a_type_only_import_counts() -> None:
     source = "if TYPE_CHECKING:\n    from penstock.net.server import Server\n"
     assert imports(source, {"penstock.net.server", "penstock.net"}) == {"penstock.net.server"}
+
+
+def test_an_import_inside_a_function_counts() -> None:
+    source = "def f():\n    try:\n        pass\n    finally:\n        import penstock.net\n"
+    assert imports(source, {"penstock.net"}) == {"penstock.net"}
 
 
 def test_no_module_imports_itself_through_others() -> None:
