@@ -30,7 +30,7 @@ class Disk(FaultyDisk):
     def __init__(self) -> None:
         super().__init__(Random(0), SystemClock())
         self.syncs = 0
-        #: set while a sync that `hold_next_sync` asked for waits
+        #: set while the sync that `hold_next_sync` requested waits
         self.holding = threading.Event()
         self._hold_next = False
         self._open = threading.Event()

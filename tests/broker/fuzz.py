@@ -148,7 +148,7 @@ class Fuzzer:
         self._apis: list[tuple[Api[Any, Any], int]] = [
             (api, version)
             for api in running.broker.dispatcher.apis
-            # Whoever asks for it gets what it says: a broker that leads nothing any more.
+            # The request has its effect: the broker leads nothing any more.
             if api is not UNREGISTER_BROKER
             for version in range(api.min_supported, api.max_version + 1)
         ]
@@ -248,7 +248,7 @@ class Fuzzer:
             self.report.refused += 1
             attacker.close()
             return
-        # Some requests wait, and half a request waits for ever: whoever got no answer stays for a while, in
+        # Some requests wait, and half a request waits for ever: connections without one stay for a while, in
         # which one may come, on a slow machine.
         heard = self._hears(attacker, _ANSWER_S)
         if heard and self._random.random() > 0.1:

@@ -24,7 +24,7 @@ LAST_SEQUENCE = 0x7FFFFFFF
 
 
 class Producer:
-    """Sends batches of single records, with whatever sequence and epoch it is told."""
+    """Sends batches of single records, with any sequence and epoch."""
 
     def __init__(self, client: RawClient, topic: Topic, producer_id: int | None = None) -> None:
         self._client = client

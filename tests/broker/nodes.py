@@ -25,7 +25,7 @@ __all__ = ["HOST", "Cluster", "cluster", "eventually", "run"]
 
 #: longer than anything here takes, on any machine: what waits this long has failed
 PATIENCE_S: Final = 60.0
-#: so long that whatever comes to pass does so for another reason than that somebody was silent: a machine
+#: so long that no session expires because the test machine is slow: a machine
 #: may stand still for seconds
 PATIENT: Final = {
     "broker.session.timeout.ms": "120000",
@@ -36,7 +36,7 @@ PATIENT: Final = {
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """On the loop that brokers run on: asyncio's own never closes whom it accepts as a server closes."""
+    """On the loop of brokers: asyncio's own leaves connections open that it accepts while a server closes."""
     uvloop.run(main)
 
 
@@ -115,7 +115,7 @@ class Cluster:
             reserved.close()
 
     def new_port(self) -> int:
-        """One more that nobody else gets."""
+        """Another port that no other process gets."""
         self._reserved.append(reserve_port())
         return int(self._reserved[-1].getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""A client that says exactly what it is told to: any API at any version, over a blocking socket."""
+"""A client that sends requests as given: any API at any version, over a blocking socket."""
 
 from __future__ import annotations
 

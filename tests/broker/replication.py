@@ -46,7 +46,7 @@ async def make_topic(
     min_isr: int | None = 2,
     partitions: int = 1,
 ) -> None:
-    """A partition on the brokers `replicas`, the first of which leads; returns when everybody knows.
+    """A partition on the brokers `replicas`, the first of which leads; returns when all brokers know it.
 
     With `min_isr` None it has the one of all brokers.
     """

@@ -42,7 +42,7 @@ def test_every_anomaly_has_a_case() -> None:
 def test_the_anomaly_is_found(name: str) -> None:
     found = anomalies(CASES[name])
     assert len(found[name]) == 1
-    # Whoever passes over a record that nobody else reads has also lost it.
+    # A member that skips a record which no other member reads has lost it.
     assert set(found) <= {name, *(["int-poll-skip"] if name == "lost-write" else [])}
 
 

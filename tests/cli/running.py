@@ -71,7 +71,7 @@ def interruptible(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def consecutive_free_ports(count: int) -> int:
-    """The first of some ports that nobody has, below those that systems give to whoever asks for any."""
+    """The first of some free ports, below those that systems give to clients."""
     for first in range(21_000, 31_000, count):
         try:
             for port in range(first, first + count):

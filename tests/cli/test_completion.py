@@ -40,7 +40,7 @@ def test_without_a_completing_shell_nothing_changes() -> None:
 def completed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broker: str, *words: str
 ) -> list[str]:
-    """What bash is told for the last of `words`."""
+    """The completions of the last of `words` in bash."""
     environment = {
         "_PENSTOCK_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(("penstock", *words)),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 def hear_ctrl_c() -> None:
-    """Whoever runs tests in the background may have it ignored, and children inherit that."""
+    """Tests that run in the background may have it ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -39,7 +39,7 @@ def test_ctrl_c_while_it_imports_ends_it_without_a_word(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("before", "code"), [("", 130), ("trap '' INT;", 0)])
 def test_ctrl_c_when_all_is_said_ends_it_without_a_word_unless_it_is_ignored(before: str, code: int) -> None:
-    """Ignored it is by who was started with `nohup`, or by `&` in a script."""
+    """A process that was started with `nohup`, or by `&` in a script, ignores it."""
     program = (
         "import atexit, os, signal; from penstock.cli import main; "
         "atexit.register(os.kill, os.getpid(), signal.SIGINT); main()"

@@ -45,7 +45,7 @@ CONFIGS = {
     "group.min.session.timeout.ms": 1000,
     "group.initial.rebalance.delay.ms": 0,
 }
-#: what is killed and how: (worker or broker, with SIGKILL). The first three are the most telling.
+#: what is killed and how: (worker or broker, with SIGKILL). The first three show the most.
 VICTIMS = [("worker", True), ("broker", True), ("worker", False), ("broker", False)]
 
 

@@ -65,7 +65,7 @@ class Work:
 
 
 async def run(consumer: Consumer, work: Work, **arguments: Any) -> None:
-    """Until the work is done, then close as a program would that is asked to end."""
+    """Until the work is done, then close as a program does at its end."""
     async with consumer, asyncio.TaskGroup() as group:
         running = group.create_task(consumer.run(work, **arguments))
         finished = asyncio.ensure_future(work.all_done.wait())
@@ -141,7 +141,7 @@ def test_without_dead_letters_a_failure_ends_it(bootstrap: str, name: str, style
         with pytest.raises(HandlerFailed, match=rf"3 time\(s\) on {name}-0 offset 1 .*dead_letter="):
             async with Consumer(bootstrap, name, group=name) as consumer:
                 await consumer.run(fail, style=style, retry=QUICK)  # type: ignore[arg-type]
-        # It is still there for whoever comes next.
+        # The next member still finds it.
         async with Consumer(bootstrap, name, group=name) as consumer:
             assert (await anext(consumer)).value == b"bad"
 

@@ -52,7 +52,7 @@ def test_the_position_is_the_lowest_unfinished_offset(order: list[int]) -> None:
 
 
 class Stage:
-    """Handlers that finish when they are told to."""
+    """Handlers that the test lets finish."""
 
     def __init__(self) -> None:
         self.running: list[Message] = []

@@ -104,7 +104,7 @@ def test_a_full_queue(bootstrap: str, name: str) -> None:
             with pytest.raises(QueueFull, match="await flush"):
                 for _ in range(11):
                     producer.send_nowait(name, "x", partition=0)
-            # Who waits finds room.
+            # A waiting send finds room.
             delivered = await producer.send_batch(name, [Record(value="y", partition=0)] * 50)
             assert delivered[-1].offset == 59
 

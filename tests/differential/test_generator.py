@@ -1,4 +1,4 @@
-"""Operations of a seed: the same ones every time, of the kinds and versions that were asked for."""
+"""Operations of a seed: the same ones every time, of the requested kinds and versions."""
 
 from __future__ import annotations
 

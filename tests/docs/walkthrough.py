@@ -1,4 +1,4 @@
-"""Runs the code blocks of the documentation as a reader would who follows the pages in order.
+"""Runs the code blocks of the documentation as a reader does that follows the pages in order.
 
 Commands of `penstock` run in this process: the start of an interpreter per line would add up. A command that
 runs until Ctrl-C is given an end by an option. `penstock up` is a process.
@@ -29,7 +29,7 @@ _BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _README_LINK: Final = re.compile(r"^\| \[(?P<page>[\w./-]+\.md)\]", re.MULTILINE)
 #: where the pages say that the broker is
 _ADDRESS: Final = re.compile(r"\b(?:127\.0\.0\.1|localhost):9092\b")
-#: no group of a test waits for members that nobody starts
+#: no group of a test waits for members that are never started
 _QUICK: Final = (
     "group.initial.rebalance.delay.ms=0",
     "group.consumer.min.heartbeat.interval.ms=100",

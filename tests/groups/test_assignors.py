@@ -73,7 +73,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(group: tuple[Members, di
 
     again = run(assign_uniform({m: spec._replace(target=result[m]) for m, spec in members.items()}, topics))
     assert again == result
-    # Nobody loses anything while having less than its fair share.
+    # No member loses a partition while it has less than its fair share.
     least = sum(count.values()) // len(members)
     for member, spec in members.items():
         valid = {(t, p) for t, ps in spec.target.items() if t in spec.topics for p in ps if p < topics[t]}

@@ -151,7 +151,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @rule(names=st.sets(st.sampled_from(NAMES), min_size=1))
     def behave(self, names: set[str]) -> None:
-        """Some do for once what they should: join, with their id if they are asked for it, and sync."""
+        """Some members behave correctly: join, with their id if it is required, and sync."""
         for _ in range(2):
             for name in sorted(names):
                 if self.consumers[name].joining is None:

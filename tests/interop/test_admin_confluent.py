@@ -91,7 +91,7 @@ def test_topics_that_cannot_be(admin: Any, topic: NewTopic, code: int) -> None:
 
 
 def test_dots_and_underscores_collide(admin: Any) -> None:
-    """Names of metrics cannot tell them apart."""
+    """Names of metrics do not distinguish them."""
     only(admin.create_topics([NewTopic("col.li_de", 1)]))
     assert refused(admin.create_topics([NewTopic("col_li.de", 1)])) == KafkaError.TOPIC_EXCEPTION
 
@@ -147,7 +147,7 @@ def test_a_running_producer_finds_new_partitions(
 def test_topics_are_made_when_they_are_mentioned(bootstrap: str, admin: Any) -> None:
     ConfluentKafka().produce(bootstrap, "mentioned", [Message(b"k", b"v")])
     assert "mentioned" in admin.list_topics(timeout=WAIT_S).topics
-    # librdkafka's consumers do not ask for it (allow.auto.create.topics is false there).
+    # librdkafka's consumers do not request it (allow.auto.create.topics is false there).
     with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})) as consumer:
         requested = consumer.list_topics("never-mentioned", timeout=WAIT_S).topics["never-mentioned"]
     assert requested.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -78,7 +78,7 @@ def test_batches_are_stored_as_they_were_compressed(
 def test_a_topic_that_insists_on_a_codec(
     bootstrap: str, new_topic: NewTopicNamed, stored_codecs: StoredCodecs, codec: str
 ) -> None:
-    """What comes in is recompressed, in order, and no reader can tell."""
+    """Batches are recompressed in order, and readers see no difference."""
     topic = new_topic(compression_type="uncompressed" if codec == "none" else codec)
     expected: list[Message] = []
     for adapter in ADAPTERS[:3]:

@@ -1,4 +1,4 @@
-"""Real clients through the deaths of leaders: nothing acknowledged is lost, nobody sees more than a delay.
+"""Real clients through the deaths of leaders: nothing acknowledged is lost, clients see a delay only.
 
 Any error that a library raises ends a test: what it retries by itself is its own business.
 """
@@ -144,7 +144,7 @@ def test_leaders_die_and_clients_go_on(
         read = beside.submit(consume, running.bootstrap)
         produce(running.bootstrap, disturbed(running))
         assert read.result(WAIT_S) == VALUES
-    gc.collect()  # or what clients have left open is told to a later test
+    gc.collect()  # or resources that clients left open are reported in a later test
 
 
 @pytest.mark.process

@@ -29,9 +29,9 @@ from confluent_kafka.admin import (
 from lab.penstock import penstock
 from lab.server import Server
 
-#: long enough that nobody loses one because the machine is busy, but shorter than a close may take
+#: long enough that no member loses its session because the machine is busy, but shorter than a close may take
 SESSION_MS = 10_000
-#: for whoever is to lose it
+#: for a member that is to lose its session
 SHORT_SESSION_MS = 1500
 #: quick rounds
 SETTINGS = {
@@ -114,7 +114,7 @@ def set_group_config(bootstrap: str, group: str, key: str, value: str) -> None:
 
 
 def with_sessions(bootstrap: str, group: str, protocol: str, session_ms: int) -> dict[str, Any]:
-    """What members of the group ask for, so that they have sessions of that length."""
+    """The settings of members, so that they have sessions of that length."""
     if protocol != "consumer":
         return {"session_timeout_ms": session_ms}
     set_group_config(bootstrap, group, "consumer.session.timeout.ms", str(session_ms))
@@ -288,7 +288,7 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: st
 def test_a_static_member_that_restarts_disturbs_nobody(
     bootstrap: str, topic: str, group: str, protocol: str
 ) -> None:
-    """KIP-345: within its session it gets back what it had, and nobody else notices."""
+    """KIP-345: within its session it gets its partitions back, without a rebalance."""
     patient = with_sessions(bootstrap, group, protocol, 3 * SESSION_MS)
     static = {"group_instance_id": "here"} | patient
     with ExitStack() as stack:

@@ -94,4 +94,4 @@ def test_a_producer_outlives_a_restart(tmp_path: Path, produce: Callable[[str, R
         produce(running.bootstrap, running.restart)
         read = ConfluentKafka().consume(running.bootstrap, TOPIC, EACH)
     assert [m.value for m in read] == [b"%d" % i for i in range(EACH)]
-    gc.collect()  # or it is told to a later test
+    gc.collect()  # or it is reported in a later test

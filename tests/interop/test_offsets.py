@@ -1,4 +1,4 @@
-"""Where reading starts: offsets, timestamps, both ends; and what clients are told about a log's ends."""
+"""Where reading starts: offsets, timestamps, both ends; and the ends of a log that clients get."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_stateful_application_survives_its_crash(tmp_path: Path) -> None:
         server.stop()
     assert "handler_failed" not in server.log.read_text()
     restored = (tmp_path / "second.log").read_text() + (tmp_path / "third.log").read_text()
-    assert "Recovery successful" in restored, "nobody rebuilt the state from the changelog"
+    assert "Recovery successful" in restored, "the state was not rebuilt from the changelog"
 
 
 class Totals:

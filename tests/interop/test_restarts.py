@@ -1,4 +1,4 @@
-"""A broker that is killed or told to stop under load, again and again: nothing acknowledged is ever lost."""
+"""A broker that is killed or stopped under load, again and again: nothing acknowledged is ever lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of all ages: the same library told that it talks to an older broker, or really of an older time."""
+"""Clients of all ages: the same library set to an older broker's versions, or an old library."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from penstock.wire.metadata_records import (
 
 
 def state(thing: object) -> Any:
-    """All that an image holds, as plain values, with the fields that somebody will add later."""
+    """All contents of an image as plain values, fields that are added later included."""
     if isinstance(thing, dict):
         return {key: state(value) for key, value in thing.items()}
     if isinstance(thing, list | tuple):

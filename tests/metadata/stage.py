@@ -127,7 +127,7 @@ class Stage:
         }
 
     def recover(self, ends: Mapping[int, int] | None = None) -> dict[int, str]:
-        """Elect leaders where enough is reported; returns whom the last partition waits for."""
+        """Elect leaders where enough is reported; returns the brokers that the last partition waits for."""
         waiting: dict[int, str] = {}
         for partition in list(self.image.leaderless.values()):
             strategy = strategy_for(self.image, self.policy, partition)
@@ -158,7 +158,7 @@ class Stage:
     def alter(
         self, partition: PartitionImage, isr: Sequence[int], **changes: object
     ) -> AlterPartitionResponsePartition:
-        """The leader asks for `isr` with the epochs that are right, except for `changes`."""
+        """The leader proposes `isr` with the right epochs, except for `changes`."""
         wanted = AlterPartitionRequestPartition(
             partition_index=partition.index,
             leader_epoch=partition.leader_epoch,

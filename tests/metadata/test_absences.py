@@ -42,7 +42,7 @@ def test_a_broker_that_registers_and_does_not_come_up_stays_gone() -> None:
 
 
 def test_a_node_that_has_just_started_has_seen_nobody_gone_for_long() -> None:
-    """Also after a restart of the whole cluster: the log says who is fenced, not for how long."""
+    """Also after a restart of the whole cluster: the log says which brokers are fenced, not for how long."""
     stage = Stage(3)
     stage.fence(2)
     observe(stage, Absences(), 0)

@@ -309,8 +309,8 @@ def test_leaders_move_away_from_failed_directories() -> None:
     )
     assert _report(stage, 3, _directories(2))
     assert (led.leader, led.isr, followed.leader, followed.isr) == (1, [1, 2], 1, [1])
-    assert 3 not in (*led.elr, *followed.elr), "nobody knows what it has left"
-    assert (alone.leader, alone.isr) == (3, [3]), "nobody else could"
+    assert 3 not in (*led.elr, *followed.elr), "its remaining records are unknown"
+    assert (alone.leader, alone.isr) == (3, [3]), "no other replica could"
     broker = stage.image.brokers[3]
     assert (broker.log_directories, broker.fenced) == (_directories(1), False)
     assert not _report(stage, 3, _directories(2)), "once is enough"

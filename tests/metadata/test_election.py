@@ -1,4 +1,4 @@
-"""Who leads: the order of candidates, the eligible leaders of KIP-966, and elections on demand."""
+"""Elections: the order of candidates, the eligible leaders of KIP-966, and elections on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.metadata.stage import Stage
 
 
 def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
-    """KIP-966: nothing is acknowledged below the minimum, so whoever left then has everything."""
+    """KIP-966: nothing is acknowledged below the minimum, so a replica that left then has everything."""
     stage = Stage(4)
     partition = stage.topic("t", [1, 2, 3, 4], min_isr=3)
 
@@ -35,7 +35,7 @@ def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
     stage.alter(partition, [1, 2])
     assert (partition.isr, partition.elr) == ([1, 2], [3])
     stage.beat(4)
-    # Who was never eligible may come back too, and an ISR with the minimum needs no eligible leaders.
+    # Any replica may come back, and an ISR with the minimum needs no eligible leaders.
     stage.alter(partition, [1, 2, 4])
     assert (partition.isr, partition.elr) == ([1, 2, 4], [])
 
@@ -138,7 +138,7 @@ def test_another_minimum_leaves_no_eligible_leaders(resource: tuple[int, str]) -
 def test_another_minimum_leaves_those_eligible_who_wait_to_lead(
     resource: tuple[int, str], minimum: str, eligible: list[int]
 ) -> None:
-    """While nobody leads, nothing is acknowledged by any minimum, and nobody else could ever lead."""
+    """Without a leader nothing is acknowledged by any minimum, and no other replica could ever lead."""
     stage = Stage(3)
     partition = stage.topic("t", [1, 2, 3])
     alone = stage.topic("u", [2])

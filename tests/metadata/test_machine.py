@@ -35,7 +35,7 @@ names = st.sampled_from(TOPICS)
 class CheckedStage(Stage):
     """Compares every partition with what it was, record by record."""
 
-    #: set while a client asks for an unclean election
+    #: set while a client requests an unclean election
     unclean_requested = False
     #: replicas that a leader just said are in sync
     vouched_for: frozenset[int] = frozenset()

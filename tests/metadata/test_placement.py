@@ -70,7 +70,7 @@ def test_nobody_who_is_up_is_nobody_to_lead() -> None:
 def test_replicas_share_a_host_or_a_zone_only_where_there_is_no_other(
     where: list[Site], partitions: int, data: st.DataObject
 ) -> None:
-    """Brokers that are down are places like others: who holds a replica is decided for years, not for now."""
+    """Brokers that are down get replicas like others: a placement lasts for years."""
     down = set(range(1, len(where) + 1)) - data.draw(ups(where))
     factor = data.draw(st.integers(1, len(where)))
     for nodes in create(cluster(where, down), "t", partitions, factor):

@@ -53,7 +53,7 @@ def test_fewer_replicas_must_all_be_in_sync_first() -> None:
     stage.alter(partition, [1, 2, 3])
 
     assert (partition.replicas, partition.isr, partition.removing) == ([2, 3], [2, 3], [])
-    # Who is no longer a replica must not act on the epoch it knows, whether it led or not.
+    # A former replica must not act on the epoch it knows, whether it led or not.
     assert (partition.leader, partition.leader_epoch) == (2, 1)
 
 

@@ -1,4 +1,4 @@
-"""Who is alive, as the active controller sees it."""
+"""The sessions of brokers in the active controller."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_topic_made_while_a_broker_is_down_has_all_its_replicas() -> None:
 
     placed = cluster.create(NewTopic("t", partitions=4, replication_factor=2))
 
-    assert {node for nodes in placed for node in nodes} == {1, 3}, "who is down comes last"
+    assert {node for nodes in placed for node in nodes} == {1, 3}, "brokers that are down come last"
     cluster.create(NewTopic("u", partitions=1, replication_factor=3))
     cluster.commit(grow_topic(cluster.image, "u", 4, None))
     for partition in cluster.image.topics["u"].partitions.values():

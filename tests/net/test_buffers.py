@@ -1,4 +1,4 @@
-"""What is held for frames in flight, and who waits when it is too much."""
+"""The memory of frames in flight, and the connections that wait when it is too much."""
 
 from __future__ import annotations
 

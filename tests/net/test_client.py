@@ -1,4 +1,4 @@
-"""A peer that is asked: a real broker, one that is not there, ones that hang, lie or go away."""
+"""Requests to a peer: a real broker, one that is not there, ones that hang, lie or go away."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Gone:
-    """What a peer told about its end."""
+    """The reason that a peer gave for its end."""
 
     def __init__(self) -> None:
         self.errors: list[PeerGone] = []
@@ -99,7 +99,7 @@ def port_of(running: BrokerThread) -> int:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """Nobody listens there, and nobody else gets it."""
+    """No process listens there, and no other test gets it."""
     with reserve_port() as reserved:
         yield reserved.getsockname()[1]
 
@@ -300,7 +300,7 @@ class TestRefusal:
             async with peer_at(unused_port, on_gone=gone) as peer:
                 failures = await asyncio.gather(*(metadata(peer) for _ in range(3)), return_exceptions=True)
                 assert [type(failure) for failure in failures] == [PeerRefused] * 3
-                assert gone.kinds == [PeerRefused], "one attempt for all who waited"
+                assert gone.kinds == [PeerRefused], "one attempt for all waiting requests"
 
         run(scenario())
 
@@ -442,7 +442,7 @@ class TestFlow:
                     await requested
                 with pytest.raises(PeerLost, match="closed by ourselves"):
                     await metadata(peer)
-                assert gone.errors == [], "nobody is told of what they did themselves"
+                assert gone.errors == [], "a caller is not notified of its own close"
 
         run(scenario())
 
@@ -518,7 +518,7 @@ def test_connecting_takes_no_longer_than_a_call_may_wait() -> None:
             assert gone.kinds == [PeerTimedOut]
             loop.is_stuck = False
             assert (await metadata(peer)).controller_id > 0
-            assert loop.given_up == 1, "an attempt that nobody waits for must not succeed later"
+            assert loop.given_up == 1, "an abandoned attempt must not succeed later"
 
     with asyncio.Runner(loop_factory=StuckLoop) as runner:
         runner.run(asyncio.wait_for(scenario(), LONG_S))
@@ -596,7 +596,7 @@ class TestRepeat:
         run(scenario())
 
     def test_another_connection_gets_a_full_request_first(self, run: Run) -> None:
-        """Nobody knows yet in which version it is asked."""
+        """The version of its requests is not known yet."""
 
         def answer_or_drop(transport: asyncio.Transport, header: RequestHeader) -> None:
             if header.api_key == METADATA.key:

@@ -384,11 +384,11 @@ class Note(asyncio.Transport):
         """A list takes everything."""
 
     def abort(self) -> None:
-        """There is nobody to hear of it."""
+        """Ignored."""
 
 
 class Awaited(Echo):
-    """Frames that say so wake whoever waits."""
+    """Frames that say so answer the waiting requests."""
 
     server: Server
 
@@ -401,7 +401,7 @@ class Awaited(Echo):
         while self.waiting:
             self.waiting.pop().resolve([frame(b"woken after %d" % self.served)])
         if not self.served % 2:
-            raise RuntimeError("of those who were woken")
+            raise RuntimeError("of those that were woken")
 
 
 def arrive(connection: Connection, data: bytes) -> None:

@@ -38,7 +38,7 @@ class Counting:
 
 
 class Serving(Echo):
-    """Answers "file" with a large range, after a few bytes through the transport where asked to."""
+    """Answers "file" with a large range, after a few bytes through the transport."""
 
     def __init__(self, file: Counting) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ class Scripted:
         return [(m.to, m.request) for m in self.ready.messages if isinstance(m.request, kind)]
 
     def stand(self) -> None:
-        """Let it ask for pre-votes."""
+        """Let it request pre-votes."""
         self.wait(10_000)
         assert self.core.quorum.role.name == "prospective"
 

@@ -88,7 +88,7 @@ class Simulation:
         voters: int | None = None,
         is_new: bool = False,
     ) -> None:
-        """`is_new`: disks are formatted, and only the configuration says who votes."""
+        """`is_new`: disks are formatted, and only the configuration has the voters."""
         self.random = Random(seed)
         self._checkpoints = Random(seed)
         self.now_ms = 0.0
@@ -187,7 +187,7 @@ class Simulation:
             self.call(leader, RemoveVoterRequest(old.key), lambda response: None)
 
     def settle(self, node: SimulatedNode) -> None:
-        """Do what the core asks for, in the order that it asks for."""
+        """Carry out the work of the core, in its order."""
         core = node.core
         assert core is not None
         ready = core.take()

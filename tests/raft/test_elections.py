@@ -353,7 +353,7 @@ def test_a_refusal_counts_at_once_where_the_rest_is_gone() -> None:
     node.wait(31)
     node.grant(2, granted=False)
     assert node.core.quorum.role.name == "follower"
-    assert node.ready.deadline_ms < node.now_ms + 100, "and it asks again soon"
+    assert node.ready.deadline_ms < node.now_ms + 100, "and it retries soon"
 
 
 @pytest.mark.parametrize("voters", [3, 5])

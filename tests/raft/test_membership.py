@@ -84,7 +84,7 @@ def test_a_removed_voter_is_listed_once_as_an_observer() -> None:
 
 
 def test_voters_of_the_beginning_are_known_by_the_directories_that_they_name() -> None:
-    """The configs that name them do not say: who removes one must not hit another disk under its number."""
+    """The configs do not have them: a removal must not hit another disk under the same node id."""
     node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3)))
     node.elect()
     commit(node, 2)
@@ -201,7 +201,7 @@ def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
 
 
 def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majority_knows() -> None:
-    """That one tells only voters that it leads: for an election timeout, its broker would know no news."""
+    """Only voters get BeginQuorumEpoch: for an election timeout, the node would get no records."""
     node = leader()
     node.handle(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
@@ -215,7 +215,7 @@ def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majorit
 
 
 def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
-    """Who has not heard it waits for an election timeout, and there is no leader for as long."""
+    """A voter that has missed it waits for an election timeout, and there is no leader for as long."""
     node = leader()
     node.handle(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
@@ -247,7 +247,7 @@ def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> None:
-    """It is in a later epoch than all others, and they no longer tell it of theirs, nor wait for its vote."""
+    """It is in a later epoch than all others, and they no longer send it theirs, nor wait for its vote."""
     simulation = Simulation(seed, nodes=3)
     assert simulation.run(2_000, simulation._agrees)
     simulation.run(300)

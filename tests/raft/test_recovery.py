@@ -118,7 +118,7 @@ def test_new_disks_elect_one_of_them() -> None:
     node = Scripted(state=NEW, static=STATIC)
     assert granted(node.handle(vote(2, 0, LogPoint(0, 0), pre_vote=True)))
     assert granted(node.handle(vote(2, 1, LogPoint(0, 0))))
-    assert node.ready.save == QuorumState(1, NO_NODE, key(2)), "who founds a cluster has lost nothing"
+    assert node.ready.save == QuorumState(1, NO_NODE, key(2)), "a founder of a cluster has lost nothing"
 
 
 def test_a_new_disk_stands_at_once_if_all_others_are_new() -> None:

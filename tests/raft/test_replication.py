@@ -276,7 +276,7 @@ def test_who_knows_no_voter_waits_without_spinning() -> None:
     assert node.ready.deadline_ms >= node.now_ms + 20
 
 
-# -- what can be asked
+# -- descriptions
 
 
 def test_describe_lists_the_offsets_of_all_replicas() -> None:

@@ -38,7 +38,7 @@ def silenced(node: int = 1, voters: int = 3) -> Scripted:
     return scripted
 
 
-# -- whom voters believe
+# -- the candidates that voters believe
 
 
 def test_a_voter_that_has_not_heard_from_its_leader_for_half_the_timeout_would_vote() -> None:
@@ -75,18 +75,18 @@ def test_a_better_log_goes_before_a_lower_id() -> None:
 
 
 def test_a_candidate_would_vote_for_anybody_again() -> None:
-    """Its own vote is given: whoever asks for the next epoch may be the one to end this."""
+    """Its own vote is given: a candidate of the next epoch may end the election."""
     node = silenced(1)
     node.grant(2)
     assert node.core.quorum.role.name == "candidate"
     assert granted(node.handle(vote(2, 2, NOTHING, pre_vote=True)))
 
 
-# -- rounds that nobody wins
+# -- rounds without a winner
 
 
 def test_a_split_vote_is_followed_by_another_round_at_once() -> None:
-    """Nobody waits for the vote of the leader that is silent."""
+    """No candidate waits for the vote of the silent leader."""
     node = silenced(1)
     node.grant(2)
     node.grant(2, granted=False)
@@ -102,7 +102,7 @@ def test_a_refused_candidate_retries_soon() -> None:
 
 
 def test_the_refusal_of_the_leader_itself_ends_an_election() -> None:
-    """It lives, and hears: whoever else is silent need not be waited for."""
+    """It lives and answers: no other silent node has to be waited for."""
     node = silenced(1, voters=5)
     ((_, request),) = [sent for sent in node.sent(VoteRequest) if sent[0] == 3]
     node.answered(3, request, VoteResponse(ErrorCode.NONE, 1, 3, False))
@@ -113,7 +113,7 @@ def test_the_refusal_of_the_leader_itself_ends_an_election() -> None:
 
 
 def test_a_leader_that_only_refuses_is_replaced() -> None:
-    """It says that it lives, but nothing that it is asked for: once more it is believed, not for ever."""
+    """It shows that it lives, but answers no request: it is believed once more, not for ever."""
     node = silenced(1, voters=5)
     refusal = VoteResponse(ErrorCode.NONE, 1, 3, False)
     node.answered(3, dict(node.sent(VoteRequest))[3], refusal)
@@ -146,7 +146,7 @@ def test_the_first_fetch_from_a_leader_is_answered_at_once() -> None:
 
 
 def test_an_answer_to_an_earlier_question_says_nothing_of_the_leader_since() -> None:
-    """A voter that knew no leader asked 2, which was a candidate then; by now it leads, as it has told."""
+    """A voter without a leader sent a fetch to 2, a candidate then. By now 2 leads, and has announced it."""
     node = Scripted()
     node.handle(vote(2, 1, NOTHING))
     node.settle()

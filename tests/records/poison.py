@@ -48,7 +48,7 @@ def raw_record(
 
 
 def batch_with(body: bytes, count: int = 1, **header: Any) -> bytes:
-    """A batch whose header is right unless told otherwise, and whose checksum is right in any case."""
+    """A batch with a right header, except for the given fields, and a right checksum."""
     fields = {
         "base_offset": 0,
         "batch_length": 0,

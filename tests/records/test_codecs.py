@@ -105,7 +105,7 @@ def test_kafkas_default_levels_mean_the_default(codec: Codec, level: int) -> Non
 
 
 def test_a_full_output_is_still_worded_as_we_expect() -> None:
-    """The only way to tell "more room needed" from "corrupt"; a new cramjam must not change it unseen."""
+    """The only difference between "more room needed" and "corrupt"; a new cramjam must keep it."""
     for module in (cramjam.gzip, cramjam.lz4, cramjam.zstd):
         with pytest.raises(cramjam.DecompressionError, match="failed to write whole buffer"):
             module.decompress_into(bytes(module.compress(LONG)), bytearray(10))

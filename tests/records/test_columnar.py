@@ -130,7 +130,7 @@ def test_what_was_decoded_leaves_the_buffer_to_others() -> None:
     records = [Record(0, 0, b"key", b"value" * 10, (("name", b"header" * 10),))]
     data = bytearray(build_batch(records))
     (columns,) = decode(data, list(iter_batches(data)), ALL, headers=True)
-    # refused while anybody has a view of it
+    # refused while there is a view of it
     data.clear()
     assert [_record(row) for row in columns.to_pylist()] == records
 

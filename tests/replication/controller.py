@@ -20,12 +20,12 @@ class PartitionMetadata(NamedTuple):
 
     @property
     def candidates(self) -> frozenset[int]:
-        """Who may be elected: every one of them must have everything that is committed."""
+        """The eligible replicas: each of them must have everything that is committed."""
         return self.isr | self.elr
 
 
 class ModelController:
-    """Decides at once; who hears of it when is up to the world."""
+    """Decides at once; the world decides which node learns it when."""
 
     def __init__(self, replicas: range, min_isr: int) -> None:
         self.min_isr = min_isr
@@ -52,7 +52,7 @@ class ModelController:
         self._change(self.partition.isr - {broker})
 
     def register(self, broker: int) -> int:
-        """A new incarnation, after an unclean end: what its log has lost nobody knows."""
+        """A new incarnation, after an unclean end: the losses of its log are unknown."""
         self.fence(broker)
         self._next_broker_epoch += 1
         self.brokers[broker] = Registered(self._next_broker_epoch, fenced=True)

@@ -1,4 +1,4 @@
-"""Replica fetch sessions (KIP-227): only news is sent, and nobody is forgotten or starved."""
+"""Replica fetch sessions (KIP-227): only changes are sent, and no partition is forgotten or starved."""
 
 from __future__ import annotations
 

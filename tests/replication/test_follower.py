@@ -1,4 +1,4 @@
-"""What a follower asks and what it makes of the answers; and where logs part (KIP-101, 279, 320)."""
+"""The fetches of a follower, its steps after the responses, and where logs diverge (KIP-101, 279, 320)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_empty_leader_has_everything_cut() -> None:
         (1, False, True, Truncate(1, committed_lost=False)),
         (3, False, False, SetAside(1)),
         (3, False, True, Truncate(1, committed_lost=True)),
-        # Of an unclean leader nobody knows what it lacks.
+        # The missing records of an unclean leader are unknown.
         (1, True, False, SetAside(1)),
         (1, True, True, Truncate(1, committed_lost=None)),
         (3, True, True, Truncate(1, committed_lost=True)),
@@ -217,7 +217,7 @@ def test_a_fenced_epoch_waits_for_metadata() -> None:
     ],
 )
 def test_what_passes_is_tried_again_after_pauses_that_double(code: ErrorCode) -> None:
-    """Most of it has passed within moments: a leader that is asked before it knows that it leads."""
+    """Most errors pass within moments: a leader gets a fetch before it knows that it leads."""
     follower = following(ModelLog("0"))
     now_ms = 0
     for pause_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):

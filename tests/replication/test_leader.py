@@ -150,7 +150,7 @@ def test_what_a_follower_fetched_before_it_left_the_isr_does_not_bring_it_back()
     fetch(leader, 3, 10, 6)
     leader.local_end_advanced(20, 8)
     fetch(leader, 2, 20, 8)
-    assert leader.high_watermark == 20, "nor does anybody wait for it"
+    assert leader.high_watermark == 20, "nor does a request wait for it"
     joining(leader, 3, 20, 9)
 
 
@@ -238,7 +238,7 @@ def test_an_idle_follower_at_the_end_stays_for_ever() -> None:
     assert leader.tick(MAX_LAG_MS * 100) is None
 
 
-# -- asking the controller (KIP-497)
+# -- requests to the controller (KIP-497)
 
 
 def test_one_proposal_in_flight() -> None:
@@ -385,7 +385,7 @@ def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetche
 
 
 def test_no_high_watermark_query_while_an_in_sync_follower_catches_up() -> None:
-    """Who was killed as the leader has forgotten some of what it told clients, but none of its records."""
+    """A leader that was killed has lost part of its high watermark, but none of its records."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
     fetch(leader, 2, 4, 1)
     assert not leader.needs_high_watermark_recovery(1 + MAX_LAG_MS)

@@ -140,7 +140,7 @@ class NoEpochStart(LeaderState):
 
 class NoBrokerEpoch(LeaderState):
     def _check_incarnation(self, replica: int, broker_epoch: int) -> None:
-        """Whoever fetches is believed."""
+        """Every fetch is believed."""
 
     def _is_eligible(self, replica: int, progress: FollowerProgress) -> bool:
         return progress.broker_epoch is not None
@@ -150,7 +150,7 @@ class NoBrokerEpoch(LeaderState):
 
 
 class NoMaximalIsr(LeaderState):
-    """Only the committed ISR counts; waiting for who is about to join would hide it most of the time."""
+    """Only the committed ISR counts; waiting for a joining replica would hide it most of the time."""
 
     def maximal_isr(self) -> frozenset[int]:
         return self.isr

@@ -1,7 +1,7 @@
 """A few replicas, a controller and a network that delays and loses, around the real replication core.
 
 Every step is one event; after each, `check` says whether a promise was broken:
-- candidate completeness: who may be elected has every record that was acknowledged or read;
+- candidate completeness: an eligible replica has every record that was acknowledged or read;
 - a consumed offset always has the same record, and consumed offsets leave no gap;
 - the high watermark that clients see never moves back, also across leaders.
 
@@ -46,7 +46,7 @@ class Rules(NamedTuple):
     leader: type[LeaderState] = LeaderState
     follower: type[FollowerState] = FollowerState
     diverging: Callable[[ReplicaLog, int, int, int], EpochEnd | None] = diverging_epoch
-    #: whether a leader inherits only what all other replicas have told it, in its epoch
+    #: whether a leader recovers only a high watermark that all other replicas have reported in its epoch
     reported_by_all: bool = True
 
 
@@ -64,7 +64,7 @@ class Node:
     registered: dict[int, Registered] = field(default_factory=dict)
     leader: LeaderState | None = None
     follower: FollowerState | None = None
-    #: (offset, value) of acks=all appends that nobody has been answered about
+    #: (offset, value) of acks=all appends without a response yet
     unanswered: list[tuple[int, str]] = field(default_factory=list)
     #: whether it may have known of more that is committed before it crashed
     forgetful: bool = False
@@ -163,7 +163,7 @@ class World:
             node.broker_epoch = self.controller.register(at)
 
     def recover_high_watermark(self, at: int) -> None:
-        """A leader below min ISR asks the others, who all have to be there, how much is committed."""
+        """A leader below min ISR queries all other replicas for the high watermark."""
         node, others = self.nodes[at], [other for other in self.nodes if other.id != at]
         leader = node.leader
         if not node.alive or leader is None or not leader.needs_high_watermark_recovery(self.now_ms):
@@ -298,7 +298,7 @@ class World:
             log = self.nodes[follower.leader].log
             step = follower.offsets_listed(sent, log.log_start_offset, log.end_offset, self.now_ms)
         if isinstance(step, SetAside):
-            raise BrokenPromise(f"{node.id} is told to cut {step.offset}, below its high watermark")
+            raise BrokenPromise(f"{node.id} has to cut {step.offset}, below its high watermark")
         if isinstance(step, Truncate):
             node.log.truncate_to(step.offset)
         elif isinstance(step, Append):

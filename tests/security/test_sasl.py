@@ -92,7 +92,7 @@ def test_an_unknown_user_has_the_same_salt_every_time() -> None:
 
 
 def test_an_unknown_user_looks_like_one_that_exists() -> None:
-    """Salt size and iterations tell nothing: other names have those of existing users, as often as they."""
+    """Salt size and iterations reveal nothing: other names have those of existing users, as often as they."""
     assert {len(salt) for salt, _ in (challenge(users_of("SCRAM-SHA-256"), u) for u in ("bob", "eve"))} == {
         18
     }

@@ -28,7 +28,7 @@ def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None
     first.send(METADATA, MetadataRequest())
     second = cluster.connection(address)
     assert second is not first
-    assert not first.is_idle, "whoever still holds it cannot mistake it for a good one"
+    assert not first.is_idle, "a remaining reference is not mistaken for a good one"
     with pytest.raises(Disconnected, match="closed"):
         first.receive()
     assert second.call(METADATA, MetadataRequest()).brokers

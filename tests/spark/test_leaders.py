@@ -71,7 +71,7 @@ def test_a_stream_whose_leader_dies(three: Cluster) -> None:
     end = reader.latestOffset(start, ReadAllAvailable())
     rows = read_while_the_leader_dies(three, "stream", task_rows(reader, reader.partitions(start, end)))
     assert by_partition(rows) == {0: sent, 1: sent}
-    # The next batch goes on where this one ended, whoever leads; one that is run again reads the same.
+    # The next batch continues after this one with any leader; a batch that is run again reads the same.
     more = numbered(10, 6000)
     topics.fill("stream", more, 1)
     later = reader.latestOffset(end, ReadAllAvailable())

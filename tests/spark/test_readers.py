@@ -158,7 +158,7 @@ def test_selections(topics: Topics, topic: str) -> None:
 def test_nothing_to_read(topics: Topics, topic: str) -> None:
     reader = source(topics.bootstrap, subscribe=topic).reader(schema())
     assert reader.partitions() == []
-    assert list(task_rows(reader, [InputPartition(None)])) == [], "what Spark then asks for"
+    assert list(task_rows(reader, [InputPartition(None)])) == [], "as Spark requests then"
 
 
 def test_tasks_of_limited_size(topics: Topics, topic: str) -> None:
@@ -425,7 +425,7 @@ def test_a_connection_that_ends_at_any_point(
 def test_a_leader_that_says_no(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Whoever leads by then is asked again, unless asking again would change nothing."""
+    """The new leader gets the request again, unless that would change nothing."""
     sent = [b"%d" % number + bytes(900_000) for number in range(14)]
     topics.fill(topic, sent)
     reader = source(topics.bootstrap, subscribe=topic).reader(schema())

@@ -44,7 +44,7 @@ class Pause:
         def wait_once(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
                 if (batch["partition"][0].as_py(), batch["offset"][0].as_py()) == (partition, 0):
-                    # Each returns when somebody opens the other end.
+                    # Each returns when the other end is opened.
                     open(reached, "w").close()
                     open(go_on).close()
                 yield batch

@@ -9,7 +9,7 @@ from penstock.storage.directory import DataDirectory
 
 
 class Counter:
-    """Random enough to tell ids apart."""
+    """Random enough for distinct ids."""
 
     def __init__(self) -> None:
         self.next = 0

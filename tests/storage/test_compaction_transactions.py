@@ -64,7 +64,7 @@ class Producers:
         return next(found, 10 * self.generation + producer)
 
     def forget(self) -> None:
-        """The log forgets whoever has nothing open; who comes back does so with a new id."""
+        """The log forgets producers without an open transaction; a returning producer has a new id."""
         self.generation += 1
         for producer_id in set(self.topic.log.producers.states) - set(self.open):
             del self.topic.log.producers.states[producer_id]

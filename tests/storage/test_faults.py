@@ -218,7 +218,7 @@ def test_a_log_whose_producers_cannot_be_read_is_not_cut(
 
 
 def test_a_log_that_was_cut_in_part_is_not_believed(disk: FaultyDisk) -> None:
-    """The error alone would pass, but nobody knows what is left."""
+    """The error alone would pass, but the remaining bytes are unknown."""
     log = open_log(disk)
     for sequence in range(3):
         log.append(idempotent(sequence), 0)

@@ -241,7 +241,7 @@ def test_clock_and_randomness_are_real() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of errors when a volume is synced")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports errors when a volume is synced")
 def test_a_volume_is_synced_as_one_or_says_why_not(tmp_path: Path) -> None:
     file = OsFiles().open(f"{tmp_path}/a", create=True)
     file.append(b"x")

@@ -345,7 +345,7 @@ def placed(data: memoryview, offset: int) -> memoryview:
 
 
 def test_an_empty_replica_takes_a_batch_that_its_start_lies_within() -> None:
-    """The leader's start is there since somebody had records deleted: the batch that holds it comes whole."""
+    """The leader's log starts there after DeleteRecords: the batch that holds the offset comes whole."""
     log = open_log()
     log.reset_to(7)
     log.append_replicated(placed(batch(3), 5))

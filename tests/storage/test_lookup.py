@@ -124,7 +124,7 @@ def test_a_sealed_segment_knows_its_largest_timestamp_without_loading_its_index(
 
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
-    """KIP-279: the largest epoch at or below the one asked for, and where it ends."""
+    """KIP-279: the largest epoch at or below the requested one, and where it ends."""
     log = open_log()
     for epoch, count in ((1, 3), (4, 2), (7, 1)):
         log.append(batch(count), epoch)

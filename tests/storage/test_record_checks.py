@@ -174,11 +174,11 @@ def test_a_bomb_is_stopped_at_the_limit_without_its_memory(name: str) -> None:
     assert log.end_offset == 0
 
 
-# -- who else appends
+# -- other appends
 
 
 def test_followers_and_readers_take_what_an_earlier_leader_accepted() -> None:
-    """A leader with a lower level may have stored it: it is damage for nobody but its consumers."""
+    """A leader with a lower level may have stored it: only its consumers see damage."""
     leader = open_log(penstock_record_validation="header")
     follower = open_log()
     accepted = 0

@@ -138,7 +138,7 @@ def test_a_batch_that_rots_before_sound_ones_is_reported_and_nothing_is_dropped(
 
 @pytest.mark.parametrize("number", range(8))
 def test_rot_in_a_sealed_segment_ends_no_log(number: int) -> None:
-    """Neither in the last batch of a segment, where only the next segment tells that the log goes on."""
+    """Neither in the last batch of a segment, where only the next segment shows that the log continues."""
     files = MemoryFiles()
     log = large(files)
     segment = log.segments.holding(number)
@@ -206,7 +206,7 @@ def test_an_epoch_that_rots_is_not_believed() -> None:
 @pytest.mark.parametrize("at", [8, 16, 70])
 @pytest.mark.parametrize("offset", [2, 3])
 def test_a_log_can_be_cut_where_it_is_damaged(offset: int, at: int) -> None:
-    """As a follower does that nobody counts on."""
+    """As a follower outside of the ISR does."""
     files = MemoryFiles()
     second = positions(written(files, 6))[1]
     rot(files, FIRST + ".log", second + at)
@@ -474,7 +474,7 @@ def test_epochs_that_fall_below_the_recovery_point_are_no_reason_to_cut() -> Non
 
 @pytest.mark.parametrize("content", [None, b"nonsense"])
 def test_a_log_that_was_closed_well_finds_its_lost_epochs_in_its_batches(content: bytes | None) -> None:
-    """Without them it could not tell where it and another part, and would not even notice."""
+    """Without them it could not find the point of divergence from another log."""
     files = MemoryFiles()
     log = open_log(files)
     for epoch in (1, 1, 4):
@@ -546,7 +546,7 @@ def test_cold_pages_are_read_in_a_worker_and_the_read_is_repeated() -> None:
 
 
 def test_what_was_there_before_we_opened_the_log_may_be_on_the_disk_only() -> None:
-    """Also its newest bytes: nobody has written them in this process."""
+    """Also its newest bytes: this process has not written them."""
     disk = FaultyDisk(Random(0))
     written(disk, 3).close()
     reopened = open_log(disk, clean=True)

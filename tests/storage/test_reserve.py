@@ -54,7 +54,7 @@ def test_a_full_directory_takes_metadata_and_no_records(disk: FaultyDisk) -> Non
 def test_what_follows_a_batch_that_a_full_directory_refused_is_refused_like_it(disk: FaultyDisk) -> None:
     log = log_in(disk)
     log.append(idempotent(0), 0)
-    log.health.full = "somebody else found no room"
+    log.health.full = "another write found no room"
     with pytest.raises(StorageError, match="is full"):
         log.check_room()
     log.health.full = None

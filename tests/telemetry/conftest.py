@@ -1,4 +1,4 @@
-"""The tables that tests of queries, API and reports share (nobody writes to them), and a Spark session."""
+"""The tables that tests of queries, API and reports share (read only), and a Spark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory as an object store that speaks as much of S3 as readers of tables ask for."""
+"""A directory as an object store that has the part of S3 that readers of tables use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def serving(folder: Path) -> Iterator[list[str]]:
                 self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Not read."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Objects) as server:
         thread = Thread(target=server.serve_forever)

@@ -105,7 +105,7 @@ def _workload_labels(scheduler: str, gpu: _Gpu, number: int) -> dict[str, str]:
         {"pod": f"{gpu.workload}-{number}", "namespace": "team", "container": "main"} if gpu.workload else {}
     )
     if scheduler == "kubernetes":
-        # Asked directly, without Prometheus.
+        # Scraped directly, without Prometheus.
         return own or {"pod": "", "namespace": "", "container": ""}
     assert scheduler == "prometheus"
     return {**_SCRAPE, **_OWN, **{f"exported_{name}": value for name, value in own.items()}}

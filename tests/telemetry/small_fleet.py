@@ -87,7 +87,7 @@ class SmallPipeline:
         self._minute, self._batch_id, self._offset = minute, batch_id, 0
 
     def run(self, minutes: int) -> None:
-        """Go on until so many minutes are told; the last one is a batch, which closes windows before it."""
+        """Continue until so many minutes are sent. The last one is a batch, and closes windows before it."""
         self.run_batches([*range(self._minute, minutes - 1, _BATCH_MINUTES), minutes - 1, minutes])
 
     def run_batches(self, edges: list[int]) -> None:

@@ -61,7 +61,7 @@ def test_the_order_of_labels_can_be_changed() -> None:
     labels = {**TRAINER, "hpc_job": "4711", "label_team_job": "llama"}
     assert workload_of(labels, parse_order("hpc_job,pod")).name == "4711"
     assert workload_of(labels, parse_order(" label_team_job , pod ")).name == "llama"
-    # A scrape's own label counts for those who say so.
+    # A scrape's own label counts if the source says so.
     assert workload_of(SCRAPE, parse_order("job")).name == "dcgm-exporter"
     with pytest.raises(WrongWorkloadLabels):
         parse_order(" , ")

@@ -196,7 +196,7 @@ def test_a_minority_that_is_cut_off_can_write_nothing(three: Cluster) -> None:
     three.advance(5)
     three.wait_for_leader("t", other_than=alone)
     # librdkafka keeps sending to the broker that is cut off if its first metadata response names that one:
-    # it does not ask again after REQUEST_TIMED_OUT. So the broker that is asked must know the new leader.
+    # it does not retry after REQUEST_TIMED_OUT. So the broker of the request must know the new leader.
     majority = next(broker for broker in three.ids if broker != alone)
     three.wait_until(lambda: leader_according_to(three, majority, "t") != alone)
     # A producer id may come from the broker that is cut off, which has none to give out.
@@ -228,7 +228,7 @@ def test_one_link_that_is_cut_leaves_the_others(three: Cluster) -> None:
 
 
 def test_time_that_passes_harms_nobody(three: Cluster) -> None:
-    """All step together, so nobody misses anybody's heartbeat."""
+    """All step together, so no heartbeat is missed."""
     create(three, "t")
     before = [three.leader("t"), three.controller, three.isr("t")]
     three.advance(60)
@@ -282,7 +282,7 @@ def test_members_lose_their_sessions_only_on_request(three: Cluster, expire: boo
     consumer = member(three)
     three.advance(60, expire_sessions=expire)
     if expire:
-        # Its next heartbeat would tell the member that it is none any more, and it would join again.
+        # The response to its next heartbeat would end its membership, and it would join again.
         with pytest.raises(KafkaException):
             consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
     else:

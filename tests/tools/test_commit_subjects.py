@@ -1,4 +1,4 @@
-"""The check of commit subjects finds wrong ones, and passes where git cannot tell which commits are new."""
+"""The check of commit subjects finds wrong ones, and passes where git does not know which commits are new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asking side: a handshake, answers in the versions of their requests, an end to what is no answer."""
+"""The client side: a handshake, responses in the versions of their requests, errors for anything else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TestHandshake:
         assert _requested(parts)[:2] == (3, 11)
         with pytest.raises(UnsupportedVersion, match="Produce"):
             conversation.request(PRODUCE, ProduceRequest())
-        assert conversation.in_flight == 1, "what cannot be asked is not awaited"
+        assert conversation.in_flight == 1, "a request that cannot be sent is not awaited"
 
     def test_is_said_once(self) -> None:
         conversation = Conversation("me")
@@ -74,7 +74,7 @@ class TestHandshake:
         ],
     )
     def test_falls_back_to_what_the_peer_knows(self, theirs: list[ApiVersion], second: int) -> None:
-        """KIP-511: the refusal is in version 0 whatever was asked; it may say what is known, or nothing."""
+        """KIP-511: the refusal is in version 0 for any request; it may list the known versions, or none."""
         conversation = Conversation("me")
         _, _, correlation_id = _requested(conversation.handshake())
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=theirs)

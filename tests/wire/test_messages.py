@@ -153,7 +153,7 @@ def test_tagged_fields_of_a_response() -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_api_versions_keeps_the_old_response_header(version: int) -> None:
-    """KIP-511: whoever asks does not know yet what we speak."""
+    """KIP-511: the client does not know our versions yet."""
     response = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=4)])
     frame = memoryview(joined([*encode_response(API_VERSIONS, version, 7, response)]))[4:]
     assert bytes(frame[:6]) == b"\0\0\0\x07\0\x23"

@@ -1,4 +1,4 @@
-"""Leader routing: what a client believes after each answer, and when it asks again."""
+"""Leader routing: the leaders that a client knows after each response, and when it refreshes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker is and has stays the same when it is started again; who may use its directory."""
+"""A broker keeps its identity and data over restarts; the owner of a data directory."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
 
 
 def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
-    """One kill in three hits the quorum's leader: whoever follows has to find out by itself."""
+    """One kill in three hits the quorum's leader: its successor has to detect the dead broker itself."""
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -247,7 +247,7 @@ def test_a_topic_with_unclean_elections_gets_a_leader_that_may_lack_records(
                 topic_id=partition.topic_id, partition_id=0, isr=[9], leader=-1, eligible_leader_replicas=[]
             )
             await controller.controller.change(lambda: ([change], None))
-            assert partition.leader == -1, "nobody who has everything is there"
+            assert partition.leader == -1, "no complete replica is there"
             key = "unclean.leader.election.enable"
             assert await alter(nodes, controller.node_id, TOPIC, "topic", key, "true") == ErrorCode.NONE
             await eventually(lambda: partition.leader in partition.replicas)

@@ -103,7 +103,7 @@ def test_a_broker_that_stops_follows_no_leader_that_is_elected_meanwhile() -> No
 
 
 def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
-    """KIP-966: only who shut down in good order counts as holding what it held."""
+    """KIP-966: only a replica that was shut down cleanly stays eligible."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -284,7 +284,7 @@ def test_a_record_that_cannot_be_encoded_fails_its_request() -> None:
 
 
 def test_committed_replies_are_sent_when_the_host_is_unloaded() -> None:
-    """What it asked for is in the log: it would be sent otherwise."""
+    """Its record is in the log: the effect would run otherwise."""
 
     async def test() -> None:
         async with running() as broker:

@@ -79,7 +79,7 @@ def test_a_later_partition_whose_first_batch_is_too_large_brings_nothing(
 ) -> None:
     """A part of a batch makes Java's consumer and kafka-python give up (KIP-74).
 
-    Asked several times on one connection, as a client does that gets the same partitions again and again.
+    The request is repeated on one connection, as clients repeat fetches of the same partitions.
     """
     topic = create_topic(client, partitions=4)
     for partition in (1, 2, 3):

@@ -186,7 +186,7 @@ class Waiting:
 def test_an_open_transaction_does_not_wake_readers_of_committed_records(
     running: BrokerOnDisk, client: RawClient, topic: Topic, transaction: Transaction
 ) -> None:
-    """They would be answered with nothing, and ask again, for every append."""
+    """Each append would cause an empty response and another request."""
     partition = running.broker.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     everything, committed_only = Waiting(), Waiting()

@@ -44,7 +44,7 @@ def topic(client: RawClient) -> Topic:
 
 
 def large(partition: int) -> bytes:
-    """Bytes that tell when one of them is in the wrong place."""
+    """Bytes of which each differs from its neighbours, so that a misplaced one is seen."""
     digest = hashlib.sha256(b"%d" % partition).digest()
     return (digest * (SIZE // len(digest) + 1))[:SIZE]
 

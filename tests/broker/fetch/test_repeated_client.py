@@ -1,4 +1,4 @@
-"""A client that asks for the same again is told exactly what one is told that asks for the first time."""
+"""A repeated fetch has the same response as a fetch on a new connection."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def request(topic: Topic, *offsets: int, max_bytes: int = 1 << 20, **settings: A
 
 
 class Reader:
-    """A connection on which the same is asked again and again, and one for each question beside it."""
+    """A connection that repeats its fetch, and a new connection for each fetch beside it."""
 
     def __init__(self, running: BrokerOnDisk) -> None:
         self.client = RawClient(running.bootstrap)
@@ -111,7 +111,7 @@ def _reported(response: FetchResponse) -> list[Any]:
 
 @pytest.fixture
 def fresh(running: BrokerOnDisk) -> Iterator[Reader]:
-    """One who has not asked yet."""
+    """A reader that has not fetched yet."""
     reader = Reader(running)
     yield reader
     reader.client.close()
@@ -119,7 +119,7 @@ def fresh(running: BrokerOnDisk) -> Iterator[Reader]:
 
 @pytest.fixture
 def reader(fresh: Reader, topic: Topic) -> Reader:
-    """One who has asked for three partitions from their beginnings twice."""
+    """A reader that has fetched three partitions from their beginnings twice."""
     fresh.call(request(topic, 0, 0, 0))
     first = fresh.known
     fresh.call(request(topic, 0, 0, 0))
@@ -129,7 +129,7 @@ def reader(fresh: Reader, topic: Topic) -> Reader:
 
 @pytest.fixture
 def patient(client: RawClient, topic: Topic, fresh: Reader) -> Reader:
-    """One who has asked twice for the one record of the first partition, and would have waited for it."""
+    """A reader that has fetched the one record of the first partition twice, with a wait."""
     append(client, topic, b"old")
     for _ in range(2):
         fresh.call(request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
@@ -137,7 +137,7 @@ def patient(client: RawClient, topic: Topic, fresh: Reader) -> Reader:
 
 
 def wait_for_more(patient: Reader, topic: Topic) -> None:
-    """Ask for what comes next, and return when the broker knows."""
+    """Send the next fetch, and return when the broker has it."""
     patient.client.send(FETCH, VERSION, request(topic, 1, 0, 0, max_wait_ms=LONG_MS))
     until(lambda: patient.known is not None and patient.known.is_waiting)
 
@@ -359,7 +359,7 @@ def test_what_is_odd_is_answered_as_ever(
 
 
 def test_what_cannot_be_repeated_is_not_kept(running: BrokerOnDisk, topic: Topic, fresh: Reader) -> None:
-    """Else one who asks for very much, each time for something else, would fill our memory."""
+    """Otherwise large requests that differ each time would fill the broker's memory."""
     for count in range(33, 37):
         fresh.call(request(topic, *(0,) * count))
     assert fresh.kept == 0

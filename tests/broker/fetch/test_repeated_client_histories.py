@@ -34,7 +34,7 @@ PER_TOPIC = 2
 
 
 class History:
-    """Two topics to which anything may happen, and one who asks for them again and again."""
+    """Two topics with random events, and a client that repeats its fetch of them."""
 
     def __init__(self, broker: Broker, topics: Sequence[Topic], random: Random) -> None:
         self._broker = broker
@@ -59,8 +59,8 @@ class History:
         self._open: set[tuple[Partition, int]] = set()
 
     def go_on(self) -> None:
-        """Something happens, and then both ways of asking are tried."""
-        # Who does not lead takes nothing.
+        """An event, then both kinds of fetch."""
+        # Only a leader accepts records.
         with suppress(ApiError):
             self._something(self._random.choice(self.partitions))
         parts = encode_request(FETCH, self._version, 7, "reader", self._request())

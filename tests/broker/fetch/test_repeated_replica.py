@@ -39,7 +39,7 @@ class Follower:
         return next(session for session in sessions if session.id == self.session_id)
 
     def call(self, *topics: str, forgotten: tuple[str, ...] = (), **changed: Any) -> Any:
-        """Ask on: parts of an answer, or a Deferred of them."""
+        """Send the next fetch; returns the parts of a response, or a Deferred of them."""
         ids = {name: self._nodes[LEADER].image.topics[name].id for name in (*topics, *forgotten)}
         last_epoch = 0 if self.offset else -1
         wanted = [(ids[name], 0, 0, self.offset, last_epoch, 0, 1 << 20) for name in topics]
@@ -61,7 +61,7 @@ class Follower:
         return response
 
     def keep_up(self, *topics: str) -> Deferred[Any]:
-        """Open a session, and ask until a request is known by its bytes, and waits."""
+        """Open a session, and fetch until a request is known by its bytes, and waits."""
         self.hear(self.call(*topics))
         self.call(topics[0])
         self.end_wait(self.session)
@@ -77,7 +77,7 @@ class Follower:
 
 
 def test_a_session_that_was_closed_is_not_fetched_in_any_more() -> None:
-    """The one that takes its place has another connection, as after one that nobody heard the end of."""
+    """Its successor has another connection, as after one that ended without notice."""
 
     async def main() -> None:
         async with cluster(2) as nodes:

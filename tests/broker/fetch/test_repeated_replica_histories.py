@@ -72,7 +72,7 @@ class History:
     async def go_on(self) -> None:
         random = self._random
         for _ in range(random.choice([0, 1, 1, 2])):
-            # Who does not lead takes nothing.
+            # Only a leader accepts records.
             with suppress(ApiError):
                 self._something(random.choice(PLACES))
         if not self._session:
@@ -170,7 +170,7 @@ class History:
         waiting._finish()  # type: ignore[attr-defined]
         assert answer.done
 
-    # -- asking
+    # -- requests
 
     def _requested(self, places: Sequence[Place], session_epoch: int) -> ReplicaRequest:
         wanted = []

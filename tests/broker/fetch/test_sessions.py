@@ -1,4 +1,4 @@
-"""The table of fetch sessions: a fixed number of slots, and who has to give one up."""
+"""The table of fetch sessions: a fixed number of slots, and which session loses its slot."""
 
 from __future__ import annotations
 

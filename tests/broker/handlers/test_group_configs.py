@@ -33,7 +33,7 @@ OK = (ErrorCode.NONE, None)
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A broker of ours, or the one that `tests.broker.conftest` tells of."""
+    """A broker of ours, or the one of `tests.broker.conftest`."""
     if AGAINST:
         yield AGAINST
         return

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: what a log can be asked about its offsets."""
+"""ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 

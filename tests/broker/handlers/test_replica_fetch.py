@@ -1,4 +1,4 @@
-"""Fetch as a follower asks it, told to a real leader by a follower of the test's own."""
+"""Fetches of a follower: the test's own follower sends them to a real leader."""
 
 from __future__ import annotations
 

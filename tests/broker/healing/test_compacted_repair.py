@@ -18,7 +18,7 @@ from tests.broker.replication import (
 
 
 def test_damage_that_a_compacted_log_begins_within_is_healed() -> None:
-    """Of what is deleted and compacted, nobody needs what lies before the log's start."""
+    """A topic with deletion and compaction needs no record before its log start."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

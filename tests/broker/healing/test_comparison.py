@@ -33,7 +33,7 @@ _OFFSET = 2
 def forge(
     files: Files, partition: Partition, mark: bytes = b"V", offset: int = _OFFSET, *, checksum: bool = True
 ) -> None:
-    """Change a letter of a sealed batch, and its checksum with it: nobody can tell by looking at it."""
+    """Change a letter of a sealed batch, and its checksum with it: the batch alone does not show it."""
     segment = partition.log.segments.first
     file = files.open(segment.path(LOG))
     data = file.pread(segment.size, 0)

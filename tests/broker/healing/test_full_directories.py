@@ -1,4 +1,4 @@
-"""Full and failed disks in a cluster: nobody waits for a replica that cannot grow, and it is told of."""
+"""Full and failed disks in a cluster: no request waits for a replica that cannot grow, and it is reported."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_write_waits_but_a_moment_for_a_follower_whose_disk_is_full() -> None:
 
 
 def test_a_leader_whose_disk_is_full_hands_over_and_knows_it() -> None:
-    """Whoever asks it is sent on, for its metadata still has room; the controller's disk is no exception."""
+    """Clients are redirected, because metadata still has room; the controller's disk is no exception."""
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
@@ -120,7 +120,7 @@ def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() ->
             await all_in_sync(nodes, 1)
             leader = described(nodes[LEADER]).leader
             assert described(nodes[LEADER]).isr == [leader]
-            # One that has just been elected has to ask what is committed.
+            # A new leader has to recover the high watermark.
             await eventually(lambda: replica(nodes[leader]).log.high_watermark == 1)
             assert values_of(await fetch(nodes, leader)) == [b"before"]
 
@@ -153,7 +153,7 @@ async def last_leader_with_a_tail(nodes: Cluster) -> None:
 
 @pytest.mark.parametrize("lag_ms", [30_000, 800])
 def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known(lag_ms: int) -> None:
-    """The new leader cannot learn it from fetches, for there are none: it has to ask."""
+    """The new leader cannot learn it from fetches, because there are none: it queries the replicas."""
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
@@ -211,7 +211,7 @@ def test_a_full_directory_and_room_again_are_each_logged_once_and_followers_stan
 
 
 def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of_an_idle_log() -> None:
-    """It would be back in the ISR at once, and be elected, though nobody can read there."""
+    """It would be back in the ISR at once, and be elected, though its log cannot be read."""
 
     def isr(nodes: Cluster, index: int) -> list[int]:
         return sorted(nodes[LEADER].image.topics[TOPIC].partitions[index].isr)
@@ -240,7 +240,7 @@ def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of
 
 
 def test_who_comes_back_without_a_disk_is_no_eligible_leader_of_what_was_there() -> None:
-    """It shut down in good order, but would lead what nobody can read."""
+    """Its shutdown was clean, but it would lead a log that cannot be read."""
 
     def partition(nodes: Cluster, index: int) -> PartitionImage:
         return nodes[LEADER].image.topics[TOPIC].partitions[index]

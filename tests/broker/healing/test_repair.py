@@ -42,14 +42,14 @@ def test_a_flipped_bit_is_found_never_served_and_healed(node: int) -> None:
             assert not partition.log.recovery.corruption
             assert stored(partition) == healthy
             assert values_of(await fetch(nodes, node)) == VALUES
-            # Nobody had to leave for that.
+            # No replica left the ISR for that.
             assert (described(nodes[1]).leader, sorted(described(nodes[1]).isr)) == (1, [1, 2, 3])
 
     run(main())
 
 
 def test_a_damaged_batch_that_the_log_begins_within_is_healed() -> None:
-    """DeleteRecords leaves the rest of a batch: other replicas refuse who asks for what lies before it."""
+    """DeleteRecords leaves the rest of a batch: other replicas refuse fetches below the log start."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -72,7 +72,7 @@ async def _go_on(self: Scrubber) -> None:
 def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
     monkeypatch: pytest.MonkeyPatch, scrub_all: Callable[[Scrubber], Awaitable[None]]
 ) -> None:
-    """Who could mend it may have been away in the last one."""
+    """A replica that can repair it may have been away in the last round."""
     monkeypatch.setattr("penstock.broker.healing.scrubber._SETTLE_S", 0.02)
     monkeypatch.setattr(Scrubber, "scrub_all", scrub_all)
 
@@ -87,7 +87,7 @@ def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
 
 
 def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those who are in sync, some may have the same wrong bytes."""
+    """Some in-sync replicas may have the same wrong bytes."""
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -110,7 +110,7 @@ def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: py
 
 
 def test_a_node_whose_metadata_has_rotted_does_not_start() -> None:
-    """Cut there, a voter could elect who lacks what it had voted for, and a lone broker would lose topics."""
+    """Cut there, a voter could elect a node without committed records, and a lone broker loses topics."""
 
     async def main() -> None:
         async with cluster(1) as nodes:

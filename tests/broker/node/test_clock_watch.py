@@ -15,7 +15,7 @@ START_MS = 1_700_000_000_000
 
 
 class SetClock:
-    """A clock whose wall time somebody sets."""
+    """A clock whose wall time is set by the test."""
 
     def __init__(self) -> None:
         self.passed_ms = 0

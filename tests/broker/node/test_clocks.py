@@ -25,7 +25,7 @@ BUSY = {
 
 
 class WrongClock:
-    """The system's clock, set by somebody."""
+    """The system's clock, set by the test."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0

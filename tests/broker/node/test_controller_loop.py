@@ -71,7 +71,7 @@ def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> 
 
 
 def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their heartbeats may be there already, unread; a session is not given anew to who hangs."""
+    """Their heartbeats may be there already, unread; a broker that hangs gets no new session."""
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
@@ -91,7 +91,7 @@ def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: 
 def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody else could lead: it would be active for good, and fence nobody."""
+    """No other node could lead: it would be active for good, and fence no broker."""
     monkeypatch.setattr("penstock.broker.node.controller_loop._RETRY_S", 0.01)
 
     async def main() -> None:

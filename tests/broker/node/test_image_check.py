@@ -141,7 +141,7 @@ def test_a_sum_that_is_overtaken_is_abandoned() -> None:
         assert check.latest is None
         assert check.report() is None
 
-        # The image is ahead of what everybody has acted upon.
+        # The image is ahead of the offset that all nodes have applied.
         await check._compute(loader.applied)
         assert check.latest is None
 

@@ -42,7 +42,7 @@ class _Hangs(asyncio.Protocol):
 
 @pytest.fixture
 def nobody() -> Iterator[tuple[str, int]]:
-    """An address at which nobody listens, whoever else looks for a port meanwhile."""
+    """An address at which no process listens, and which no other test gets."""
     with reserve_port() as reserved:
         yield HOST, reserved.getsockname()[1]
 
@@ -104,7 +104,7 @@ def test_a_request_after_the_end_of_a_search_starts_another(nobody: tuple[str, i
 
 
 def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is asked for the first time, and is slow, may only be slow."""
+    """A peer that is slow at its first request may only be slow."""
 
     async def main() -> None:
         connected: set[_Hangs] = set()
@@ -115,7 +115,7 @@ def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: p
         requesting = asyncio.ensure_future(peers.get(2, "test").send(API_VERSIONS, ApiVersionsRequest(), 30))
         await peers.confirm([2])
         assert peers.missing() == set(), "not for long yet"
-        assert peers._silent_s > 70, "that long a fetch may wait for something to tell"
+        assert peers._silent_s > 70, "that long a fetch may wait for records"
         peers._silent_s = 0.05
         await peers.confirm([2])
         assert peers.missing() == {2}

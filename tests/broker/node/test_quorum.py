@@ -41,7 +41,7 @@ def test_a_topic_made_through_any_node_is_known_everywhere(requested: int) -> No
     async def main() -> None:
         async with cluster(3) as nodes:
             assert await create(nodes, requested, "orders") == ErrorCode.NONE
-            assert "orders" in nodes[requested].image.topics, "whoever was asked knows it first of all"
+            assert "orders" in nodes[requested].image.topics, "the node that answered knows it first"
             assert await create(nodes, requested, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
             for broker in nodes.brokers.values():
                 await eventually(lambda image=broker.image: "orders" in image.topics)
@@ -129,7 +129,7 @@ def test_describe_quorum_through_any_node() -> None:
 
 @pytest.mark.parametrize(("software", "reported"), [("librdkafka", [1, 2, 3]), ("apache-kafka-java", [1, 2])])
 def test_some_clients_see_a_fenced_broker_for_a_moment(software: str, reported: list[int]) -> None:
-    """librdkafka lets partitions wait otherwise; Java's admin client would ask it, and wait for a minute."""
+    """librdkafka lets partitions wait otherwise; Java's admin client would use it, and wait for a minute."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -19,7 +19,7 @@ _FAULTS = ("kill", "power_off", "pause", "stop", "isolate", "cut", "resets", "no
 
 
 class SimulatedQuorum:
-    """Three machines with a broker each; `made` are the topics that somebody was told exist."""
+    """Three machines with a broker each; `made` are the topics whose creation was acknowledged."""
 
     def __init__(self, seed: int) -> None:
         self.loop = SimLoop(seed)
@@ -115,7 +115,7 @@ def test_what_was_made_stays_and_all_nodes_agree(seed: int) -> None:
             if quorum.agree():
                 break
         assert quorum.agree(), [(b.node_id, b.image.offset, b.node.leader_id) for b in quorum.brokers()]
-        assert quorum.made, "somebody was answered"
+        assert quorum.made, "some requests were answered"
         for broker in quorum.brokers():
             assert quorum.made <= set(broker.image.topics)
         assert not quorum.loop.unhandled

@@ -1,4 +1,4 @@
-"""Who votes changes while the quorum works (KIP-853)."""
+"""Voters change while the quorum works (KIP-853)."""
 
 from __future__ import annotations
 

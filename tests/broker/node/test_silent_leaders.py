@@ -37,7 +37,7 @@ _WITHIN_S = {"hangs": 3.5, "is cut off": 3.5, "is mute": 3.5, "is deaf": 3.9}
 
 
 class _Impatient(Client):
-    """Gives up on an answer after a fifth of a second, and asks for metadata who is not silent."""
+    """Gives up on an answer after a fifth of a second, and requests metadata from a broker that answers."""
 
     shunned: Address | None = None
 
@@ -52,7 +52,7 @@ class _Impatient(Client):
 
 
 class _Silence:
-    """Three brokers, of which one falls silent while somebody writes."""
+    """Three brokers, of which one falls silent while a client writes."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -124,7 +124,7 @@ class _Silence:
                 self.loop.network.cut(other, node.name)
 
     async def metadata(self, node: Node, partition: TopicPartition) -> MetadataResponsePartition:
-        """What a client of `node` is told of a partition."""
+        """The metadata of a partition at `node`."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=partition.topic)])
         requesting = self.writer.send(node.address, METADATA, request, 5.0)
         answer: MetadataResponse = await self.writer.process.spawn(self.loop, requesting)
@@ -165,7 +165,7 @@ def test_a_silent_leader_is_replaced_in_time(fault: str, leads_quorum: bool, bus
 
 
 def test_clients_do_not_see_a_silent_leader() -> None:
-    """They would wait for it; so they ask again, and are told of its successor, or that it is back."""
+    """They would wait for it. So they refresh metadata until it names a successor, or the leader is back."""
 
     async def main() -> None:
         await silence.start()

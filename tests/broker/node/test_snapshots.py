@@ -121,7 +121,7 @@ def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() ->
 
 
 def test_a_running_node_that_installs_a_snapshot_forgets_configs_that_it_no_longer_has() -> None:
-    """Its records say what is set, not what was unset: who went on with that would delete by it."""
+    """Its records lack the removed configs: a node that kept the old ones would delete by them."""
 
     async def main() -> None:
         async with cluster(3, config=_SMALL) as nodes:

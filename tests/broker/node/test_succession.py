@@ -1,4 +1,4 @@
-"""What clients are told when a leader's process has just died: nothing that is about to be wrong."""
+"""Metadata just after a leader's process has died names no dead leader."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_request_while_a_leader_dies_names_its_successor() -> None:
 
 
 def test_a_leader_that_cannot_have_a_successor_yet_is_not_named() -> None:
-    """Without a majority nobody can be elected: better no leader than a dead one."""
+    """Without a majority there is no election: better no leader than a dead one."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -90,7 +90,7 @@ def test_a_request_without_partitions_is_answered(client: RawClient) -> None:
 
 
 def test_more_replicas_than_there_are_cannot_be_waited_for(client: RawClient) -> None:
-    """Like Kafka, `min.insync.replicas` asks for no more replicas than the partition has."""
+    """Like Kafka, `min.insync.replicas` requires no more replicas than the partition has."""
     topic = create_topic(client, configs={"min.insync.replicas": "2"})
 
     assert produce(client, topic, batch_of([b"x"]), acks=-1).error_code == ErrorCode.NONE

@@ -38,7 +38,7 @@ def client(running: BrokerOnDisk) -> Iterator[RawClient]:
 
 
 class Verifier:
-    """Keeps what is asked."""
+    """Keeps the requests."""
 
     def __init__(self) -> None:
         self.requested: list[tuple[Membership, Callable[[ErrorCode], None]]] = []

@@ -200,7 +200,7 @@ def test_deleting_a_topic_while_it_is_being_synced_hurts_nobody(policy: str) -> 
         send(client, doomed, batch_of([b"x"]))
         assert disk.holding.wait(60)
         delete_topic(other, doomed)
-        # Who closes a file last frees its memory: the event loop gets it back from whoever syncs it.
+        # The last close of a file frees its memory: the event loop must not be the last one.
         create_topic(other)
         assert disk.listdir("/disk/deleted")
         disk.release_syncs()

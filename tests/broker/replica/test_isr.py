@@ -29,7 +29,7 @@ PROPOSAL = IsrProposal(3, 8, (IsrMember(1, 101), IsrMember(2, 102)))
 
 
 class FakeLeadership:
-    """Records what it is told; a proposal that was answered is no longer wanted."""
+    """Records the results; a proposal that was answered is no longer wanted."""
 
     def __init__(self, index: int) -> None:
         self.partition = SimpleNamespace(topic_id=TOPIC_ID, index=index, name=f"t-{index}", leadership=self)

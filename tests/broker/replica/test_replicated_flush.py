@@ -1,4 +1,4 @@
-"""penstock.flush=group with several replicas: what a replica has is what its disk has, whoever leads."""
+"""penstock.flush=group with several replicas: only durable records count, on leaders and followers."""
 
 from __future__ import annotations
 

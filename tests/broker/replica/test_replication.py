@@ -1,4 +1,4 @@
-"""Replication between real brokers: what is acknowledged is on enough replicas, whoever leads next."""
+"""Replication between real brokers: acknowledged records survive a change of the leader."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
 
 
 def test_who_waits_for_a_deletion_hears_that_another_leads_and_may_be_gone_by_then() -> None:
-    """No error: one that nobody looks at is reported when it is collected."""
+    """No error: an exception that is not retrieved is reported when it is collected."""
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -123,7 +123,7 @@ def test_an_incremental_answer_names_only_news() -> None:
 
 
 def test_positions_of_an_earlier_leader_epoch_are_sent_again() -> None:
-    """An answer that arrives in another epoch than it was asked in is nothing to the follower."""
+    """A follower ignores a response to a request of another leader epoch."""
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
     assert followed.mark_sent(5, 0, b"")
@@ -217,5 +217,5 @@ def test_a_new_incarnation_ends_the_sessions_of_the_one_before() -> None:
     other = full(sessions, 0, replica=3, epoch=7)
     again = full(sessions, 0, epoch=8)
     assert [session.id for session in sessions] == [other.id, again.id]
-    assert parked.ended, "nobody else would"
+    assert parked.ended, "no other request would"
     assert ready(ended) == []

@@ -45,7 +45,7 @@ from tests.broker.topics import create
 _LOGGER = 8
 
 
-#: asks again soon, but not before the answer to a fetch that waits for something to tell
+#: sends a request again soon, but not before the end of a fetch that waits
 _IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.fetch.timeout.ms": "60000"}
 
 
@@ -70,7 +70,7 @@ def test_configs_and_deletions_go_to_the_controller() -> None:
 
 
 def test_another_change_is_not_taken_for_the_requested_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was asked answers when it knows what was made, not when it hears of just anything."""
+    """The broker answers when it has applied this change, not when it has applied any change."""
     monkeypatch.setattr("penstock.broker.request.forwarding._CATCH_UP_S", 60)
 
     async def main() -> None:
@@ -180,7 +180,7 @@ def test_requests_survive_the_controllers_death() -> None:
             requested = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
             await nodes.kill(controller.node_id)
             answers = set(await requested)
-            # An answer may have been lost with the one who gave it: then the second attempt finds the topic.
+            # The response may have been lost with its controller: then the second attempt finds the topic.
             assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
             await eventually(lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics))
 
@@ -232,7 +232,7 @@ def test_the_principal_of_a_request_reaches_the_controller(monkeypatch: pytest.M
 
 
 def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask: each may find a broker that has one, instead of waiting for those before it."""
+    """Each of many producers may find a broker with an id, instead of waiting for those before it."""
     monkeypatch.setattr(producer_ids, "_PATIENCE_S", 0.1)
 
     async def main() -> None:
@@ -248,7 +248,7 @@ def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.Mon
 
 
 def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics that nobody can make now must not keep a client from those that there are."""
+    """Topics that cannot be created now must not keep a client from existing ones."""
     monkeypatch.setattr(forwarding, "_CREATION_S", 0.1)
 
     async def main() -> None:

@@ -48,7 +48,7 @@ BETWEEN_NODES: dict[Api[Any, Any], tuple[int, int]] = {
 }
 
 
-#: what admin clients ask any broker, and any controller directly (KIP-919)
+#: requests of admin clients to any broker, and to any controller directly (KIP-919)
 OF_BOTH: dict[Api[Any, Any], tuple[int, int]] = {
     FETCH: (4, 18),
     DESCRIBE_QUORUM: (0, 2),

@@ -95,7 +95,7 @@ def test_failures_look_the_same(sasl: BrokerThread, listener: str) -> None:
 def test_the_key_of_a_login_is_computed_once_and_in_a_thread(
     sasl: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PBKDF2 takes milliseconds, in which a broker would serve nobody."""
+    """PBKDF2 takes milliseconds, in which a broker would serve no client."""
     threads: list[int] = []
 
     def pbkdf2(*arguments: Any) -> bytes:

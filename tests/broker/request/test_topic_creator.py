@@ -22,7 +22,7 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import create_topic, new_name
 
 
-@penstock_only  # Kafka answers with an error first, and the client asks again
+@penstock_only  # Kafka answers with an error first, and the client retries
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: int) -> None:
     found = request_one(client, version, new_name())

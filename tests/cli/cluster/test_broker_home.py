@@ -250,5 +250,5 @@ def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tm
 def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
     (first, *_) = make_homes(tmp_path, PLAN)
     with pytest.raises(Failure, match=r"not ready within 0.3 s: broker 1; .*broker-1/broker.log"):
-        start_all([first], 0.3, together=True)  # one of three voters elects nobody
+        start_all([first], 0.3, together=True)  # one of three voters has no majority
     assert first.process() is None

@@ -1,4 +1,4 @@
-"""Who joins a cluster, and who is taken out of it that is gone, on whichever machine it was."""
+"""Brokers that join a cluster, and lost brokers that are removed from it, on any machine."""
 
 from __future__ import annotations
 

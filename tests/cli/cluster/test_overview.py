@@ -65,7 +65,7 @@ def test_status_says_whose_clock_and_metadata_differ(
 def test_status_shows_damage_failed_directories_and_balancing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody looks meanwhile whether there is room after all.
+    # No check for room runs meanwhile.
     monkeypatch.setattr("penstock.broker.app.maintenance._ROOM_MS", 3_600_000)
     # The damage stays: a follower repairs it, or cuts what is not committed, as soon as its role changes.
     monkeypatch.setattr("penstock.broker.healing.scrubber.Scrubber.repair_soon", lambda *_: None)
@@ -108,11 +108,11 @@ def test_status_distinguishes_hanging_brokers_from_dead_ones(capsys: pytest.Capt
         with DirectLine(running.address(controller), 3) as line:
             overview = cluster_overview(line)
         running.resume(hangs)
-        with DirectLine(running.address(hangs), 60) as line:  # it takes who has waited before it ends
+        with DirectLine(running.address(hangs), 60) as line:  # it accepts waiting connections before it ends
             assert cluster_overview(line)["brokers"]
     states = {broker["broker"]: broker["state"] for broker in overview["brokers"]}
     assert (states.pop(hangs), states.pop(gone), set(states.values())) == ("silent", "down", {"up"})
-    # Without a controller nobody takes who is gone out of sync, and a leader that is gone is told as none.
+    # Without a controller no dead replica leaves the ISR, and a dead leader is shown as none.
     lost = [
         partition | {"leader": None, "isr": partition["replicas"]} for partition in overview["partitions"]
     ]
@@ -125,7 +125,7 @@ def test_status_distinguishes_hanging_brokers_from_dead_ones(capsys: pytest.Capt
 
 
 def test_status_is_what_the_controller_knows() -> None:
-    """Whoever answers first may have a disk that failed, and know nothing newer."""
+    """The first broker that answers may have a failed disk, and know nothing newer."""
     with cluster(brokers=3) as running:
         controller = running.controller
         other = next(broker for broker in running.ids if broker != controller)

@@ -1,4 +1,4 @@
-"""Processes that outlive a command: nobody is signalled who was not started here."""
+"""Processes that outlive a command: no process is signalled that was not started here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[Process]:
-    """A broker that is not ready before somebody ends it: it waits for a quorum that never comes."""
+    """A broker that is never ready: it waits for a quorum that never comes."""
     config = tmp_path / "broker.yaml"
     config.write_text(
         f"log.dirs: {tmp_path}/data\nlisteners: PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0\n"

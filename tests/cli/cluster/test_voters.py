@@ -15,7 +15,7 @@ SHOWN_FOR_S = 1.0
 GONE_S = 8.0
 PATIENCE_S = 3.0
 """For an answer that does not come; for those that do it is enough on a machine that stands still."""
-#: so that nobody is elected because the machine stands still
+#: so that no election starts because the test machine stands still
 PATIENT = {"controller.quorum.fetch.timeout.ms": 60_000}
 
 

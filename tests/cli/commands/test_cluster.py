@@ -169,7 +169,7 @@ def test_a_broker_takes_its_share_and_gives_it_back(
     cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_late(line: DirectLine) -> ClusterImage:
-        """Who is asked first has not heard of the new broker yet."""
+        """The first broker that answers does not know the new one yet."""
         for module in (membership, moves):
             monkeypatch.setattr(module, "read_image", read_image)
         image = read_image(line)
@@ -360,7 +360,7 @@ def test_a_voter_comes_and_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str
         run("cluster", "stop")
         run("cluster", "start")
         assert _voters(run("quorum", "describe", "--json")) == [2]
-        # Who comes now knows none of the voters of the beginning.
+        # A broker that joins now knows none of the first voters.
         assert "added 3" in run("broker", "add", "--timeout", "120")
     finally:
         stop_again(homes_in(tmp_path))
@@ -371,7 +371,7 @@ def _voters(described: str) -> list[int]:
 
 
 def test_one_file_and_a_number_for_each_make_a_cluster(tmp_path: Path) -> None:
-    """As on several machines, without `penstock cluster`: the list of brokers says who is who."""
+    """As on several machines, without `penstock cluster`: the list of brokers has their addresses."""
     first = consecutive_free_ports(6)
     ports = range(first, first + 3)
     servers = ", ".join(f'"127.0.0.1:{port}"' for port in ports)

@@ -24,7 +24,7 @@ def reader() -> Consumer:
 
 
 def stored(topic: str) -> list[Any]:
-    """All messages of a topic that nobody writes to any more."""
+    """All messages of a topic without further writers."""
     consumer = reader()
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])

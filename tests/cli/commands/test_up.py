@@ -1,4 +1,4 @@
-"""`penstock up`: it says when it is ready, ends when told to, and says in one line why it cannot start."""
+"""`penstock up`: it says when it is ready, ends on a signal, and says in one line why it cannot start."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def left_behind(tmp_path: Path) -> list[str]:
             is_ours = f"MARK_OF_THE_TEST={tmp_path}".encode() in (path / "environ").read_bytes()
             if is_ours:
                 found.append((path / "cmdline").read_text(errors="replace").replace("\0", " "))
-        except OSError:  # it has ended meanwhile, or is somebody else's
+        except OSError:  # it has ended meanwhile, or belongs to another user
             continue
     return found
 

@@ -1,4 +1,4 @@
-"""A node's place in a cluster, as its configs tell it."""
+"""Configs of a node's place in its cluster."""
 
 from __future__ import annotations
 

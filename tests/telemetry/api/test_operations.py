@@ -1,4 +1,4 @@
-"""What those look at who run the server."""
+"""The endpoints for operators of the server."""
 
 from __future__ import annotations
 

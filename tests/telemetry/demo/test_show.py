@@ -1,4 +1,4 @@
-"""Who takes part in the show: by which command, with which thresholds, and what is said when one is gone."""
+"""The processes of the show: their commands and thresholds, and the message when one is gone."""
 
 from __future__ import annotations
 

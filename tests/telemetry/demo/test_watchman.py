@@ -1,4 +1,4 @@
-"""Whoever starts the show is killed: nobody is left. If all ends in order, nobody is touched."""
+"""When the process that started the show is killed, all others end. After a clean end none is touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.telemetry.demo.watchman import watching
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nobody watches on this system"),
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this system has no watchman"),
 ]
 #: starts one child that ends and one that does not, has both watched, says so and waits to be killed
 PARENT = """

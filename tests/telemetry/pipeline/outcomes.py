@@ -11,7 +11,7 @@ __all__ = ["QUICK_JVM", "contents"]
 
 #: A JVM that is killed within seconds need not optimise what it runs.
 QUICK_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-#: what tells the rows of each table apart
+#: the key of the rows of each table
 KEYS = {
     "samples": ["partition", "offset"],
     "dead_letters": ["partition", "offset"],

@@ -10,7 +10,7 @@ __all__ = ["messages"]
 
 
 def messages(bootstrap: str, topic: str) -> list[Any]:
-    """All messages of a topic that nobody writes to any more."""
+    """All messages of a topic without further writers."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
         | {"enable.partition.eof": True, "auto.offset.reset": "earliest"}

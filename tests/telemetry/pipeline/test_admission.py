@@ -20,7 +20,7 @@ KEYS = st.tuples(st.integers(0, 3), st.integers(0, 60).map(lambda second: second
 
 
 def admitted(rows: list[tuple[int, int]], pending: Pending, watermark_ms: int = 0) -> Admission:
-    """Samples whose values tell them apart."""
+    """Samples with distinct values."""
     series, at = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
     return admit(series, at, np.arange(len(rows), dtype=np.float64), pending, closed_before(watermark_ms))
 

@@ -124,7 +124,7 @@ def test_windows_close_behind_the_watermark(undisturbed: Path) -> None:
 def test_a_clock_that_is_fast_does_not_make_others_late(tmp_path: Path) -> None:
     reports: list[BatchReport] = []
     batches = pipeline(tmp_path, reports)
-    # All are taken: nobody knows yet whose clock is wrong. Most of them are ahead of ours.
+    # All are accepted: it is not known yet which clock is wrong. Most of them are ahead of ours.
     fast = [sample(3600 + 250, gpu=gpu) for gpu in ("GPU-22", "GPU-333")]
     batches.process(placed([sample(3600), *fast]), 0)
     batches.process(placed([sample(3600 + 1)], 3), 1)
@@ -142,7 +142,7 @@ def test_nor_does_it_in_a_backfill(tmp_path: Path) -> None:
     batches.process(placed([sample(61)], 9), 2)
     assert [(report.counts.valid, report.counts.late) for report in reports] == [(5, 0), (4, 0), (1, 0)]
     assert [report.watermark_ms for report in reports] == [0, NOW_MS - 30_000, NOW_MS + 30_000]
-    assert not any(report.alerts for report in reports), "nobody is silent"
+    assert not any(report.alerts for report in reports), "no GPU is silent"
 
 
 def test_rows_that_go_missing_fail_the_batch(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`penstock telemetry run|backfill`: what a job is told. That jobs do it is tested where Spark is."""
+"""`penstock telemetry run|backfill`: the settings of a job. Tests with Spark show their effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.running import run_here
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Those that would have been run, as `_execute` is told."""
+    """The jobs that would have been run, as `_execute` gets them."""
     reported: list[Any] = []
     monkeypatch.setattr(telemetry_run, "_execute", lambda *all_of_it: reported.append(all_of_it))
     monkeypatch.setattr(telemetry_run, "require_java", lambda: None)

@@ -70,7 +70,7 @@ def test_what_was_produced_is_what_is_in_the_tables(
     settings = Settings(load_thresholds(), shards=2)
     job = Job(bootstrap, TOPIC, str(tmp_path), settings, until_end=True, most_per_batch=15_000)
     query = complete(spark, job, progress).query
-    # Each batch but the last leaves something, and Spark's progress tells how much.
+    # Each batch but the last leaves something, and Spark's progress has the number.
     for reported in query.recentProgress[:1]:
         progress.saw(reported)
         assert progress.lag == first["sent"] - reported["numInputRows"] > 0

@@ -1,4 +1,4 @@
-"""Files in a directory, by its path and by its URL; object stores as far as they are told where and how."""
+"""Files in a directory, by its path and by its URL; object stores by their options."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MARK = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
 
 def said_to_java(error: Exception) -> str:
-    """What py4j tells the JVM when a batch raises this."""
+    """The text of py4j for the JVM when a batch raises this."""
 
     def fails(messages: Any, batch_id: int) -> None:
         raise error

@@ -38,7 +38,7 @@ def test_pieces_are_the_span_without_gaps(start: int, width: int, ready: tuple[i
             if piece.level is level:
                 assert piece.span.start % level.width_ms == piece.span.end % level.width_ms == 0
                 assert piece.span.end <= until
-    # Nothing is told narrowly that a wider window tells.
+    # No narrow window lies within a wider one.
     whole_hours = min(span.end, ready[0]) // HOUR_MS - -(-span.start // HOUR_MS)
     reported = sum(piece.span.width for piece in pieces if piece.level is HOURS)
     assert reported == max(0, whole_hours) * HOUR_MS

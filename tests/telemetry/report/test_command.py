@@ -40,7 +40,7 @@ def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.slow
 def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is told by options alone where the store is and who asks; the store knows nobody else."""
+    """The options alone have the address of the store and the credentials; the store accepts no others."""
     with serving(tables.parent) as options:
         reported = [part for option in options for part in ("--storage-option", option)]
         place = f"s3://{BUCKET}/{tables.name}"

@@ -30,7 +30,7 @@ class Mutant:
     #: where faults have to come in a certain order
     directed_fault: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
-    #: where it takes what only an operator asks for
+    #: whether the fault needs an operator's request
     operated: bool = False
     #: where it takes damaged, stale or missing copies
     disaster: str | None = None

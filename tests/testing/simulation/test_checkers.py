@@ -130,7 +130,7 @@ BEFORE = Committed("g", PARTITION, 3)
             [leads(1, 0), leads(2, 1), leads(1, None), STORED, REQUESTED, read(3)],
             "committed offset regressed",
         ),
-        # Nobody else has it: whoever had it last has to know all.
+        # No other broker has it: the last coordinator has to know all.
         ([leads(1, 0), STORED, leads(1, None), REQUESTED, read(3)], "committed offset regressed"),
         ([leads(1, 0), STORED, REQUESTED, leads(2, 1), read(3)], "committed offset regressed"),
         # News that come late: 1 takes in epoch 0 what 2 has in epoch 1.

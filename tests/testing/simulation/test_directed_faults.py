@@ -26,7 +26,7 @@ def test_a_directed_fault_reaches_its_state_and_nothing_is_lost(name: str) -> No
 
 
 def test_a_directed_fault_has_a_cluster_for_itself() -> None:
-    """An operator whom the seed draws would move the leaders that the directed fault is about."""
+    """An operator of the seed would move the leaders that the directed fault is about."""
     drawn = next(o for o in (Options.draw(seed, 5) for seed in range(50)) if o.operated and o.voters < 5)
     directed = drawn.with_directed_fault("deposed")
     assert (directed.directed_fault, directed.operated, directed.voters) == ("deposed", False, 5)

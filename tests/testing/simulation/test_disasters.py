@@ -1,4 +1,4 @@
-"""Disasters: disks are changed as asked, what is left is known, and no intact copy is destroyed."""
+"""Disasters: disks are changed as requested, the rest is known, and no intact copy is destroyed."""
 
 from __future__ import annotations
 

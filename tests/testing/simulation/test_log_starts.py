@@ -55,7 +55,7 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
 @pytest.mark.parametrize(
     ("seen", "name"),
     [
-        # Leaders do what is asked of them, as far as it is committed.
+        # Leaders carry out deletions up to the high watermark.
         ([leader(0), REQUESTED, leader(5)], "kept"),
         ([leader(0), leader(5)], "log start moved"),
         ([leader(0), REQUESTED, leader(4)], "log start moved"),
@@ -71,9 +71,9 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
         ([leader(0), REQUESTED, replica(2, 5)], "log start moved"),
         ([REQUESTED, leader(5), NEXT_LEADER, replica(2, 5)], "kept"),
         ([REQUESTED, leader(5), NEXT_LEADER, replica(2, 5, leader_epoch=2)], "log start moved"),
-        # Who leads next has what it had.
+        # The next leader has the same start.
         ([REQUESTED, leader(5), replica(2, 5), replica(2, 5, leads=True, leader_epoch=2)], "kept"),
-        # A disk has no more than it was told, and may have less.
+        # A disk has no more than was written, and may have less.
         ([REQUESTED, leader(5), replica(2, 5), replica(2, 0, is_new=True)], "kept"),
         ([leader(0), replica(2, 0), replica(2, 3, is_new=True)], "log start moved"),
         ([REQUESTED, leader(5), replica(2, 5), replica(2, 3)], "kept"),

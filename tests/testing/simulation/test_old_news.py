@@ -26,7 +26,7 @@ _CALM = replace(
 
 
 class _Directed(GroupMember):
-    """Stores and asks where it is told to, without being a member."""
+    """Commits and fetches offsets at given brokers, without being a member."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -36,7 +36,7 @@ class _Directed(GroupMember):
         self._positions = {0: 0}
 
     async def play(self) -> None:
-        """Store at the coordinator, and at the next one, of which the first hears nothing; ask the first."""
+        """Commit at the coordinator, then at its successor, which it does not know; fetch from the first."""
         await self.client.refresh(TOPIC)
         self.client._nodes.clear()
         await self._store(self.simulation.cluster.nodes[0])
