@@ -8,7 +8,7 @@
  * all taken in, then the reader that waits is answered, then they are. There is one such reader, and its Fetch waits
  * until there is something, however long that is.
  *
- * It answers what `load latency` asks for, in the oldest versions that carry today's batches. Anything else ends it.
+ * It answers the requests of `load latency`, in the oldest versions that carry today's batches. Anything else ends it.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@
 #define FRAME_BYTES (2 << 20)
 #define LOG_BYTES (64 << 20)
 #define ANSWER_BYTES (16 << 20)
-/* How much of a partition goes with an answer: whoever is far behind comes again. */
+/* The most bytes of a partition in a response: a reader that is far behind fetches again. */
 #define FETCH_BYTES (2 << 20)
 #define NAME_BYTES 256
 /* In a batch: what follows its base offset and its length, and where both and the last offset's delta are. */
@@ -140,7 +140,7 @@ static void end(struct answer *out, size_t start) {
 static void send_all(int fd, const struct answer *out) {
         for (size_t sent = 0; sent < out->size;) {
                 ssize_t done = send(fd, out->bytes + sent, out->size - sent, MSG_NOSIGNAL);
-                /* Whoever is gone needs no answer. */
+                /* A closed connection needs no answer. */
                 if (done < 0)
                         return;
                 sent += (size_t)done;
@@ -177,7 +177,7 @@ static size_t find(struct partition *partition, int64_t offset) {
 }
 
 static void api_versions(struct answer *out, int16_t version) {
-        /* Whoever asks in a version that is not known here is answered in the first one, and asks again. */
+        /* A request in an unknown version is answered in version 0, and the client retries. */
         int count = (int)(sizeof(SERVED) / sizeof(*SERVED));
         put(out, version ? UNSUPPORTED_VERSION : 0, 2);
         put(out, count, 4);
@@ -217,7 +217,7 @@ static void metadata(struct answer *out, const char *at) {
 }
 
 static void list_offsets(struct answer *out, const char *at) {
-        at += 4; /* no replica asks */
+        at += 4; /* no replica fetches here */
         int32_t topics = (int32_t)take(&at, 4);
         put(out, topics, 4);
         while (topics-- > 0) {
@@ -283,7 +283,7 @@ static int has_news(void) {
 }
 
 /* Answer the Fetch that waits, if there is something for it. */
-static void tell_reader(void) {
+static void wake_reader(void) {
         static struct answer out;
         if (!reader.is_there || !has_news())
                 return;
@@ -364,7 +364,7 @@ static void receive(int slot) {
         }
         memmove(connection->frames, connection->frames + at, connection->filled - at);
         connection->filled -= at;
-        tell_reader();
+        wake_reader();
         send_all(fd, &out);
 }
 

@@ -9,14 +9,14 @@
  * Load comes from C because a Python client tops out long before the broker does. Producing goes as fast as
  * librdkafka can and measures from the first message to the last delivery report. Consuming reads all partitions
  * from their beginning with the simple consumer, which needs no group, and measures from the first message to
- * the last, so that connecting and the first metadata answer are left out. Both tell the processor time that the
+ * the last, so that connecting and the first metadata answer are left out. Both print the processor time that the
  * client took, to see which side is the limit.
  *
  * Latency sends RATE messages of 100 bytes a second, each with the time of its sending, to a new topic of four
  * partitions, and reads them back with a second client in the same process. It prints percentiles in milliseconds
- * of the way from producer to consumer, and the producer's own statistics, which tell the round trip of the requests
+ * of the way from producer to consumer, and the producer's own statistics, which have the round trip of the requests
  * alone: the rest is the client library's (lingering, queues, threads). WARM_UP_S come before what counts: the
- * first Fetch of a new consumer asks for the partitions that it knows by then, and the others wait until it returns.
+ * first Fetch of a new consumer has the partitions that it knows by then, and the others wait until it returns.
  *
  * Steady sends RATE messages a second until its standard input ends, MESSAGES at most, and prints when each was
  * acknowledged, in seconds of the monotonic clock, one line each as it happens. The last line is the usual one; it comes
@@ -226,7 +226,7 @@ static void on_acknowledged(rd_kafka_t *rk, const rd_kafka_message_t *message, v
         latency->acknowledged++;
 }
 
-/* Statistics cover the time since they were last told; the interval is chosen to end just before the last message. */
+/* Statistics cover the time since the last ones; the interval is chosen to end just before the last message. */
 static int on_statistics(rd_kafka_t *rk, char *json, size_t size, void *opaque) {
         struct latency *latency = opaque;
         (void)rk;
@@ -327,7 +327,7 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         free(latency.end_to_end);
 }
 
-static void on_told(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+static void on_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
         int64_t *acknowledged = opaque;
         (void)rk;
         if (message->err)
@@ -347,7 +347,7 @@ static void steady(const char *bootstrap, const char *topic, int64_t messages, i
         int64_t acknowledged = 0, sent = 0;
         rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
         rd_kafka_conf_set_opaque(conf, &acknowledged);
-        rd_kafka_conf_set_dr_msg_cb(conf, on_told);
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery_report);
         rd_kafka_t *rk        = client(RD_KAFKA_PRODUCER, conf);
         rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
         setvbuf(stdout, NULL, _IOLBF, 0);

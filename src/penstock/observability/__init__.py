@@ -1,5 +1,6 @@
 """Metrics and health as text: metric tables, exposition formats, health levels, lag, alert rules, dashboards.
 
-Pure: numbers in, text out. The broker's adapter, which reads its own counters, is
-`penstock.broker.monitoring`.
+Owns: the names of metrics, the formats, the levels of health. Pure: numbers in, text out.
+Imports: `model`.
+Used by: `broker.monitoring`, which reads the counters of a broker, and the command line.
 """

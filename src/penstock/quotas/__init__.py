@@ -1,5 +1,7 @@
 """Client quotas: which quota applies to a client, how its rate is measured, and for how long it is throttled.
 
-Pure: values and times come in, throttle times go out. The arithmetic is that of Kafka's ClientQuotaManager,
-so that a client sees the same throttle times from both brokers.
+Owns: the quotas of users, clients and addresses, and the arithmetic of Kafka's ClientQuotaManager: a client
+sees the same throttle times from both brokers. Pure: values and times in, throttle times out.
+Imports: nothing of Penstock.
+Used by: `metadata`, `net` (rates of connections), the broker's `base.metering` and `request`.
 """

@@ -1,5 +1,6 @@
 """Logs on disk: segments, indexes, recovery, retention, compaction, repairs, and data directories.
 
-Reaches disks only through `ports.Files`. Imports records, model and ports. Called by the
-broker and by the commands that work on a stopped broker's files.
+Owns: logs and data directories. Reaches disks only through `ports.Files`.
+Imports: `records`, `model` and `ports`.
+Used by: the broker, and the commands that work on a stopped broker's files.
 """

@@ -1,5 +1,7 @@
 """The monitoring port of a broker: metrics and health over HTTP.
 
-Reads the counters and states of the other packages; nothing else of the broker knows it. Imported only by a
-broker that has the port. The pure part is `penstock.observability`.
+Owns: the HTTP server, the pages of metrics and health, and the samples of consumer lag.
+Imports: `penstock.observability`, which is the pure part, and the packages of the broker below it, to read
+their counters and states.
+Used by: `broker.app`, in a broker that has the port.
 """

@@ -1,5 +1,6 @@
 """Operations on clusters: broker folders and processes on this machine, status, membership, reassignment.
 
-May import the shared helpers of `penstock.cli`, never a command. Called by the commands `cluster`, `broker`,
-`partition` and `quorum`.
+Owns: operations on several brokers, on their folders and on their processes.
+Imports: the shared helpers of `penstock.cli`, never a command.
+Used by: the commands `cluster`, `broker`, `partition` and `quorum`.
 """

@@ -2,5 +2,7 @@
 
 The signature of a command is the table of its options, which may be long. Its body is short.
 
-May import every other part of `penstock.cli`. Imported by `penstock.cli.app` alone.
+Owns: the sub-commands.
+Imports: every other part of `penstock.cli`.
+Used by: `penstock.cli.app` alone.
 """

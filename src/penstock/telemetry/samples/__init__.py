@@ -1,5 +1,7 @@
 """Recordings that come with Penstock: `h200`, five minutes of one GPU under known loads (h200_phases.csv).
 
+Owns: the files.
+Imports: nothing of Penstock.
 Used by: `penstock telemetry replay`.
 """
 
