@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
+from penstock.model.config import BrokerConfig
 from penstock.net.limits import Limits
 from tests.net.echo import Echo, Peer, connect, frame, on_uvloop, read_frame, serving, until
 from tests.net.time_by_hand import TimeByHand
@@ -135,3 +137,18 @@ async def test_a_connection_that_ends_while_it_waits_gives_its_place_to_the_next
         await until(lambda: server._admission.waiting == 1)
         clock.advance(1.01)
         assert await greet(last) == b"hello"
+
+
+@on_uvloop
+async def test_many_clients_connect_at_once_while_the_loop_is_busy() -> None:
+    """With a backlog of 50, the others would retransmit their SYN after a second."""
+    async with serving(Echo(), backlog=BrokerConfig().socket_listen_backlog_size) as (_, port):
+        clients = [socket.socket() for _ in range(200)]
+        try:
+            for client in clients:
+                client.settimeout(0.9)
+                # Blocks the event loop: the server accepts nothing meanwhile.
+                client.connect(("127.0.0.1", port))
+        finally:
+            for client in clients:
+                client.close()
