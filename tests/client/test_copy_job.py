@@ -62,7 +62,7 @@ class Workers:
     def start(self, name: str) -> None:
         arguments = [self._bootstrap, "source", "target", name, str(BATCH), PACE_MS]
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._log_sizes[name] = log.report()
+            self._log_sizes[name] = log.tell()
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "tests.client.copier", *arguments],
                 stdin=subprocess.DEVNULL,

@@ -119,9 +119,9 @@ def test_a_start_after_the_end_is_refused(
 ) -> None:
     """As by Spark's connector: RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET."""
     topics.fill(topic, numbers(10))
-    options = {name: f'{{"{topic}":{{"0":{offset}}}}}' for name, offset in options.items()}
+    texts = {name: f'{{"{topic}":{{"0":{offset}}}}}' for name, offset in options.items()}
     with pytest.raises(WrongOption, match=message.format(topic)):
-        batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', **options)
+        batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', **texts)
     at_end = f'{{"{topic}":{{"0":10}}}}'
     assert batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', startingOffsets=at_end) == []
 
@@ -323,14 +323,14 @@ def test_available_now_ends_where_it_began(topics: Topics, topic: str) -> None:
 
 
 def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
-    options = {
+    settings = {
         "kafka.bootstrap.servers": topics.bootstrap,
         "subscribe": topic,
         "startingOffsets": "earliest",
     }
     limits = {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "7", "maxTriggerDelay": "10s"}
     now_s = [100.0]
-    options = ReadOptions.parse(options | limits, streaming=True)
+    options = ReadOptions.parse(settings | limits, streaming=True)
     reader = StreamReader(options, schema(), clock=lambda: now_s[0])
     limit: ReadLimit = reader.getDefaultReadLimit()
     topics.fill(topic, numbers(1))
@@ -344,7 +344,7 @@ def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
     assert at == offsets(topic, 5, 0, 0), "enough time has passed"
     topics.fill(topic, numbers(20))
     assert reader.latestOffset(at, limit) == offsets(topic, 12, 0, 0), "enough has come"
-    only_minimum = ReadOptions.parse(options | {"minOffsetsPerTrigger": "5"}, streaming=True)
+    only_minimum = ReadOptions.parse(settings | {"minOffsetsPerTrigger": "5"}, streaming=True)
     assert StreamReader(only_minimum, schema()).getDefaultReadLimit() == ReadMinRows(5)
 
 

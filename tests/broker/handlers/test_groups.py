@@ -181,12 +181,11 @@ def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: st
     assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(topic.id, [0])]
 
     for describe_version in every_version(CONSUMER_GROUP_DESCRIBE):
-        request = ConsumerGroupDescribeRequest(
+        wanted = ConsumerGroupDescribeRequest(
             group_ids=[group, "unknown"], include_authorized_operations=True
         )
-        found = {
-            g.group_id: g for g in client.call(CONSUMER_GROUP_DESCRIBE, describe_version, request).groups
-        }
+        response = client.call(CONSUMER_GROUP_DESCRIBE, describe_version, wanted)
+        found = {g.group_id: g for g in response.groups}
         known, unknown = found[group], found["unknown"]
         assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 2, "uniform")
         assert known.authorized_operations == 0b1101_0100_1000

@@ -89,7 +89,7 @@ def test_records(events: list[Event], log: list[tuple[int, bytes]] | None, verdi
 STORED, REQUESTED = Committed("g", PARTITION, 5), CommitsRequested("g", PARTITION)
 
 
-def read(offset: int, by: int = 1) -> CommitsRead:
+def fetched(offset: int, by: int = 1) -> CommitsRead:
     return CommitsRead("g", PARTITION, offset, by)
 
 
@@ -98,13 +98,13 @@ def leads(node_id: int, epoch: int | None) -> Coordinates:
 
 
 def test_a_committed_offset_is_not_forgotten() -> None:
-    assert check(STORED, REQUESTED, read(5)) == "kept"
-    assert check(STORED, REQUESTED, read(7)) == "kept"
-    assert check(STORED, REQUESTED, read(4)) == "committed offset regressed"
+    assert check(STORED, REQUESTED, fetched(5)) == "kept"
+    assert check(STORED, REQUESTED, fetched(7)) == "kept"
+    assert check(STORED, REQUESTED, fetched(4)) == "committed offset regressed"
 
 
 def test_only_commits_before_the_question_count() -> None:
-    assert check(REQUESTED, STORED, read(-1)) == "kept"
+    assert check(REQUESTED, STORED, fetched(-1)) == "kept"
 
 
 BEFORE = Committed("g", PARTITION, 3)
@@ -114,32 +114,32 @@ BEFORE = Committed("g", PARTITION, 3)
     ("events", "verdict"),
     [
         # 1 has not heard that 2 has the group: it knows what was stored before.
-        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, read(3)], "kept"),
-        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, read(2)], "committed offset regressed"),
+        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, fetched(3)], "kept"),
+        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, fetched(2)], "committed offset regressed"),
         (
-            [leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, read(3, by=2)],
+            [leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, fetched(3, by=2)],
             "committed offset regressed",
         ),
         (
-            [leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, read(3, by=3)],
+            [leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, fetched(3, by=3)],
             "committed offset regressed",
         ),
         # It answered before it heard of it, or after.
-        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, leads(1, None), read(3)], "kept"),
+        ([leads(1, 0), BEFORE, leads(2, 1), STORED, REQUESTED, leads(1, None), fetched(3)], "kept"),
         (
-            [leads(1, 0), leads(2, 1), leads(1, None), STORED, REQUESTED, read(3)],
+            [leads(1, 0), leads(2, 1), leads(1, None), STORED, REQUESTED, fetched(3)],
             "committed offset regressed",
         ),
         # No other broker has it: the last coordinator has to know all.
-        ([leads(1, 0), STORED, leads(1, None), REQUESTED, read(3)], "committed offset regressed"),
-        ([leads(1, 0), STORED, REQUESTED, leads(2, 1), read(3)], "committed offset regressed"),
+        ([leads(1, 0), STORED, leads(1, None), REQUESTED, fetched(3)], "committed offset regressed"),
+        ([leads(1, 0), STORED, REQUESTED, leads(2, 1), fetched(3)], "committed offset regressed"),
         # News that come late: 1 takes in epoch 0 what 2 has in epoch 1.
-        ([leads(2, 1), STORED, REQUESTED, leads(1, 0), read(-1)], "kept"),
+        ([leads(2, 1), STORED, REQUESTED, leads(1, 0), fetched(-1)], "kept"),
         # The first that took over ends what the one before can know.
-        ([leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, read(-1)], "kept"),
-        ([leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, read(3, by=2)], "kept"),
+        ([leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, fetched(-1)], "kept"),
+        ([leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, fetched(3, by=2)], "kept"),
         (
-            [leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, read(2, by=2)],
+            [leads(1, 0), leads(2, 1), BEFORE, leads(3, 2), STORED, REQUESTED, fetched(2, by=2)],
             "committed offset regressed",
         ),
     ],
