@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.net.buffers import BufferPool
-from penstock.net.partial_frame import PartialFrame, keep_rest
+from penstock.net.partial_frame import PartialFrame
 
 FRAME = memoryview((10).to_bytes(4, "big") + bytes(10))
 SIZE = len(FRAME)
@@ -39,34 +38,3 @@ def test_a_slow_sender_has_a_grace_and_then_a_rate() -> None:
 def test_behind_whole_frames_reading_goes_on_to_the_end_of_the_buffer() -> None:
     partial = PartialFrame(bytearray(64), FRAME, SIZE, 1.0)
     assert (partial.need, partial.stop) == (SIZE, 64)
-
-
-def test_the_rest_of_a_read_is_copied_into_a_buffer_of_the_pool() -> None:
-    pool = BufferPool(1 << 20)
-    kept = keep_rest(pool, None, FRAME[:6], 2.0, "")
-    assert kept is not None
-    assert (kept.filled, kept.need, kept.began) == (6, SIZE, 2.0)
-    assert pool.held == len(kept.buffer)
-
-
-def test_a_buffer_with_room_is_kept_and_a_full_one_replaced() -> None:
-    pool = BufferPool(1 << 20)
-    kept = keep_rest(pool, None, FRAME[:6], 2.0, "")
-    assert kept is not None
-    assert keep_rest(pool, kept, kept.view[:6], 3.0, "") is kept
-    large = memoryview((1 << 19).to_bytes(4, "big") + bytes(len(kept.buffer) - 4))
-    kept.view[:] = large
-    grown = keep_rest(pool, kept, kept.view, 3.0, "")
-    assert grown is not None
-    assert (len(grown.buffer) > len(kept.buffer), grown.began) == (True, 2.0)
-
-
-def test_without_a_free_buffer_nothing_is_kept() -> None:
-    pool = BufferPool(4 << 10)
-    other = pool.take(64, 8, None)
-    assert other is not None
-    first = keep_rest(pool, None, memoryview((1 << 19).to_bytes(4, "big") + bytes(4092)), 1.0, "")
-    assert first is not None
-    grown = pool.take(1 << 19, len(other), other)
-    assert grown is not None, "one buffer may grow past the limit"
-    assert keep_rest(pool, first, first.view[: len(first.buffer)], 2.0, "") is None

@@ -23,7 +23,11 @@ class Case:
     def __init__(self) -> None:
         self.output = Written()
         self.changes: list[bool] = []
-        self.queue = ResponseQueue(cast(Output, self.output), lambda: self.changes.append(self.queue.is_full))
+        #: the connection that serves frames, here the case itself or none
+        self.serving: object = None
+        self.queue = ResponseQueue(
+            self, self, cast(Output, self.output), lambda: self.changes.append(self.queue.is_full)
+        )
 
     def defer(self) -> Deferred[Parts | None]:
         deferred = Deferred[Parts | None]()
@@ -33,18 +37,18 @@ class Case:
 
 def test_responses_to_the_frames_of_one_read_are_sent_in_one_write() -> None:
     case = Case()
-    case.queue.is_held = True
+    case.serving = case
     assert not case.queue.add([b"a"])
     assert not case.queue.add([b"b"])
     assert case.output.writes == []
-    case.queue.is_held = False
+    case.serving = None
     case.queue.flush()
     assert case.output.writes == [b"ab"]
 
 
 def test_a_large_response_is_sent_at_once() -> None:
     case = Case()
-    case.queue.is_held = True
+    case.serving = case
     case.queue.add([b"small"])
     case.queue.add([b"x" * (1 << 15)])
     assert case.output.writes == [b"small" + b"x" * (1 << 15)]
@@ -70,7 +74,7 @@ def test_a_request_without_a_response_lets_the_next_one_go() -> None:
 
 def test_what_resolves_while_frames_are_served_is_held_too() -> None:
     case = Case()
-    case.queue.is_held = True
+    case.serving = case
     case.defer().resolve([b"a"])
     assert case.output.writes == []
     case.queue.flush()

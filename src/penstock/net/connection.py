@@ -20,7 +20,7 @@ from penstock.net.application import Application, ConnectionHost
 from penstock.net.listener import Listener
 from penstock.net.muting import Muting
 from penstock.net.output import Output
-from penstock.net.partial_frame import PartialFrame, keep_rest
+from penstock.net.partial_frame import PartialFrame
 from penstock.net.response_queue import ResponseQueue
 from penstock.security.principal import Session, canonical_address
 
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session = Session(listener=self.listener.name, host=self.address)
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
-        self._responses = ResponseQueue(self._output, self._update_reading)
+        self._responses = ResponseQueue(self, self._server, self._output, self._update_reading)
         self.application = self._server.application
         if self.listener.security is not None:
             self.pending_since = self.active_at
@@ -216,7 +216,6 @@ class Connection(asyncio.BufferedProtocol):
         server, responses = self._server, self._responses
         position, end = 0, len(data)
         server.serving = self
-        responses.is_held = True
         try:
             while end - position >= 4 and not self._paused:
                 (length,) = _unpack_length(data, position)
@@ -239,7 +238,6 @@ class Connection(asyncio.BufferedProtocol):
                 server.run_due()
         finally:
             server.serving = None
-            responses.is_held = False
         if responses.ready:
             responses.flush()
         if position == end:
@@ -250,14 +248,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, data: memoryview, position: int) -> None:
         """Keep `data[position:]`, in a buffer that has room for the frame to go on."""
+        have = len(data) - position
+        size = 4 + _unpack_length(data, position)[0] if have >= 4 else 4
         partial = None if position else self._partial
-        kept = keep_rest(self._pool, partial, data[position:], self.active_at, self.address)
-        if kept is None:
+        growing, began = None, self.active_at
+        if partial is not None:
+            if not have == len(partial.buffer) < size:
+                partial.measure(size)
+                return
+            growing, began = partial.buffer, partial.began
+        buffer = self._pool.take(max(size, have), have, growing, self.address)
+        if buffer is None:
             self._wait_for_buffer()
-        elif kept is not partial:
-            if self._partial is not None:
-                self._release_buffer()
-            self._partial, self._partial_pool = kept, self._pool
+            return
+        kept = PartialFrame(buffer, data[position:], size, began)
+        if self._partial is not None:
+            self._release_buffer()
+        self._partial, self._partial_pool = kept, self._pool
 
     def _wait_for_buffer(self) -> None:
         if not self._waiting_for_buffer:

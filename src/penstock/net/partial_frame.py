@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
-
-from penstock.net.buffers import BufferPool
-
-__all__ = ["PartialFrame", "keep_rest"]
-
-_unpack_length: Final = Struct(">i").unpack_from
+__all__ = ["PartialFrame"]
 
 
 class PartialFrame:
@@ -46,23 +39,3 @@ class PartialFrame:
     def is_slow(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
         """Returns true if the bytes arrive more slowly than they have to, after `timeout_s` of grace."""
         return now - self.began > timeout_s + self.filled / bytes_per_s
-
-
-def keep_rest(
-    pool: BufferPool, partial: PartialFrame | None, rest: memoryview, now: float, address: str
-) -> PartialFrame | None:
-    """Keep `rest`, the start of a frame, in a buffer that has room for the frame to go on.
-
-    `partial` is what holds `rest` already, None if `rest` is in the shared buffer for reads. Returns None if
-    no buffer is free: then `partial` stays as it is.
-    """
-    have = len(rest)
-    size = 4 + _unpack_length(rest)[0] if have >= 4 else 4
-    growing, began = None, now
-    if partial is not None:
-        if not have == len(partial.buffer) < size:
-            partial.measure(size)
-            return partial
-        growing, began = partial.buffer, partial.began
-    buffer = pool.take(max(size, have), have, growing, address)
-    return None if buffer is None else PartialFrame(buffer, rest, size, began)
