@@ -21,7 +21,7 @@ A, B = TopicIdPartition(ORDERS, 0), TopicIdPartition(ORDERS, 1)
 
 
 class World:
-    """A session with a clock, and a broker that answers as it is told."""
+    """A session with a clock, and a broker with prepared answers."""
 
     def __init__(self, *partitions: TopicIdPartition) -> None:
         self.woken = 0
