@@ -27,7 +27,8 @@ from penstock.testing.simulation.cluster_roles import (
     replica_on,
 )
 from penstock.testing.simulation.node import Node
-from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver, TransactionalId
+from penstock.testing.simulation.transaction_requests import TransactionalId
+from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver
 from penstock.testing.simulation.transaction_workers import TransactionalWorker
 from penstock.testing.simulation.verification_races import VERIFICATION_RACES
 from penstock.transactions.records import decode_record

@@ -23,7 +23,8 @@ from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import ClusterRoles, StateNotReached, cluster_roles, replica_on
 from penstock.testing.simulation.transaction_events import TransactionalSend
-from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver, TransactionalId
+from penstock.testing.simulation.transaction_requests import TransactionalId
+from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver
 from penstock.wire.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 __all__ = ["VERIFICATION_RACES", "retried_after_the_end", "verified_after_the_end"]
