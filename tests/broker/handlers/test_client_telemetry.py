@@ -65,12 +65,12 @@ def subscribe(client: RawClient) -> None:
 
 def offered(client: RawClient) -> set[int]:
     request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    return {api.api_key for api in client.ask(API_VERSIONS, 3, request).api_keys} & {71, 72}
+    return {api.api_key for api in client.call(API_VERSIONS, 3, request).api_keys} & {71, 72}
 
 
 def fetched(client: RawClient, id_: bytes = bytes(16)) -> GetTelemetrySubscriptionsResponse:
     request = GetTelemetrySubscriptionsRequest(client_instance_id=id_)
-    return client.ask(GET_TELEMETRY_SUBSCRIPTIONS, 0, request)
+    return client.call(GET_TELEMETRY_SUBSCRIPTIONS, 0, request)
 
 
 def push(
@@ -82,7 +82,7 @@ def push(
         compression_type=codec,
         metrics=metrics,
     )
-    return ErrorCode(client.ask(PUSH_TELEMETRY, 0, request).error_code)
+    return ErrorCode(client.call(PUSH_TELEMETRY, 0, request).error_code)
 
 
 def test_librdkafka_pushes_and_the_metrics_are_exported(running: BrokerThread, received: Receiver) -> None:

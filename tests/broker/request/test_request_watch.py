@@ -124,7 +124,7 @@ def test_the_threshold_changes_while_the_broker_runs(events: Events) -> None:
             session_epoch=-1,
             topics=[FetchTopic(topic=topic.name, partitions=[FetchPartition(partition=0, fetch_offset=1)])],
         )
-        client.ask(FETCH, 11, request)
+        client.call(FETCH, 11, request)
         assert slow(events, "Fetch", "writer")[0]["partitions"].startswith(f"{topic.name}-0@1")
         assert running.broker.metrics.apis["Produce"].slow == 1
         assert alter(client, BROKER, DEFAULT_BROKER, ("penstock.slow.request.ms", SET, "-1"))[0] == 0

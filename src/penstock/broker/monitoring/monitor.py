@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.monitoring.documents import ALIVE, LIVENESS, Document
-from penstock.broker.monitoring.group_lag import ListOffsets, GroupLag
+from penstock.broker.monitoring.group_lag import GroupLag, ListOffsets
 from penstock.broker.monitoring.health_facts import HealthFacts
 from penstock.broker.monitoring.http_server import HttpServer, Policy
 from penstock.broker.monitoring.loop_watch import LoopWatch

@@ -15,8 +15,9 @@ from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
 from penstock.broker.request.request_subjects import Counts, Subjects, produce_counts
 from penstock.model.errors import ProtocolError
-from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
+from penstock.net.response_queue import Answer, Parts
 from penstock.observability.requests import EventLimit, PartitionRange, ServedRequest, log_fields
 from penstock.ports import Clock
 from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse

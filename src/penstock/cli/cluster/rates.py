@@ -80,8 +80,8 @@ def committed_offsets(cluster: Cluster) -> dict[str, dict[Key, int]]:
     admin, found = cluster.admin, {}
     listed = cluster.wait(admin.list_consumer_groups(request_timeout=cluster.timeout_s))
     for group in listed.valid:
-        asked = [ConsumerGroupTopicPartitions(group.group_id)]
-        (future,) = admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s).values()
+        requested = [ConsumerGroupTopicPartitions(group.group_id)]
+        (future,) = admin.list_consumer_group_offsets(requested, request_timeout=cluster.timeout_s).values()
         offsets = cluster.wait(future, group.group_id).topic_partitions
         found[group.group_id] = {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
     return found
