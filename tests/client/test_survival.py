@@ -11,7 +11,8 @@ import pytest
 
 from lab.penstock import penstock
 from lab.server import Server
-from penstock.client import Admin, Consumer, Producer
+from penstock.client import Admin, Consumer, Producer, Queue
+from penstock.testing import queues
 from tests.client.conftest import QUICK_GROUPS
 
 KILLS = 2
@@ -27,6 +28,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def queue_bootstrap() -> Iterator[str]:
+    with queues() as running:
+        yield running.bootstrap
 
 
 def kill(server: Server) -> None:
@@ -110,3 +117,45 @@ def test_the_next_member_goes_on_where_one_closed(bootstrap: str) -> None:
 @pytest.mark.slow
 def test_apache_kafka_is_as_good_a_broker(real_kafka: str) -> None:
     assert asyncio.run(asyncio.wait_for(_both_ways(real_kafka), 120)) == EVERYTHING_ONCE
+
+
+async def _queue_both_ways(bootstrap: str) -> list[tuple[bytes, int]]:
+    """Every outcome through a queue; the messages with their delivery counts, in the order of delivery."""
+    async with Producer(bootstrap) as producer:
+        for value in ("accept", "release", "reject", "renew"):
+            await producer.send("work", value, partition=0)
+    seen: list[tuple[bytes, int]] = []
+    async with Queue(
+        bootstrap, "work", group="workers", acknowledgement="explicit", max_deliveries=3
+    ) as queue:
+        while len(seen) < 6:
+            for message in await queue.poll(wait=1.0):
+                seen.append((message.value, message.delivery_count))
+                if message.value == b"release" and message.delivery_count < 3:
+                    await message.release()
+                elif message.value == b"reject":
+                    await message.reject()
+                else:
+                    await (message.renew() if message.value == b"renew" else message.accept())
+                    if message.is_held:
+                        await message.accept()
+    return seen
+
+
+EVERY_OUTCOME = [
+    (b"accept", 1),
+    (b"release", 1),
+    (b"reject", 1),
+    (b"renew", 1),
+    (b"release", 2),
+    (b"release", 3),
+]
+
+
+def test_a_queue_delivers_by_the_outcomes(queue_bootstrap: str) -> None:
+    assert asyncio.run(asyncio.wait_for(_queue_both_ways(queue_bootstrap), 60)) == EVERY_OUTCOME
+
+
+@pytest.mark.slow
+def test_a_queue_works_on_apache_kafka(real_kafka: str) -> None:
+    assert asyncio.run(asyncio.wait_for(_queue_both_ways(real_kafka), 120)) == EVERY_OUTCOME
