@@ -102,6 +102,13 @@ def test_partitions_are_named_once() -> None:
     assert [(t.topic_id, t.partitions) for t in third.forgotten_topics_data] == [(ORDERS, [0])]
 
 
+def test_large_requests_acquire_whole_batches() -> None:
+    session = World().session
+    assert session.fetch_request(499, 0, 0.0).share_acquire_mode == 1
+    session.end("")
+    assert session.fetch_request(500, 0, 0.0).share_acquire_mode == 0
+
+
 def test_outcomes_go_with_the_next_fetch() -> None:
     world = World()
     messages = world.acquire(0, 4)

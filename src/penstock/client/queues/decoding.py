@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.client.queues.message import Decoders, Locks, QueueMessage, RawRecord, TopicIdPartition
@@ -47,14 +47,12 @@ def acquired_messages(
     messages: list[QueueMessage] = []
     damaged: list[BatchHeader] = []
     end = -1
-    for header, records in _batches(data, damaged, f"{topic}-{place.partition}"):
+    for header, records in _batches(data, damaged, counts, f"{topic}-{place.partition}"):
         end = header.next_offset
         append_time = header.is_log_append_time
         for record in records:
-            count = counts.pop(record.offset, None)
-            if count is not None:
-                raw = RawRecord(topic, place.partition, record, append_time)
-                messages.append(QueueMessage(raw, decoders, place, count, locks))
+            raw = RawRecord(topic, place.partition, record, append_time)
+            messages.append(QueueMessage(raw, decoders, place, counts.pop(record.offset), locks))
     end = max([end, *(header.next_offset for header in damaged)])
     outcomes = {
         offset: Outcome.REJECT
@@ -66,9 +64,12 @@ def acquired_messages(
 
 
 def _batches(
-    data: Buffer, damaged: list[BatchHeader], name: str
+    data: Buffer, damaged: list[BatchHeader], wanted: Collection[int], name: str
 ) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Batches with their records; control batches have none. A damaged batch goes to `damaged` instead."""
+    """Batches with their records of the `wanted` offsets; control batches have none.
+
+    A damaged batch goes to `damaged` instead.
+    """
     view = memoryview(data)
     try:
         for position, header in iter_batches(view):
@@ -76,7 +77,11 @@ def _batches(
             try:
                 if not crc_matches(batch, header):
                     raise CorruptMessage("the checksum does not match")
-                records = [] if header.is_control else list(iter_records(batch))
+                records = (
+                    []
+                    if header.is_control
+                    else [record for record in iter_records(batch) if record.offset in wanted]
+                )
             except CorruptMessage as e:
                 _log.warning("records of %s from offset %d are damaged: %s", name, header.base_offset, e)
                 damaged.append(header)

@@ -68,8 +68,9 @@ class FetchLimits(NamedTuple):
 
     min_bytes: int = 1
     max_bytes: int = 50 << 20
-    #: acquire no more records than requested, instead of whole batches
-    is_strict: bool = True
+    #: Smaller requests acquire no more records than they name. Larger ones acquire whole batches, because
+    #: the broker sends a batch again for each part of it that is acquired.
+    whole_batches_from: int = 500
 
 
 class Fetched(NamedTuple):
@@ -234,7 +235,7 @@ class ShareSession:
             max_bytes=self._limits.max_bytes,
             max_records=max_records,
             batch_size=max_records,
-            share_acquire_mode=_RECORD_LIMIT if self._limits.is_strict else 0,
+            share_acquire_mode=_RECORD_LIMIT if max_records < self._limits.whole_batches_from else 0,
             topics=[
                 FetchTopic(
                     topic_id=topic_id,
