@@ -13,7 +13,8 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.codecs import Codec
-from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX, committed, decode
+from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX, decode
+from penstock.records.committed import committed
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records, seal
 from penstock.records.varint import encode_varint

@@ -12,7 +12,7 @@ read or becomes part of a view. The yielded columns have no view of the bytes: t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -26,16 +26,12 @@ from penstock.ports import Buffer
 from penstock.records.batch import CRC_START, HEADER_SIZE, BatchHeader
 from penstock.records.checksum import crc32c
 from penstock.records.codecs import Codec
-from penstock.records.control import parse_end_transaction
+from penstock.records.committed import PlacedBatch
 from penstock.records.record import open_batch
 from penstock.records.varint import LONG_BYTES_MAX, decode_varint
 
-__all__ = ["HEADERS_TYPE", "ROWS_MAX", "Aborted", "PlacedBatch", "committed", "decode"]
+__all__ = ["HEADERS_TYPE", "ROWS_MAX", "decode"]
 
-#: The position of a batch in the bytes of a fetch, from `iter_batches`.
-PlacedBatch: TypeAlias = tuple[int, BatchHeader]
-#: (producer id, first offset) of a transaction that was aborted.
-Aborted: TypeAlias = tuple[int, int]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -116,27 +112,6 @@ class _Fields(NamedTuple):
     #: where the number of headers stands, and the first byte behind the record
     headers_at: Ints
     end: Ints
-
-
-def committed(
-    data: Buffer, batches: Iterable[PlacedBatch], aborted: Sequence[Aborted]
-) -> Iterator[PlacedBatch]:
-    """The batches of a read_committed fetch that are not of `aborted` transactions, which came with it.
-
-    A producer's batches are hidden from its transaction's first offset on until the marker that ends it.
-    """
-    waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
-    hidden: set[int] = set()
-    for position, header in batches:
-        while waiting and waiting[-1][1] <= header.last_offset:
-            hidden.add(waiting.pop()[0])
-        if header.is_control:
-            if header.producer_id in hidden:
-                marker = parse_end_transaction(data[position : position + header.size])
-                if marker is not None and not marker.committed:
-                    hidden.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in hidden):
-            yield position, header
 
 
 def decode(

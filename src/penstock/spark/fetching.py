@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, cast
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicPartition
 from penstock.ports import Buffer
-from penstock.records.columnar import Aborted, PlacedBatch, committed, decode
+from penstock.records.columnar import decode
+from penstock.records.committed import Aborted, PlacedBatch, committed
 from penstock.records.record import iter_batches
 from penstock.spark.connection import Attempts, Cluster, Connection
 from penstock.spark.errors import DataLost, Disconnected, SparkSourceError
