@@ -31,7 +31,8 @@ INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 # They compare with Apache Kafka, which one part starts once.
 KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
-PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
+CONSOLE_TESTS := tests/console
+PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
 	@$(MAKE) --no-print-directory --jobs=8 --keep-going --output-sync=line check-clients check-tools check-cli check-brokers check-nodes check-replicas check-core lint
@@ -65,7 +66,7 @@ check-replicas: $(READY)
 
 test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "four parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-cli test-conformance test-core test-simulation test-brokers test-clients test-interop
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-pages test-cli test-conformance test-core test-simulation test-brokers test-clients test-interop
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
@@ -87,6 +88,15 @@ test-interop: $(READY) ## other people's clients, chaos and disasters on brokers
 
 test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
 	$(PY) -m pytest -q $(PIPELINE_TESTS)
+
+.PHONY: test-pages test-console
+test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
+	@$(PY) -m tools.chromium
+	$(PY) -m pytest -q $(CONSOLE_TESTS)
+
+test-console: $(READY) ## the same, with 10,000 topics, large messages, Apache Kafka and the cost of open pages
+	@$(PY) -m tools.chromium
+	CONSOLE=all $(PY) -m pytest -q $(CONSOLE_TESTS)
 
 test-conformance: $(READY) ## a part of other people's tests
 	$(PY) -m conformance --subset

@@ -1,0 +1,75 @@
+"""Placement of replicas and leaders: ongoing moves, new ones, preferred leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.console.kafka.cluster import Cluster, check
+from penstock.console.views.samples import Key
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
+from penstock.wire.apis.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+__all__ = ["elect_preferred", "list_moves", "reassign"]
+
+_PREFERRED = 0
+
+
+async def list_moves(cluster: Cluster) -> ListPartitionReassignmentsResponse:
+    request = ListPartitionReassignmentsRequest(timeout_ms=_ms(cluster), topics=None)
+    response = await cluster.send(LIST_PARTITION_REASSIGNMENTS, request)
+    check(response.error_code, response.error_message, "reassignments")
+    return response
+
+
+async def reassign(cluster: Cluster, wanted: Mapping[Key, Sequence[int] | None]) -> None:
+    """Move partitions to brokers; None cancels a move."""
+    by_topic: dict[str, list[ReassignablePartition]] = {}
+    for (topic, partition), replicas in wanted.items():
+        own = ReassignablePartition(
+            partition_index=partition, replicas=None if replicas is None else list(replicas)
+        )
+        by_topic.setdefault(topic, []).append(own)
+    topics = [ReassignableTopic(name=name, partitions=found) for name, found in by_topic.items()]
+    request = AlterPartitionReassignmentsRequest(timeout_ms=_ms(cluster), topics=topics)
+    response = await cluster.send(ALTER_PARTITION_REASSIGNMENTS, request, changes=True)
+    check(response.error_code, response.error_message, "the reassignment")
+    for result in response.responses:
+        for p in result.partitions:
+            check(p.error_code, p.error_message, f"{result.name}-{p.partition_index}")
+
+
+async def elect_preferred(cluster: Cluster, keys: Sequence[Key] | None) -> int:
+    """Make the first replica the leader, of all partitions by default; returns the number of elections."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in keys or ():
+        by_topic.setdefault(topic, []).append(partition)
+    wanted = [TopicPartitions(topic=topic, partitions=found) for topic, found in by_topic.items()]
+    request = ElectLeadersRequest(
+        election_type=_PREFERRED,
+        topic_partitions=None if keys is None else wanted,
+        timeout_ms=_ms(cluster),
+    )
+    response = await cluster.send(ELECT_LEADERS, request, changes=True)
+    check(response.error_code, None, "the election")
+    elected = 0
+    for result in response.replica_election_results:
+        for p in result.partition_result:
+            if p.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                check(p.error_code, p.error_message, f"{result.topic}-{p.partition_id}")
+                elected += 1
+    return elected
+
+
+def _ms(cluster: Cluster) -> int:
+    return int(cluster.timeout_s * 1000)

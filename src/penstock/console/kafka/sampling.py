@@ -1,0 +1,239 @@
+"""Samples a cluster while a page is open, and keeps the history that pages show.
+
+Invariant: sampling costs a bounded share of a core. The pause after a sample is at least `_PAUSE_FACTOR`
+times as long as the sample took, so that a cluster of 10,000 topics is sampled less often than a small one.
+Pages of the same session share one sampler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Final
+
+from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
+from penstock.console.kafka.offsets import LATEST, list_offsets
+from penstock.console.views.events import Event, changes
+from penstock.console.views.samples import GroupSample, History, Key, Sample, partitions_of
+from penstock.model.errors import PenstockError
+from penstock.model.ids import METADATA_TOPIC
+from penstock.wire.apis.describe_cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from penstock.wire.apis.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+    DescribeQuorumResponsePartition,
+)
+from penstock.wire.apis.list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+)
+
+__all__ = ["Sampler"]
+
+_PAUSE_S: Final = 2.0
+_PAUSE_FACTOR: Final = 20.0
+_PAUSE_MAX_S: Final = 60.0
+_EVENTS_MAX: Final = 200
+#: groups in one OffsetFetch request
+_GROUPS_AT_ONCE: Final = 200
+
+
+class Sampler:
+    """The history of one cluster as one user sees it. Samples only while there are subscribers."""
+
+    def __init__(self, cluster: Cluster, now: Callable[[], float] = time.time) -> None:
+        self._cluster = cluster
+        self._now = now
+        self._task: asyncio.Task[None] | None = None
+        self._subscribers = 0
+        self._turn = asyncio.Event()
+        self.history = History()
+        self.events: deque[Event] = deque(maxlen=_EVENTS_MAX)
+        self.error: str | None = None
+        #: seconds that the last sample took, and the pause after it
+        self.took_s = 0.0
+        self.pause_s = _PAUSE_S
+
+    async def current(self) -> Sample:
+        """The last sample if it is recent, or a new one."""
+        last = self.history.last
+        if last is None or self._now() - last.time_s > max(_PAUSE_S, self.pause_s) * 1.5:
+            await self._sample()
+        assert self.history.last is not None
+        return self.history.last
+
+    async def refresh(self) -> Sample:
+        """A new sample, after a change that the next page has to show."""
+        await self._sample()
+        assert self.history.last is not None
+        return self.history.last
+
+    async def updates(self) -> AsyncGenerator[None, None]:
+        """Yields after each sample, whether it has succeeded or not."""
+        self._subscribers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            if self.history.last is not None:
+                yield
+            while True:
+                await self._turn.wait()
+                yield
+        finally:
+            self._subscribers -= 1
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._cluster.close()
+
+    async def _run(self) -> None:
+        try:
+            while self._subscribers:
+                with suppress(PenstockError):
+                    await self._sample()
+                turn, self._turn = self._turn, asyncio.Event()
+                turn.set()
+                await asyncio.sleep(self.pause_s)
+        finally:
+            self._task = None
+
+    async def _sample(self) -> None:
+        began = time.monotonic()
+        try:
+            sample = await take_sample(self._cluster, self._now())
+        except PenstockError as error:
+            self.error = str(error)
+            raise
+        self.error = None
+        before = self.history.last
+        self.history.add(sample)
+        if before is not None:
+            self.events.extend(changes(before, sample))
+        self.took_s = time.monotonic() - began
+        self.pause_s = min(_PAUSE_MAX_S, max(_PAUSE_S, self.took_s * _PAUSE_FACTOR))
+
+
+async def take_sample(cluster: Cluster, now_s: float) -> Sample:
+    """One look at all brokers, topics and groups. Parts that brokers refuse are None."""
+    metadata = await cluster.metadata()
+    partitions = partitions_of(metadata)
+    leaders = {key: p.leader for key, p in partitions.items() if p.leader >= 0}
+    brokers = {broker.node_id: DescribeLogDirsRequest(topics=None) for broker in metadata.brokers}
+    described, quorum, log_dirs, ends, groups = await asyncio.gather(
+        _described(cluster),
+        _quorum(cluster),
+        cluster.send_each(DESCRIBE_LOG_DIRS, brokers),
+        list_offsets(cluster, leaders, LATEST),
+        _groups(cluster, [broker.node_id for broker in metadata.brokers]),
+    )
+    return Sample(now_s, metadata, described, quorum, log_dirs, ends, groups)
+
+
+async def _described(cluster: Cluster) -> DescribeClusterResponse | None:
+    try:
+        response = await cluster.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    except (Refused, NotReachable):
+        return None
+    return None if response.error_code else response
+
+
+async def _quorum(cluster: Cluster) -> DescribeQuorumResponsePartition | None:
+    wanted = DescribeQuorumRequestTopic(
+        topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition(partition_index=0)]
+    )
+    try:
+        response = await cluster.send(DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[wanted]))
+    except (Refused, NotReachable):
+        return None
+    if response.error_code or not response.topics or not response.topics[0].partitions:
+        return None
+    (found,) = response.topics[0].partitions
+    return None if found.error_code else found
+
+
+async def _groups(cluster: Cluster, brokers: list[int]) -> list[GroupSample] | None:
+    """The groups of all coordinators with their commits; None if no broker lists its groups."""
+    answers = await cluster.send_each(LIST_GROUPS, {broker: ListGroupsRequest() for broker in brokers})
+    listed = {
+        broker: answer.groups
+        for broker, answer in answers.items()
+        if answer is not None and not answer.error_code
+    }
+    if not listed:
+        return None
+    found = await asyncio.gather(
+        *(_with_commits(cluster, broker, groups) for broker, groups in listed.items())
+    )
+    return sorted((each for groups in found for each in groups), key=lambda group: group.name)
+
+
+async def _with_commits(cluster: Cluster, broker: int, groups: list[ListedGroup]) -> list[GroupSample]:
+    commits: dict[str, dict[Key, int]] = {}
+    names = [group.group_id for group in groups if group.group_type.lower() != "share"]
+    for first in range(0, len(names), _GROUPS_AT_ONCE):
+        commits |= await fetch_commits(cluster, broker, names[first : first + _GROUPS_AT_ONCE])
+    return [
+        GroupSample(
+            group.group_id,
+            group.group_state or "Unknown",
+            group.group_type.lower() or "classic",
+            group.protocol_type,
+            broker,
+            commits.get(group.group_id, {}),
+        )
+        for group in groups
+    ]
+
+
+async def fetch_commits(cluster: Cluster, broker: int, groups: list[str]) -> dict[str, dict[Key, int]]:
+    """The committed offsets of groups that a broker coordinates. A refused group is left out."""
+    request = OffsetFetchRequest(
+        group_id=groups[0],
+        topics=None,
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups],
+    )
+    try:
+        response = await cluster.send_to(broker, OFFSET_FETCH, request)
+    except (Refused, NotReachable):
+        return {}
+    if not response.groups:  # versions before 8 have one group
+        found = {
+            (topic.name, p.partition_index): p.committed_offset
+            for topic in response.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0
+        }
+        return {groups[0]: found}
+    names = await _topic_names(cluster, response.groups)
+    return {
+        group.group_id: {
+            (topic.name or names.get(topic.topic_id, ""), p.partition_index): p.committed_offset
+            for topic in group.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0
+        }
+        for group in response.groups
+        if not group.error_code
+    }
+
+
+async def _topic_names(cluster: Cluster, groups: list[OffsetFetchResponseGroup]) -> dict[bytes, str]:
+    """Names of topic ids, which version 10 has instead of names."""
+    if all(topic.name for group in groups for topic in group.topics):
+        return {}
+    metadata = await cluster.metadata()
+    return {topic.topic_id: topic.name or "" for topic in metadata.topics}

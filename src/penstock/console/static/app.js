@@ -1,0 +1,181 @@
+// The frame around all pages: login, navigation, live state, theme, keys.
+
+import { get, listen, post } from "./api.js";
+import { ago, h, link, replace, short } from "./dom.js";
+import { LEVELS, dialog, field, input, note, pill } from "./ui.js";
+
+const PAGES = [
+  { id: "overview", label: "Overview", key: "o" },
+  { id: "topics", label: "Topics", key: "t", count: (t) => t.topics },
+  { id: "groups", label: "Groups", key: "r", count: (t) => t.groups },
+  { id: "cluster", label: "Cluster", key: "c" },
+  { id: "transactions", label: "Transactions", key: "x" },
+  { id: "security", label: "Security", key: "s" },
+  { id: "quotas", label: "Quotas", key: "q" },
+];
+const root = document.getElementById("app");
+const state = { session: null, tick: null, connected: true, seen: 0 };
+const ui = {};
+let page = null, visit = 0;
+
+start();
+
+async function start() {
+  theme(read("theme"));
+  window.addEventListener("hashchange", show);
+  window.addEventListener("login-needed", () => state.session && start());
+  document.onkeydown = keys;
+  try {
+    state.session = await get("/api/session");
+  } catch (error) {
+    replace(root, h("div", { class: "login" }, note(error.message)));
+    setTimeout(start, 2000);
+    return;
+  }
+  if (state.session.needs_login && !state.session.logged_in) login();
+  else frame();
+}
+
+function login() {
+  page?.destroy?.();
+  page = null;
+  ui.live?.close();
+  const user = input({ required: true, autocomplete: "username", autofocus: true });
+  const password = input({ type: "password", required: true, autocomplete: "current-password" });
+  const errors = h("div", {});
+  const button = h("button", { class: "primary", type: "submit" }, "Log in");
+  const form = h("form", { "aria-label": "Log in", on: { submit: async (e) => {
+    e.preventDefault();
+    button.disabled = true;
+    replace(errors);
+    try {
+      await post("/api/login", { user: user.value, password: password.value });
+      await start();
+    } catch (error) {
+      replace(errors, note(error.message));
+    } finally {
+      button.disabled = false;
+    }
+  } } }, h("div", { class: "brand" }, h("img", { src: "/static/icon.svg", alt: "" }), "Penstock"),
+    h("p", { class: "muted" }, "Log in as a user of the cluster at ", h("span", { class: "mono" }, state.session.bootstrap.join(", ")), ". Its ACLs decide what you see."),
+    field("User", user), field("Password", password), errors, button);
+  replace(root, h("main", { class: "login", id: "main" }, form));
+  user.focus();
+}
+
+function frame() {
+  const links = PAGES.map((p) => {
+    const count = h("span", { class: "count" });
+    p.node = h("a", { href: `#/${p.id}` }, p.label, count);
+    p.counter = count;
+    return p.node;
+  });
+  ui.health = h("a", { href: "#/overview", class: "health-link", "aria-label": "Health" });
+  ui.where = h("span", { class: "where" });
+  ui.liveState = h("span", { class: "live" }, "connecting");
+  ui.main = h("main", { id: "main", tabindex: -1 });
+  const out = state.session.user && h("button", { class: "ghost", title: "Log out", on: { click: logout } }, state.session.user, " ⏻");
+  replace(root,
+    h("header", { class: "top" }, ui.health, ui.where, h("div", { class: "right" }, ui.liveState,
+      h("button", { class: "ghost", "aria-label": "Light or dark", title: "Light or dark", on: { click: nextTheme } }, "◐"),
+      h("button", { class: "ghost", "aria-label": "Keys", title: "Keys (?)", on: { click: help } }, "?"), out)),
+    h("div", { class: "side" }, h("a", { class: "brand", href: "#/overview" }, h("img", { src: "/static/icon.svg", alt: "" }), "Penstock"),
+      h("nav", { "aria-label": "Pages" }, links), h("div", { class: "foot mono" }, state.session.bootstrap.join(", "))),
+    ui.main);
+  ui.live?.close();
+  ui.live = listen("/api/live", { tick }, (on) => { state.connected = on; header(); });
+  clearInterval(ui.timer);
+  ui.timer = setInterval(header, 1000);
+  show();
+}
+
+function tick(found) {
+  state.tick = found;
+  state.seen = Date.now();
+  header();
+  page?.update?.();
+}
+
+function header() {
+  const t = state.tick;
+  if (!ui.liveState) return;
+  ui.liveState.className = `live ${state.connected && t ? "on" : state.connected ? "" : "off"}`;
+  ui.liveState.textContent = !state.connected ? "disconnected" : t ? ago((Date.now() - state.seen) / 1000) : "connecting";
+  if (!t) return;
+  const level = t.health.level;
+  replace(ui.health, pill(level, LEVELS[level]));
+  ui.health.title = t.health.reasons.join("\n") || "all partitions have all their replicas";
+  ui.where.textContent = t.cluster_id ?? "";
+  for (const p of PAGES) if (p.count && t.totals) p.counter.textContent = short(p.count(t.totals) ?? 0);
+}
+
+async function show() {
+  if (!ui.main?.isConnected) return;
+  const own = (visit += 1);
+  const [path, query = ""] = decodeURI(location.hash.replace(/^#\/?/, "")).split("?");
+  const parts = location.hash.replace(/^#\/?/, "").split("?")[0].split("/").filter(Boolean).map(decodeURIComponent);
+  const known = PAGES.find((p) => p.id === parts[0]) ?? PAGES[0];
+  const context = { parts: parts.slice(1), query: new URLSearchParams(location.hash.split("?")[1] ?? ""), session: state.session, path, rawQuery: query };
+  if (page?.id === known.id && page.turn?.(context)) return;
+  page?.destroy?.();
+  page = null;
+  for (const p of PAGES) p.node[p === known ? "setAttribute" : "removeAttribute"]("aria-current", "page");
+  document.title = `${known.label} · Penstock`;
+  try {
+    const module = await import(`./pages/${known.id}.js`);
+    if (own !== visit) return;
+    replace(ui.main);
+    const mounted = await module.mount(ui.main, context);
+    if (own !== visit) mounted?.destroy?.();
+    else page = { id: known.id, ...mounted };
+  } catch (error) {
+    if (own === visit) replace(ui.main, note(error.message));
+  }
+}
+
+async function logout() {
+  await post("/api/logout");
+  location.reload();
+}
+
+// -- theme: that of the system, unless one was chosen
+
+function theme(chosen) {
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  else delete document.documentElement.dataset.theme;
+}
+
+function nextTheme() {
+  const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  localStorage.setItem("theme", next);
+  theme(next);
+}
+
+function read(name) {
+  try { return localStorage.getItem(name); } catch { return null; }
+}
+
+// -- keys
+
+let leader = 0;
+function keys(e) {
+  if (e.key === "Escape" && e.target.closest?.("input,textarea,select") && !e.target.closest("dialog")) e.target.blur();
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest?.("input,textarea,select,dialog")) return;
+  if (Date.now() - leader < 1200) {
+    const found = PAGES.find((p) => p.key === e.key);
+    leader = 0;
+    if (found) location.hash = `#/${found.id}`;
+  } else if (e.key === "g") leader = Date.now();
+  else if (e.key === "/") { const box = document.querySelector("[data-search]"); if (box) { e.preventDefault(); box.focus(); box.select?.(); } }
+  else if (e.key === "?") help();
+  else page?.key?.(e);
+}
+
+function help() {
+  const rows = [["/", "search or filter"], ["j k", "next, previous row"], ["Enter", "open"], ["Esc", "close"], ["r", "read again"], ["l", "live tail"],
+    ...PAGES.map((p) => [`g ${p.key}`, p.label])];
+  dialog({ title: "Keys", body: h("dl", { class: "facts" }, rows.map(([k, what]) => [h("dt", {}, h("kbd", {}, k)), h("dd", {}, what)])) });
+}
+
+export { link };

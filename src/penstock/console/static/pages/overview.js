@@ -1,0 +1,112 @@
+// Explained health, brokers, throughput, lag, what changed lately.
+
+import { get } from "../api.js";
+import { ago, bytes, clock, grouped, h, link, rate, replace, short } from "../dom.js";
+import { chart, meter, spark } from "../plots.js";
+import { LEVELS, card, note, pill, severity, stat, table } from "../ui.js";
+
+export async function mount(root) {
+  const health = h("div", {}), stats = h("div", { class: "stats" }), quorum = h("div", {});
+  const records = chart({ label: "Records in per second", format: (n) => rate(n, "") });
+  const volume = chart({ label: "Bytes in per second", format: bytes });
+  const lag = chart({ label: "Consumer lag, records" });
+  const brokers = table({ label: "Brokers", columns: BROKERS, empty: "no broker has responded" });
+  const busiest = table({ label: "Busiest topics", columns: BUSIEST, empty: "no records are written now" });
+  const laggards = table({ label: "Groups with lag", columns: LAGGARDS, empty: "no group has lag" });
+  const events = h("ul", { class: "events" });
+  root.append(h("h1", {}, "Overview"), health, stats,
+    h("div", { class: "grid" }, h("div", { class: "card" }, records.node), h("div", { class: "card" }, volume.node), h("div", { class: "card" }, lag.node)),
+    h("div", { class: "grid" }, card("Busiest topics", busiest.node), card("Groups with lag", laggards.node)),
+    card("Brokers", brokers.node),
+    h("div", { class: "grid" }, card("Metadata quorum", quorum), card("What changed lately", events)));
+
+  async function update() {
+    let found;
+    try {
+      found = await get("/api/overview");
+    } catch (error) {
+      replace(health, note(error.message));
+      return;
+    }
+    replace(health, shownHealth(found.health));
+    if (!found.totals) return;
+    replace(stats, ...totals(found));
+    records.update(found.series.records);
+    volume.update(found.series.bytes);
+    lag.update(found.series.lag);
+    brokers.update(found.brokers);
+    busiest.update(found.busiest);
+    laggards.update(found.laggards);
+    replace(quorum, shownQuorum(found.quorum));
+    replace(events, found.events.length
+      ? found.events.map((e) => h("li", { class: severity[e.severity] }, link(e.page, e.text), h("time", { title: clock(e.time_s * 1000, true) }, ago(Date.now() / 1000 - e.time_s))))
+      : h("li", { class: "dim" }, h("span", {}, "Nothing has changed since this page was opened.")));
+  }
+  await update();
+  return { update };
+}
+
+export function shownHealth({ level, reasons }) {
+  const why = reasons.length ? h("ul", {}, reasons.slice(0, 12).map((r) => h("li", {}, r))) : h("div", { class: "muted" }, "Every partition has a leader and all its replicas are in sync.");
+  return h("div", { class: `health ${LEVELS[level]}`, role: "status" }, pill(level, LEVELS[level]), h("div", {}, h("strong", {}, TITLES[level]), why));
+}
+
+const TITLES = {
+  Healthy: "The cluster is healthy",
+  Degraded: "The cluster works, and something needs attention",
+  Unhealthy: "Some data is not available",
+  Unknown: "The state of the cluster is not known",
+};
+
+const totals = ({ totals: t, brokers }) => [
+  stat("Brokers", `${brokers.filter((b) => b.state === "running").length} / ${brokers.length}`, "running", brokers.some((b) => b.state !== "running") ? "warn" : ""),
+  stat("Topics", grouped(t.topics), `${grouped(t.internal_topics)} internal`),
+  stat("Partitions", grouped(t.partitions), t.offline ? `${grouped(t.offline)} without leader` : "all have a leader", t.offline ? "bad" : ""),
+  stat("Under-replicated", grouped(t.under_replicated), "partitions", t.under_replicated ? "warn" : ""),
+  stat("In", rate(t.records_per_s), `${bytes(t.bytes_per_s)}/s`),
+  stat("Stored", bytes(t.size), "leaders' logs"),
+  stat("Groups", grouped(t.groups), "all types"),
+  stat("Lag", short(t.lag), "records"),
+];
+
+const STATES = { running: "good", fenced: "warn", silent: "warn", gone: "bad" };
+const BROKERS = [
+  { id: "id", label: "Broker", first: true, sort: (b) => b.id, render: (b) => link("cluster", `Broker ${b.id}`) },
+  { id: "state", label: "State", sort: (b) => b.state, render: (b) => pill(b.state, STATES[b.state]) },
+  { id: "role", label: "Role", render: (b) => (b.controller ? pill("controller", "info") : b.voter ? "voter" : "") },
+  { id: "address", label: "Address", wide: true, render: (b) => h("span", { class: "mono" }, b.address ?? "–") },
+  { id: "rack", label: "Rack", wide: true, render: (b) => b.rack ?? "–" },
+  { id: "leads", label: "Leads", num: true, sort: (b) => b.leads, render: (b) => grouped(b.leads) },
+  { id: "replicas", label: "Replicas", num: true, sort: (b) => b.replicas, render: (b) => grouped(b.replicas) },
+  { id: "behind", label: "Not in sync", num: true, sort: (b) => b.behind, render: (b) => h("span", { class: b.behind ? "warn" : "" }, grouped(b.behind)) },
+  { id: "size", label: "Stored", num: true, sort: (b) => b.size, render: (b) => bytes(b.size) },
+  { id: "disk", label: "Disk", wide: true, render: disk },
+];
+
+function disk(b) {
+  if (!b.disk_total) return "–";
+  const used = 1 - b.disk_free / b.disk_total;
+  return [meter(used, `${Math.round(used * 100)} % of the volume used`, used > 0.9 ? "bad" : used > 0.8 ? "warn" : ""), `${bytes(b.disk_free)} free`];
+}
+
+const BUSIEST = [
+  { id: "topic", label: "Topic", first: true, render: (r) => link(`topics/${encodeURIComponent(r.topic)}`, r.topic) },
+  { id: "rate", label: "Records", num: true, render: (r) => rate(r.records_per_s) },
+  { id: "bytes", label: "Bytes", num: true, wide: true, render: (r) => `${bytes(r.bytes_per_s)}/s` },
+  { id: "spark", label: "", render: (r) => spark(r.rate, `rate of ${r.topic}`) },
+];
+const LAGGARDS = [
+  { id: "group", label: "Group", first: true, render: (r) => link(`groups/${encodeURIComponent(r.group)}`, r.group) },
+  { id: "state", label: "State", wide: true, render: (r) => r.state },
+  { id: "lag", label: "Lag", num: true, render: (r) => short(r.lag) },
+  { id: "spark", label: "", render: (r) => spark(r.series, `lag of ${r.group}`) },
+];
+
+function shownQuorum(q) {
+  if (!q) return h("p", { class: "muted" }, "The brokers do not describe the quorum to this user.");
+  return h("dl", { class: "facts" },
+    h("dt", {}, "Leader"), h("dd", {}, q.leader === null ? pill("none", "bad") : `node ${q.leader}, epoch ${q.epoch}`),
+    h("dt", {}, "High watermark"), h("dd", {}, grouped(q.high_watermark)),
+    h("dt", {}, "Voters"), h("dd", {}, q.voters.map((v) => h("div", {}, `node ${v.id}`, v.lag ? h("span", { class: "warn" }, ` ${grouped(v.lag)} behind`) : ""))),
+    q.observers.length ? [h("dt", {}, "Observers"), h("dd", {}, q.observers.map((v) => `node ${v.id}`).join(", "))] : null);
+}

@@ -1,0 +1,175 @@
+"""Bytes of messages as text that a page can show without loss or danger.
+
+The server renders JSON, because a browser's numbers lose digits of an int64. Control characters and the
+characters that change the direction of text are made visible. Pages insert all of it as text, never as
+markup.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock.records.record import Record
+
+__all__ = ["DETAIL_MAX", "FORMATS", "PREVIEW_MAX", "Decoder", "exported", "message_view", "show"]
+
+#: characters of a value in a list of messages, and on the page of one message
+PREVIEW_MAX: Final = 2_000
+DETAIL_MAX: Final = 400_000
+#: larger JSON is not formatted
+_FORMAT_MAX: Final = 4 << 20
+_HEX_MAX: Final = 4_096
+FORMATS: Final = ("auto", "json", "text", "bytes")
+_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+)
+_TIMESTAMP_MAX: Final = 253_402_300_799_999
+
+
+class Decoded(NamedTuple):
+    """What a schema has made of bytes: its name, and JSON."""
+
+    schema: str
+    json: bytes
+
+
+#: decodes bytes by a schema; None if they have none
+Decoder: TypeAlias = Callable[[bytes], Decoded | None]
+
+
+def visible(text: str) -> str:
+    """The text with invisible characters replaced by pictures or escapes."""
+
+    def picture(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        if code < 0x20:
+            return chr(0x2400 + code)
+        return "\u2421" if code == 0x7F else f"⟨U+{code:04X}⟩"
+
+    return _HIDDEN.sub(picture, text)
+
+
+def show(
+    data: bytes | None, limit: int = PREVIEW_MAX, wanted: str = "auto", decode: Decoder | None = None
+) -> dict[str, Any]:
+    """`kind`, `text`, `size` in bytes, `truncated`; `kind` is null, empty, json, text, bytes or schema."""
+    if data is None:
+        return {"kind": "null", "text": "null", "size": 0, "truncated": False}
+    if not data:
+        return {"kind": "empty", "text": "", "size": 0, "truncated": False}
+    if wanted == "auto" and decode is not None:
+        decoded = decode(data)
+        if decoded is not None:
+            text = msgspec.json.format(decoded.json, indent=2).decode()
+            return {**_cut("schema", visible(text), len(data), limit), "schema": decoded.schema}
+    if wanted in ("auto", "json"):
+        formatted = _as_json(data)
+        if formatted is not None:
+            return _cut("json", visible(formatted), len(data), limit)
+    if wanted != "bytes":
+        plain = _as_text(data)
+        if plain is not None or wanted == "text":
+            shown = plain if plain is not None else data.decode(errors="replace")
+            return _cut("text", visible(shown[: limit + 1]), len(data), limit, len(shown) > limit)
+    shown = hex_dump(data[: min(_HEX_MAX, limit)])
+    return {"kind": "bytes", "text": shown, "size": len(data), "truncated": len(data) > min(_HEX_MAX, limit)}
+
+
+def _cut(kind: str, text: str, size: int, limit: int, truncated: bool = False) -> dict[str, Any]:
+    return {"kind": kind, "text": text[:limit], "size": size, "truncated": truncated or len(text) > limit}
+
+
+def _as_json(data: bytes) -> str | None:
+    if len(data) > _FORMAT_MAX or data.lstrip()[:1] not in b'{["-0123456789tfn':
+        return None
+    try:
+        # Formats the text itself, so that every digit of a number stays.
+        return msgspec.json.format(data, indent=2).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _as_text(data: bytes) -> str | None:
+    """The text of UTF-8; None for bytes that are hardly meant as text."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    sample = text[:1000]
+    strange = sum(ord(c) < 0x20 and c not in "\t\n\r" for c in sample)
+    return None if strange * 10 > len(sample) else text
+
+
+def hex_dump(data: bytes) -> str:
+    """Sixteen bytes a line: position, hexadecimal digits, ASCII."""
+    lines = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        digits = " ".join(f"{byte:02x}" for byte in row)
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{start:08x}  {digits:<47}  {text}")
+    return "\n".join(lines)
+
+
+def message_view(
+    partition: int,
+    record: Record,
+    *,
+    limit: int = PREVIEW_MAX,
+    wanted: str = "auto",
+    decode: Decoder | None = None,
+) -> dict[str, Any]:
+    """A message for a page. Offsets are strings: a browser's numbers end at 2^53."""
+    trace = next((m for k, v in record.headers if k == "traceparent" and (m := _trace(v))), None)
+    return {
+        "partition": partition,
+        "offset": str(record.offset),
+        "timestamp": iso(record.timestamp),
+        "timestamp_ms": str(record.timestamp),
+        "key": show(record.key, limit, wanted, decode),
+        "value": show(record.value, limit, wanted, decode),
+        "tombstone": record.value is None and record.key is not None,
+        "headers": [{"name": visible(name), "value": show(value, limit)} for name, value in record.headers],
+        "trace_id": trace,
+    }
+
+
+def _trace(value: bytes | None) -> str | None:
+    found = _TRACEPARENT.fullmatch(value or b"")
+    return found[1].decode() if found else None
+
+
+def iso(milliseconds: int) -> str | None:
+    """A time in ISO 8601 with milliseconds; None for one that is missing or out of range."""
+    if not 0 <= milliseconds <= _TIMESTAMP_MAX:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+
+
+def exported(partition: int, record: Record) -> dict[str, Any]:
+    """A message for a download, without loss: text as it is, other bytes in base64."""
+
+    def part(data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode()}
+
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": part(record.key),
+        "value": part(record.value),
+        "headers": [[name, part(value)] for name, value in record.headers],
+    }

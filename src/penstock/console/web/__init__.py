@@ -1,0 +1,1 @@
+"""HTTP: sessions, checks of requests, JSON routes, server-sent events and static files."""

@@ -1,0 +1,78 @@
+"""JSON responses, bodies of requests, and errors as JSON with a status."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.console.kafka.cluster import NotReachable, Refused
+from penstock.console.views.access import InvalidAcl
+from penstock.console.views.filters import InvalidFilter
+from penstock.model.errors import PenstockError
+
+__all__ = ["BODY_MAX", "BadInput", "as_json", "body_of", "on_error", "whole"]
+
+T = TypeVar("T")
+BODY_MAX: Final = 16 << 20
+_NOT_FOUND: Final = (
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID",
+    "GROUP_ID_NOT_FOUND",
+    "TRANSACTIONAL_ID_NOT_FOUND",
+    "OFFSET_OUT_OF_RANGE",
+)
+
+
+class BadInput(PenstockError):
+    """A parameter or a body that cannot be used; the message says which and why."""
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(content),
+        status,
+        media_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+async def body_of(request: Request, shape: type[T]) -> T:
+    """The body as a struct; BadInput if it is too large or does not fit."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_MAX:
+            raise BadInput(f"the request is larger than {BODY_MAX >> 20} MiB")
+        parts.append(part)
+    try:
+        return msgspec.json.decode(b"".join(parts), type=shape)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise BadInput(str(error)) from error
+
+
+def whole(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """A whole number of the query string, within limits."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    try:
+        return max(low, min(high, int(text)))
+    except ValueError as error:
+        raise BadInput(f"{name}={text!r} is not a whole number") from error
+
+
+def on_error(_: Request, error: Exception) -> Response:
+    """The response to a request that failed."""
+    assert isinstance(error, PenstockError)
+    name, status = type(error).__name__, 500
+    if isinstance(error, Refused):
+        name = error.name
+        status = 403 if name.endswith("AUTHORIZATION_FAILED") else 404 if name in _NOT_FOUND else 409
+    elif isinstance(error, BadInput | InvalidFilter | InvalidAcl):
+        status = 400
+    elif isinstance(error, NotReachable):
+        status = 503
+    return as_json({"error": name, "message": str(error)}, status)

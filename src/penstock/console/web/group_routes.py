@@ -1,0 +1,114 @@
+"""Routes of groups. Names of groups are in the query string: they may have any character."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.console.kafka.cluster import Refused
+from penstock.console.kafka.groups import commits_of, delete_group, describe_group, plan_reset, reset
+from penstock.console.kafka.offsets import LATEST, list_offsets
+from penstock.console.views.groups import TARGETS, Target, group_of, group_rows, offset_rows
+from penstock.console.views.samples import as_points
+from penstock.console.web.answers import BadInput, as_json, body_of
+from penstock.console.web.sessions import Session, Sessions
+
+__all__ = ["group_routes"]
+
+
+class Reset(msgspec.Struct):
+    """Without `save`, only the changes are returned. No topics stands for those with a commit."""
+
+    target: str
+    value: str = "0"
+    topics: list[str] = []
+    save: bool = False
+
+
+def group_routes(sessions: Sessions) -> list[Route]:
+    async def groups(request: Request) -> Response:
+        session = sessions.of(request)
+        await session.sampler.current()
+        return as_json({"groups": group_rows(session.sampler.history)})
+
+    async def group(request: Request) -> Response:
+        session, name = sessions.of(request), _name(request)
+        return as_json(await _page(session, name))
+
+    async def change(request: Request) -> Response:
+        session, name = sessions.of(request), _name(request)
+        wanted = await body_of(request, Reset)
+        kind, coordinator = await _kind(session, name)
+        commits = await commits_of(session.cluster, name, kind, coordinator)
+        moves = await plan_reset(session.cluster, commits, wanted.topics, _target(wanted))
+        if wanted.save:
+            await reset(session.cluster, name, kind, moves)
+            await session.sampler.refresh()
+        return as_json({"moves": [move.shown() for move in moves], "saved": wanted.save})
+
+    async def delete(request: Request) -> Response:
+        session = sessions.of(request)
+        await delete_group(session.cluster, _name(request))
+        await session.sampler.refresh()
+        return as_json({})
+
+    return [
+        Route("/api/groups", groups),
+        Route("/api/group", group),
+        Route("/api/group", delete, methods=["DELETE"]),
+        Route("/api/group/reset", change, methods=["POST"]),
+    ]
+
+
+def _name(request: Request) -> str:
+    name = request.query_params.get("name")
+    if not name:
+        raise BadInput("name the group with ?name=")
+    return name
+
+
+def _target(wanted: Reset) -> Target:
+    if wanted.target not in TARGETS:
+        raise BadInput(f"target={wanted.target!r} is not one of {', '.join(TARGETS)}")
+    try:
+        return Target(wanted.target, int(wanted.value or "0"))
+    except ValueError as error:
+        raise BadInput(f"{wanted.value!r} is not a whole number") from error
+
+
+async def _kind(session: Session, name: str) -> tuple[str, int]:
+    """The type of a group and its coordinator, as the last sample has them."""
+    found = group_of(await session.sampler.current(), name) or group_of(await session.sampler.refresh(), name)
+    if found is None:
+        raise Refused("GROUP_ID_NOT_FOUND", f"there is no group {name}, or it is not visible")
+    return found.kind, found.coordinator
+
+
+async def _page(session: Session, name: str) -> dict[str, Any]:
+    kind, _ = await _kind(session, name)
+    described = await describe_group(session.cluster, name, kind)
+    commits = await commits_of(session.cluster, name, kind, described["coordinator"])
+    sample = await session.sampler.current()
+    wanted = {*commits}
+    wanted |= {
+        (each["topic"], partition)
+        for member in described["members"]
+        for each in member["assignment"]
+        for partition in each["partitions"]
+    }
+    leaders = {key: sample.partitions[key].leader for key in wanted if key in sample.partitions}
+    ends = await list_offsets(
+        session.cluster, {k: leader for k, leader in leaders.items() if leader >= 0}, LATEST
+    )
+    rows = offset_rows(commits, ends, described["members"])
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    return {
+        **described,
+        "offsets": rows,
+        "lag": sum(known) if known else None,
+        "series": as_points(session.sampler.history.groups.get(name)),
+    }

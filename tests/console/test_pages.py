@@ -1,0 +1,247 @@
+"""Every page in a real Chromium, over a live cluster of three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from penstock.client import Admin, Consumer, Producer
+from penstock.testing import cluster
+from penstock.testing.clusters import Cluster
+from tests.console.browser import Browser, Page, chromium
+from tests.console.serving import serving
+from tools.chromium import HOW_TO, find_chromium
+
+pytestmark = pytest.mark.process
+
+_names = count()
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = find_chromium()
+    if path is None:
+        pytest.skip(HOW_TO)
+    with chromium(path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Cluster]:
+    with cluster(3, config=QUICK) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(brokers: Cluster) -> Iterator[str]:
+    with serving(brokers.bootstrap) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A page that has logged no error and has sent no request to another host at the end of the test."""
+    opened = browser.page()
+    yield opened
+    # A refused request is what some tests are about.
+    assert [line for line in opened.errors() if "Failed to load resource" not in line] == []
+    assert [u for u in opened.requested() if not u.startswith((url, "about:", "data:", "blob:"))] == []
+    opened.close()
+
+
+@pytest.fixture
+def topic(brokers: Cluster) -> str:
+    name = f"topic-{next(_names)}"
+
+    async def make() -> None:
+        async with Admin(brokers.bootstrap) as admin:
+            await admin.create_topic(name, partitions=3, replicas=3)
+
+    asyncio.run(make())
+    return name
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes | None]) -> None:
+    async def send() -> None:
+        async with Producer(bootstrap) as producer:
+            for n, value in enumerate(values):
+                await producer.send(topic, value, key=f"key-{n}".encode())
+            await producer.flush()
+
+    asyncio.run(send())
+
+
+def test_the_overview_explains_the_health(page: Page, url: str) -> None:
+    page.open(url)
+    page.until_text("The cluster is healthy", "main")
+    page.until_text("Broker 3", "main")
+    page.until("document.querySelector('.live.on')")
+    assert page.nameless() == []
+
+
+def test_a_topic_is_created_changed_and_deleted(page: Page, url: str) -> None:
+    name = f"made-{next(_names)}"
+    page.open(f"{url}/#/topics")
+    page.click("Create topic")
+    page.type("Name", name)
+    page.type("Partitions", "2")
+    page.click("Create")
+    page.until_text("no message matches", "main")
+    page.click("Configs")
+    page.type("Search configs", "retention.ms")
+    page.type("retention.ms", "1000")
+    page.click("Review 1 change")
+    page.until_text("+ 1000", "dialog")
+    page.until_text("− 604800000", "dialog")
+    page.click("Save")
+    page.until_text("topic", "tbody .pill.info")
+    page.click("Add partitions")
+    page.type("Partitions in total", "4")
+    page.click("Add")
+    page.until("document.querySelectorAll('main tbody tr').length === 4")
+    page.click("Delete")
+    page.type(f"Type {name} to confirm", name)
+    page.click("Delete", "dialog button")
+    page.until(
+        f"location.hash === '#/topics' && !document.querySelector('main').innerText.includes('{name}')"
+    )
+
+
+def test_messages_are_shown_as_they_are(page: Page, url: str, brokers: Cluster, topic: str) -> None:
+    big = json.dumps({"id": 9007199254740993, "html": HOSTILE}, ensure_ascii=False).encode()
+    produce(brokers.bootstrap, topic, [big, None, b"\x00\xff\x01", HOSTILE.encode(), b"plain"])
+    page.open(f"{url}/#/topics/{topic}/messages")
+    page.until("document.querySelectorAll('main tbody tr').length === 5")
+    assert page.js("document.title") == "Topics · Penstock"
+    assert page.js("document.querySelectorAll('main img, main script').length") == 0
+    assert "⟨U+202E⟩" in page.text("main")
+    page.until_text("tombstone", "main tbody")
+    page.type("Filter", "value.id = 9007199254740993")
+    page.click("Read")
+    page.until("document.querySelectorAll('main tbody tr').length === 1")
+    page.js("document.querySelector('main tbody td').click()")
+    page.until_text('"id": 9007199254740993', ".drawer")
+    assert page.nameless() == []
+    page.type("Filter", "value =")
+    page.click("Read")
+    page.until_text("ends where", "main .note")
+
+
+def test_a_live_tail_and_the_produce_form(page: Page, url: str, topic: str) -> None:
+    page.open(f"{url}/#/topics/{topic}/messages?live=1")
+    page.until_text("waiting for new messages", "main")
+    page.click("Produce")
+    page.type("Key", "k")
+    page.type("Value", '{"n": 1}')
+    page.click("Send")
+    page.until_text("offset 0", "dialog")
+    page.until_text('{ "n": 1 }', "main tbody")
+    page.press("Escape")
+    page.until("!document.querySelector('dialog')")
+    page.click("Live")
+    page.until("document.querySelector('[aria-pressed=false]')")
+
+
+def test_a_group_is_reset_after_a_preview(page: Page, url: str, brokers: Cluster, topic: str) -> None:
+    produce(brokers.bootstrap, topic, [b"v"] * 9)
+    group = f"group-{topic}"
+
+    async def read_all() -> None:
+        async with Consumer(brokers.bootstrap, topic, group=group) as consumer:
+            seen = 0
+            async for _ in consumer:
+                seen += 1
+                if seen == 9:
+                    return
+
+    asyncio.run(read_all())
+    page.open(f"{url}/#/groups")
+    page.type("Search groups", group)
+    page.until_text(group, "main tbody")
+    page.click(group)
+    page.until_text("Empty", "main .stats")
+    page.click("Reset offsets")
+    page.click("Preview")
+    page.until("[...document.querySelectorAll('dialog button')].some(b => b.innerText.startsWith('Reset '))")
+    page.js(
+        "[...document.querySelectorAll('dialog button')].find(b => b.innerText.startsWith('Reset ')).click()"
+    )
+    page.until("!document.querySelector('dialog')")
+    page.until("[...document.querySelectorAll('.stat')].some(s => /Lag\\s*9/.test(s.innerText))")
+    assert page.nameless() == []
+
+
+def test_the_map_of_replicas_and_the_keys(page: Page, url: str, topic: str) -> None:
+    page.open(url)
+    page.until_text("healthy", "main")
+    page.press("g")
+    page.press("c")
+    page.until_text("Map of replicas", "main")
+    page.type("Topics on the map", topic)
+    page.until("document.querySelectorAll('.map tbody tr').length === 3")
+    page.until("document.querySelectorAll('.map .cell.leader').length === 3")
+    page.until("document.querySelectorAll('.map .cell.in').length === 6")
+    assert page.nameless() == []
+    page.press("Escape")
+    page.press("?")
+    page.until_text("next, previous row", "dialog")
+
+
+@pytest.mark.parametrize("path", ["overview", "topics", "groups", "cluster"])
+def test_a_phone_needs_no_sideways_scrolling(page: Page, url: str, path: str) -> None:
+    page.resize(390, 800)
+    page.open(f"{url}/#/{path}")
+    page.until("document.querySelector('main h1')")
+    page.until("document.documentElement.scrollWidth <= innerWidth")
+    assert page.js("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_contrast_of_text_is_enough(page: Page, url: str, theme: str) -> None:
+    """WCAG AA: 4.5 between every colour of text and the grounds that it is used on."""
+    page.open(url)
+    page.js(f"document.documentElement.dataset.theme = '{theme}'")
+    pairs = [
+        (text, ground) for text in ("text", "muted", "accent") for ground in ("ground", "panel", "hover")
+    ]
+    pairs += [(level, f"{level}-soft") for level in ("good", "warn", "bad")]
+    pairs += [(level, "panel") for level in ("good", "warn", "bad")]
+    pairs += [("on-accent", "accent"), ("accent", "accent-soft"), ("panel", "bad"), ("text", "warn-soft")]
+    found = {pair: page.js(f"({_CONTRAST})('--{pair[0]}', '--{pair[1]}')") for pair in pairs}
+    assert {pair: value for pair, value in found.items() if value < 4.5} == {}
+
+
+_CONTRAST = """(a, b) => {
+  const style = getComputedStyle(document.documentElement);
+  const light = (name) => {
+    const digits = style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi);
+    const [r, g, b] = digits.map(h => parseInt(h, 16) / 255)
+      .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [x, y] = [light(a), light(b)];
+  return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+}"""
+
+
+def test_a_killed_broker_is_seen_while_the_page_is_open(page: Page, url: str, brokers: Cluster) -> None:
+    page.open(url)
+    page.until_text("The cluster is healthy", "main")
+    brokers.kill(3)
+    try:
+        page.until("!document.querySelector('main .health').innerText.includes('is healthy')")
+        page.until_text("broker 3", "main .health")
+    finally:
+        brokers.start(3)
+    page.until_text("The cluster is healthy", "main")
+    page.until("!document.querySelector('main .events').innerText.includes('Nothing has changed')")

@@ -1,0 +1,60 @@
+"""ACLs as rows and from forms, and explained decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.console.views.access import InvalidAcl, acl_from, acl_row, choices, explain
+
+FORM = {
+    "permission": "allow",
+    "principal": "Role:ops",
+    "host": "*",
+    "operation": "read",
+    "resource": "topic",
+    "name": "orders-",
+    "pattern": "prefixed",
+}
+
+
+def asked(principal: str = "User:ada", name: str = "orders-eu", **configs: str) -> Any:
+    return explain(
+        [acl_from(FORM)],
+        {"ops": ["User:ada"]},
+        configs,
+        principal=principal,
+        host="10.0.0.1",
+        operation="describe",
+        resource="topic",
+        name=name,
+    )
+
+
+def test_a_row_is_what_the_form_was() -> None:
+    assert acl_row(acl_from(FORM)) == FORM
+
+
+@pytest.mark.parametrize(
+    "part", [{"operation": "fly"}, {"resource": "any"}, {"principal": "ada"}, {"name": ""}]
+)
+def test_a_wrong_form_is_refused(part: dict[str, str]) -> None:
+    with pytest.raises(InvalidAcl):
+        acl_from({**FORM, **part})
+
+
+def test_a_decision_names_the_binding() -> None:
+    allowed = asked()
+    assert allowed["allowed"]
+    assert allowed["acl"]["principal"] == "Role:ops"
+    denied = asked("User:bob")
+    assert (denied["allowed"], denied["acl"]) == (False, None)
+    assert asked("User:root", **{"super.users": "User:root;User:x"})["reason"] == "User:root is a super user"
+    with pytest.raises(InvalidAcl):
+        asked("bob")
+
+
+def test_the_form_offers_operations_by_resource() -> None:
+    assert "write" in choices()["operations"]["topic"]
+    assert "write" not in choices()["operations"]["group"]

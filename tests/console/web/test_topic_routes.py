@@ -1,0 +1,57 @@
+"""Topics over HTTP, on a real broker."""
+
+from __future__ import annotations
+
+from starlette.testclient import TestClient
+
+
+def names(console: TestClient) -> list[str]:
+    found = console.get("/api/topics").json()
+    return [row[found["fields"].index("name")] for row in found["rows"]]
+
+
+def test_a_topic_is_created_listed_and_deleted(console: TestClient, topic: str) -> None:
+    assert topic in names(console)
+    assert console.delete(f"/api/topics/{topic}").status_code == 200
+    assert topic not in names(console)
+    missing = console.get(f"/api/topics/{topic}")
+    assert (missing.status_code, missing.json()["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_a_broker_explains_why_a_topic_is_not_created(console: TestClient, topic: str) -> None:
+    again = console.post("/api/topics", json={"name": topic})
+    assert (again.status_code, again.json()["error"]) == (409, "TOPIC_ALREADY_EXISTS")
+    wrong = console.post("/api/topics", json={"name": "a b"})
+    assert wrong.json()["error"] == "INVALID_TOPIC_EXCEPTION"
+    assert console.post("/api/topics", json={"nome": "x"}).status_code == 400
+
+
+def test_validation_creates_nothing(console: TestClient) -> None:
+    assert console.post("/api/topics", json={"name": "only-checked", "validate": True}).status_code == 200
+    assert "only-checked" not in names(console)
+
+
+def test_partitions_are_added(console: TestClient, topic: str) -> None:
+    assert console.post(f"/api/topics/{topic}/partitions", json={"total": 5}).status_code == 200
+    page = console.get(f"/api/topics/{topic}").json()
+    assert [p["partition"] for p in page["partitions"]] == [0, 1, 2, 3, 4]
+    assert page["partitions"][0]["end"] == "0"
+    fewer = console.post(f"/api/topics/{topic}/partitions", json={"total": 2})
+    assert fewer.json()["error"] == "INVALID_PARTITIONS"
+
+
+def test_configs_are_compared_before_they_are_saved(console: TestClient, topic: str) -> None:
+    url = f"/api/topics/{topic}/configs"
+    preview = console.post(url, json={"changes": {"retention.ms": "1000", "flush.ms": None}}).json()
+    assert [line["name"] for line in preview["diff"]] == ["retention.ms"]
+    assert not preview["saved"]
+    before = {row["name"]: row for row in console.get(url).json()["configs"]}
+    assert not before["retention.ms"]["set"]
+    assert console.post(url, json={"changes": {"retention.ms": "1000"}, "save": True}).json()["saved"]
+    after = {row["name"]: row for row in console.get(url).json()["configs"]}
+    assert (after["retention.ms"]["value"], after["retention.ms"]["source"]) == ("1000", "topic")
+
+
+def test_an_invalid_config_is_refused_in_the_preview(console: TestClient, topic: str) -> None:
+    refused = console.post(f"/api/topics/{topic}/configs", json={"changes": {"retention.ms": "soon"}})
+    assert refused.json()["error"] == "INVALID_CONFIG"
