@@ -26,6 +26,7 @@ _COMMANDS = (
     "quorum",
     "topic",
     "top",
+    "console",
     "health",
     "dashboards",
     "produce",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from penstock.cli.failure import Failure, misused
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["client_security", "librdkafka_settings", "use", "use_by_default"]
+__all__ = ["client_login", "client_security", "librdkafka_settings", "use", "use_by_default"]
 
 _chosen: list[Path] = []
 _default: list[Path] = []
@@ -79,3 +79,25 @@ def client_security() -> ClientSecurity | None:
         return of(protocol, settings.get, lambda: b64encode(os.urandom(24)).decode())
     except InvalidConfig as error:
         raise Failure(f"{(_chosen or _default)[0]}: {error}") from error
+
+
+def client_login() -> Callable[[str, str], ClientSecurity] | None:
+    """Makes the security of connections of any user; None if the cluster has no SASL.
+
+    The file gives the protocol, the mechanism and TLS. Its own user and password are not used.
+    """
+    settings = _settings()
+    protocol = settings.get("security.protocol", "PLAINTEXT")
+    if not protocol.startswith("SASL_"):
+        return None
+    import asyncio
+
+    from penstock.net.client_security import client_security as of
+
+    def security(user: str, password: str) -> ClientSecurity:
+        own = {**settings, "sasl.jaas.config": "", "sasl.username": user, "sasl.password": password}
+        made = of(protocol, own.get, lambda: b64encode(os.urandom(24)).decode(), in_thread=asyncio.to_thread)
+        assert made is not None, "SASL is no plaintext"
+        return made
+
+    return security

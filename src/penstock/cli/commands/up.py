@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -73,6 +75,13 @@ def up(
             help="Serve other machines without TLS and authentication. Data is open to all.",
         ),
     ] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="Also serve the web console of this cluster.")
+    ] = False,
+    console_port: Annotated[
+        int,
+        typer.Option("--console-port", min=0, max=65535, help="Port of the console; 0 for any free port."),
+    ] = 8088,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -87,6 +96,11 @@ def up(
     # Longer than other functions because its parameters are the options of the command.
     if memory and data:
         misused("--memory and --data exclude each other: give one of them")
+    if console:
+        from penstock.cli.requirements import require_extra
+
+        for module in ("starlette", "uvicorn"):
+            require_extra(module, "console")
     flags = {
         "node.id": None if id_ is None else str(id_),
         "broker.host": host,
@@ -100,10 +114,12 @@ def up(
     file, configs = effective(
         config, {name: value for name, value in flags.items() if value is not None}, settings or ()
     )
-    _run(configs, file, config)
+    _run(configs, file, config, console_port if console else None)
 
 
-def _run(configs: dict[str, str], file: ConfigFile, config_file: Path | None) -> None:
+def _run(
+    configs: dict[str, str], file: ConfigFile, config_file: Path | None, console_port: int | None
+) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
     # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` enables it again.
@@ -131,7 +147,8 @@ def _run(configs: dict[str, str], file: ConfigFile, config_file: Path | None) ->
     for name, reason in file.refused.items():
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:
-        run(broker, ready=_say_ready, topics=file.topics)
+        with _console_beside(broker, console_port) as started:
+            run(broker, ready=started, topics=file.topics)
     except DirectoryRefused as error:
         raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
@@ -139,6 +156,27 @@ def _run(configs: dict[str, str], file: ConfigFile, config_file: Path | None) ->
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error
+
+
+@contextmanager
+def _console_beside(broker: BrokerConfig, port: int | None) -> Iterator[Callable[[str], None]]:
+    """What to do when the broker is ready: print its address, and start the console if there is a port."""
+    if port is None:
+        yield _say_ready
+        return
+    from penstock.cli.console_child import ConsoleChild
+
+    if broker.is_secured:
+        misused(
+            "--console needs a listener without TLS and SASL: run `penstock console` with --command-config"
+        )
+    with ConsoleChild(port) as child:
+
+        def ready(address: str) -> None:
+            _say_ready(address)
+            child.start(address)
+
+        yield ready
 
 
 def _warn_of_readable_files(broker: BrokerConfig, file: ConfigFile, config_file: Path | None) -> None:

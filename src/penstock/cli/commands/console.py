@@ -1,0 +1,81 @@
+"""`penstock console`: a web console for any Kafka cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.option_groups import DataOrConnection, grouped
+from penstock.cli.requirements import require_extra
+
+if TYPE_CHECKING:
+    from penstock.console.web.app import ConsoleSettings
+
+__all__ = ["DEFAULT_CONSOLE_PORT", "console"]
+
+DEFAULT_CONSOLE_PORT = 8088
+
+
+@grouped
+def console(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = DEFAULT_CONSOLE_PORT,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name that browsers use for it; repeatable."),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", metavar="FILE", help="PEM file with key and certificates, for TLS."),
+    ] = None,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Serve other machines without TLS.")
+    ] = False,
+    trace_url: Annotated[
+        str | None,
+        typer.Option("--trace-url", metavar="URL", help="Link of a trace, with {trace_id} in it."),
+    ] = None,
+    beside_broker: Annotated[
+        bool, typer.Option("--beside-broker", hidden=True, help="End when standard input is closed.")
+    ] = False,
+    *,
+    where: DataOrConnection,
+) -> None:
+    """Serve a web console for a cluster, until Ctrl-C. Users of a cluster with SASL log in as themselves."""
+    require_extra("starlette", "console")
+    require_extra("uvicorn", "console")
+    from penstock.cli.console_child import end_with_stdin
+    from penstock.cli.web_listening import check_exposure, listening_on, url_of
+    from penstock.console.web.app import build_app
+    from penstock.console.web.server import serve
+
+    connection = where.connection()
+    check_exposure(host, certificate is not None, allow_insecure)
+    names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
+    settings = _settings(connection.bootstrap, connection.timeout, names, trace_url)
+    with listening_on(host, port) as listening:
+        if beside_broker:
+            end_with_stdin()
+        word = "console" if beside_broker else "ready"
+        typer.echo(f"{word} {url_of(host, listening, certificate is not None)}")
+        serve(build_app(settings), listening, None if certificate is None else str(certificate))
+
+
+def _settings(bootstrap: str, timeout_s: float, hosts: list[str], trace_url: str | None) -> ConsoleSettings:
+    from penstock.cli.client_config import client_login, client_security
+    from penstock.console.kafka.cluster import parse_bootstrap
+    from penstock.console.web.app import ConsoleSettings
+
+    login = client_login()
+    return ConsoleSettings(
+        bootstrap=parse_bootstrap(bootstrap),
+        security=None if login is not None else client_security(),
+        login=login,
+        timeout_s=timeout_s,
+        hosts=[name.lower() for name in hosts],
+        trace_url=trace_url,
+    )
