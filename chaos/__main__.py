@@ -31,7 +31,7 @@ def main() -> int:
     network = given.network or ("namespaces" if are_allowed() else "proxy")
     print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)
     made = Namespaces(range(1, given.brokers + 1)) if network == "namespaces" else Links()
-    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep, made)
+    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep, made, java=True)
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1
 

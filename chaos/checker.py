@@ -9,7 +9,8 @@
 | nonmonotonic-poll, int-nonmonotonic-poll | a consumer went back, between two polls or within one |
 | poll-skip, int-poll-skip | a consumer passed over a record that exists, between two polls or within one |
 | nonmonotonic-send | a producer's later value has the lower offset |
-| G1a | a value was read although its send failed |
+| G1a | a value was read although its send failed, or its transaction was aborted |
+| torn-transaction | of a transaction, some values were read and others were not |
 
 A consumer whose position was set anew (a rebalance, a seek) owes nothing to its earlier polls. Offsets
 without a known record are no gaps: the log has records of its own.
@@ -85,6 +86,14 @@ def aborted_reads(history: History) -> list[Record]:
     return sorted(record for record in read if record.value in failed)
 
 
+def torn_transactions(history: History) -> list[list[Send]]:
+    """The last reader has read all that is committed."""
+    read = {record.value for poll in history.polls for record in poll.records}
+    return [
+        sends for sends in history.transactions if 0 < sum(send.value in read for send in sends) < len(sends)
+    ]
+
+
 ANOMALIES: Final[Mapping[str, Callable[[History], Sequence[object]]]] = {
     "lost-write": lost_writes,
     "unseen": unseen,
@@ -96,6 +105,7 @@ ANOMALIES: Final[Mapping[str, Callable[[History], Sequence[object]]]] = {
     "int-poll-skip": int_poll_skips,
     "nonmonotonic-send": nonmonotonic_sends,
     "G1a": aborted_reads,
+    "torn-transaction": torn_transactions,
 }
 
 

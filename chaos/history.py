@@ -53,6 +53,8 @@ class History:
 
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
+    #: the sends of each transaction; their outcome is that of the transaction
+    transactions: list[list[Send]] = field(default_factory=list)
 
     def count(self, outcome: Outcome) -> int:
         return sum(send.outcome is outcome for send in self.sends)

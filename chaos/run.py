@@ -14,6 +14,7 @@ from chaos.checker import anomalies
 from chaos.clients import Reader, Writer, create_topic, fully_replicated, read_everything
 from chaos.cluster import Cluster
 from chaos.history import History, Outcome
+from chaos.ledger import Ledger
 from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
@@ -37,6 +38,8 @@ class Verdict:
     read: int
     anomalies: dict[str, Sequence[object]]
     complaints: list[str]
+    #: transactions by outcome and client
+    transactions: dict[str, int]
 
     @property
     def is_good(self) -> bool:
@@ -47,8 +50,10 @@ class Verdict:
         found = [
             f"ANOMALY {name}: {len(cases)}, such as {cases[0]}" for name, cases in self.anomalies.items()
         ]
+        transactions = ", ".join(f"{count} {name}" for name, count in sorted(self.transactions.items()))
         return [
             f"{self.faults} faults; sends: {counts}; {self.read} records read",
+            f"transactions: {transactions}",
             *found,
             *(f"NOT LIVE: {complaint}" for complaint in self.complaints),
             "verdict: " + ("good" if self.is_good else "BAD"),
@@ -63,10 +68,12 @@ def run(
     kinds: Sequence[str] = tuple(KINDS),
     keep: Path | None = None,
     network: Network | None = None,
+    *,
+    java: bool = False,
 ) -> Verdict:
     """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there.
 
-    Proxies make the network unless another is given.
+    Proxies make the network unless another is given. `java` adds transactions of the Java client.
     """
     faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
     with (
@@ -74,10 +81,13 @@ def run(
         Cluster(keep or Path(temporary), brokers, network or Links()) as cluster,
     ):
         create_topic(cluster.bootstrap, brokers, _START_S)
-        return _suffer(cluster, seconds, faults, say)
+        ledger = Ledger(cluster.bootstrap, _HEALED_S, java=java)
+        return _suffer(cluster, ledger, seconds, faults, say)
 
 
-def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Callable[[str], None]) -> Verdict:
+def _suffer(
+    cluster: Cluster, ledger: Ledger, seconds: float, faults: Sequence[Fault], say: Callable[[str], None]
+) -> Verdict:
     history, values = History(), itertools.count()
     writers = [Writer(f"writer-{n}", cluster.bootstrap, history, values) for n in (1, 2)]
     readers = [Reader(f"member-{n}", cluster.bootstrap, history, "group") for n in (1, 2)]
@@ -86,6 +96,7 @@ def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Call
         writer.start()
     for reader in readers:
         reader.start()
+    ledger.start()
     health = HealthWatch({node: cluster.monitoring(node) for node in cluster.nodes})
     health.start()
     began_s = time.monotonic()
@@ -98,9 +109,11 @@ def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Call
         complaints.append(f"the log was not read to its end within {_HEALED_S:g} s")
     for reader in readers:
         reader.finish(_HEALED_S)
+    complaints += ledger.finish()
     outcomes = {outcome.value: history.count(outcome) for outcome in Outcome}
     read = sum(len(poll.records) for poll in history.polls)
-    return Verdict(len(faults), outcomes, read, anomalies(history), complaints)
+    found = {**anomalies(history), **ledger.anomalies()}
+    return Verdict(len(faults), outcomes, read, found, complaints, ledger.counts())
 
 
 def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History) -> list[str]:

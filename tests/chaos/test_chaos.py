@@ -18,3 +18,4 @@ def test_nothing_acknowledged_is_lost_and_everything_works_again() -> None:
     assert verdict.faults >= 8, report
     assert verdict.outcomes["acknowledged"] > 1000, report
     assert verdict.outcomes["pending"] == 0, report
+    assert verdict.transactions["committed by ledger-1"] > 20, report

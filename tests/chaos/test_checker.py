@@ -18,6 +18,7 @@ def polled(*places: tuple[int, int], consumer: str = "c", moved: bool = False) -
     return Poll(consumer, [Record(0, offset, value) for offset, value in places], moved)
 
 
+UNSURE = [sent(10, None, UNKNOWN), sent(11, None, UNKNOWN)]
 THREE = [sent(10, 0), sent(11, 1), sent(12, 2)]
 
 CASES = {
@@ -31,6 +32,7 @@ CASES = {
     "int-poll-skip": History(THREE, [polled((0, 10), (2, 12)), polled((1, 11), consumer="d")]),
     "nonmonotonic-send": History([sent(10, 1), sent(11, 0)], [polled((0, 11), (1, 10))]),
     "G1a": History([sent(10, None, FAILED)], [polled((0, 10))]),
+    "torn-transaction": History(UNSURE, [polled((0, 10))], [UNSURE]),
 }
 
 
@@ -50,6 +52,11 @@ def test_a_clean_history_has_none() -> None:
     sends = [*THREE, sent(13, None, UNKNOWN), sent(14, None, FAILED), sent(15, 5, producer="q")]
     polls = [polled((0, 10), (1, 11)), polled((2, 12), (3, 13), (5, 15))]
     assert anomalies(History(sends, polls)) == {}
+
+
+def test_a_transaction_with_unknown_outcome_is_visible_as_a_whole_or_not_at_all() -> None:
+    assert anomalies(History(UNSURE, [], [UNSURE])) == {}
+    assert anomalies(History(UNSURE, [polled((0, 10), (1, 11))], [UNSURE])) == {}
 
 
 def test_a_send_with_unknown_outcome_may_be_missing() -> None:
