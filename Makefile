@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication sim mutants chaos alarms differential share-tools disasters exactly-once standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -153,6 +153,9 @@ exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline'
 	COPY_KEYS=0 COPY_MESSAGES=100000 COPY_BATCH=750 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	COPY_KEYS=1 COPY_MESSAGES=40000 COPY_BATCH=300 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
+
+ecosystem: $(READY) ## Kafka Streams, exactly once, killed in the middle
+	ECOSYSTEM=1 $(PY) -m pytest -q tests/ecosystem
 
 standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed
 	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py -k worker

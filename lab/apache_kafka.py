@@ -82,7 +82,7 @@ def apache_kafka(folder: Path, settings: Mapping[str, str]) -> Server:
 
 def kafka_node(folder: Path, port: int, properties: Mapping[str, str]) -> Server:
     """A broker of any cluster, formatted; `port` is where clients reach it."""
-    classpath = _classpath()
+    classpath = kafka_classpath()
     configuration = folder / "server.properties"
     common = {**COMBINED, "log.dirs": str(folder / "data"), **properties}
     configuration.write_text("".join(f"{key}={value}\n" for key, value in common.items()))
@@ -94,10 +94,10 @@ def kafka_node(folder: Path, port: int, properties: Mapping[str, str]) -> Server
 
 def tool(main_class: str) -> list[str]:
     """The command line of one of Kafka's own command-line tools."""
-    return ["java", "-Xmx256m", "-cp", _classpath(), main_class]
+    return ["java", "-Xmx256m", "-cp", kafka_classpath(), main_class]
 
 
-def _classpath() -> str:
+def kafka_classpath() -> str:
     return f"{built(lab_root() / 'kafka' / 'libs', (POM,), _download)}/*"
 
 
