@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.client import LockLost, Queue
+from penstock.client import Admin, LockLost, Producer, Queue
 from penstock.testing import QueueCluster
 
 
@@ -28,5 +28,24 @@ def test_a_lock_expires_when_time_passes(penstock_queues: QueueCluster) -> None:
                 await late.accept()
             await again.accept()
             assert running.lag("workers") == 0
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def test_a_delayed_message_comes_when_its_time_has_passed(penstock_queues: QueueCluster) -> None:
+    running = penstock_queues
+
+    async def play() -> None:
+        async with Admin(running.bootstrap) as admin:
+            await admin.create_topic("reminders")
+            later = {"penstock.delay.target": "reminders", "retention.ms": "-1"}
+            await admin.create_topic("reminders.later", config=later)
+        async with Producer(running.bootstrap, linger=0) as producer:
+            await producer.send("reminders.later", "tomorrow", key="k", delay=60)
+        async with Queue(running.bootstrap, "reminders", group="workers", fetch_max_wait=0.05) as queue:
+            assert await queue.poll(wait=0.3) == []
+            running.advance(61)
+            message = await anext(queue)
+            assert (message.value, message.key, message.headers) == (b"tomorrow", b"k", [])
 
     asyncio.run(asyncio.wait_for(play(), 60))

@@ -11,7 +11,12 @@ from penstock.cli.connection import Cluster
 from penstock.cli.interruption import stoppable
 from penstock.cli.queue_reading import QueueEnd
 from penstock.client import Producer, Queue, QueueMessage
-from penstock.client.dead_letters import DEAD_LETTER_PREFIX
+from penstock.model.dead_letters import (
+    DEAD_LETTER_OFFSET,
+    DEAD_LETTER_PARTITION,
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_TOPIC,
+)
 
 if TYPE_CHECKING:
     from threading import Event
@@ -113,9 +118,9 @@ def origin_of(headers: list[tuple[str, bytes | None]]) -> Origin | None:
     found = {name: value for name, value in headers if value is not None}
     try:
         return Origin(
-            found[f"{DEAD_LETTER_PREFIX}topic"].decode(),
-            int(found[f"{DEAD_LETTER_PREFIX}partition"]),
-            int(found[f"{DEAD_LETTER_PREFIX}offset"]),
+            found[DEAD_LETTER_TOPIC].decode(),
+            int(found[DEAD_LETTER_PARTITION]),
+            int(found[DEAD_LETTER_OFFSET]),
         )
     except (KeyError, ValueError):
         return None

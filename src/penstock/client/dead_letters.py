@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from penstock.client.message import Message
+from penstock.model.dead_letters import (
+    DEAD_LETTER_DELIVERY_COUNT,
+    DEAD_LETTER_GROUP,
+    DEAD_LETTER_MESSAGE,
+    DEAD_LETTER_OFFSET,
+    DEAD_LETTER_PARTITION,
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_TOPIC,
+)
 
-__all__ = ["DEAD_LETTER_PREFIX", "dead_letter_headers"]
-
-#: how the names of the added headers begin
-DEAD_LETTER_PREFIX: Final = "__dlq.errors."
+__all__ = ["dead_letter_headers"]
 
 
 def dead_letter_headers(
@@ -17,16 +21,16 @@ def dead_letter_headers(
 ) -> list[tuple[str, bytes]]:
     """Headers of an earlier dead letter are left out: each name occurs once."""
     origin = {
-        "topic": message.topic,
-        "partition": str(message.partition),
-        "offset": str(message.offset),
-        "group": group,
-        "delivery.count": str(attempts),
-        "message": f"{type(error).__name__}: {error}" if str(error) else repr(error),
+        DEAD_LETTER_TOPIC: message.topic,
+        DEAD_LETTER_PARTITION: str(message.partition),
+        DEAD_LETTER_OFFSET: str(message.offset),
+        DEAD_LETTER_GROUP: group,
+        DEAD_LETTER_DELIVERY_COUNT: str(attempts),
+        DEAD_LETTER_MESSAGE: f"{type(error).__name__}: {error}" if str(error) else repr(error),
     }
     kept = [
         (name, value)
         for name, value in message.headers
         if value is not None and not name.startswith(DEAD_LETTER_PREFIX)
     ]
-    return kept + [(f"{DEAD_LETTER_PREFIX}{name}", value.encode()) for name, value in origin.items()]
+    return kept + [(name, value.encode()) for name, value in origin.items()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.client.errors import MisusedClient, SerializationError
 from penstock.client.serializers import Decode
+from penstock.model.delays import DELIVER_AT_HEADER
 from penstock.model.ids import TopicPartition
 
 __all__ = [
-    "DELIVER_AT",
     "Delivery",
     "Headers",
     "Message",
@@ -26,8 +26,6 @@ __all__ = [
 #: A name may occur more than once; a mapping cannot express that.
 Headers: TypeAlias = Sequence[tuple[str, bytes]] | Mapping[str, bytes | str]
 _UNREAD = object()
-#: the header with the time of delivery: milliseconds since 1970, as text
-DELIVER_AT: Final = "penstock-deliver-at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +134,7 @@ def delayed(headers: Headers, delay: float | None, deliver_at: datetime | None) 
     if deliver_at is not None and deliver_at.tzinfo is None:
         raise MisusedClient("deliver_at needs a time zone, for example datetime.now(UTC)")
     at = deliver_at or datetime.now(UTC) + timedelta(seconds=delay or 0.0)
-    return [*as_header_list(headers), (DELIVER_AT, str(as_milliseconds(at)).encode())]
+    return [*as_header_list(headers), (DELIVER_AT_HEADER, str(as_milliseconds(at)).encode())]
 
 
 def as_header_list(headers: Headers) -> list[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""A broker for tests of queues: share groups are on, and the test moves the time of locks and delays."""
+"""A broker for tests of queues: members get partitions soon, and the test moves the time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Producer
 
 from penstock.client.queues.connections import Connections, security_from
-from penstock.model.errors import ErrorCode
 from penstock.testing.clusters import Cluster
 from penstock.wire.apis import describe_share_group_offsets as offsets
-from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 
 __all__ = ["QueueCluster", "queues"]
 
@@ -31,17 +29,6 @@ _SETTINGS: Final = {
 
 class QueueCluster(Cluster):
     """A cluster with what tests of queues need. `advance` lets locks expire and delays pass."""
-
-    def enable_share_groups(self) -> None:
-        """Raise the feature share.version to 1."""
-
-        async def enable(connections: Connections) -> None:
-            update = FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
-            request = UpdateFeaturesRequest(feature_updates=[update])
-            response = await connections.send(UPDATE_FEATURES, request, _WAIT_S)
-            assert response.error_code == ErrorCode.NONE, response.error_message
-
-        self._connected(enable)
 
     def send(
         self,
@@ -107,7 +94,6 @@ def queues(
     running = QueueCluster(brokers, settings, secure=secure)
     try:
         running.open()
-        running.enable_share_groups()
         yield running
     finally:
         running.close()

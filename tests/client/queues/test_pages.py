@@ -18,6 +18,8 @@ PRINTED: Final = {
         "user-0 1\nuser-1 1\nuser-2 1\n",
         "rejected b'many'\n",
         "painted 1\npainted 2\nb'broken' ValueError\n",
+        "b'7 pounds' b'Record rejected by the consumer.'\n",
+        "b'drink water' True\n",
     ],
     "docs/queues-coming-from.md": [
         "b'invoice 7' 1\n",
@@ -30,6 +32,7 @@ TOPICS: Final = (
     "amounts-to-book",
     "thumbnails",
     "thumbnails.dead",
+    "payments",
     "invoices-to-send",
     "tasks",
     "celery",
