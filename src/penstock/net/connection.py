@@ -202,6 +202,11 @@ class Connection(asyncio.BufferedProtocol):
         self.application = application
         self.max_frame_bytes = self._server.max_request_bytes
 
+    @property
+    def server_application(self) -> Application:
+        """The application of connections that need no authentication."""
+        return self._server.application
+
     def loop_time(self) -> float:
         return self._server.loop.time()
 

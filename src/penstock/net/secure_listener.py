@@ -15,6 +15,7 @@ from penstock.net.connection import Connection
 from penstock.net.sasl_gate import SaslGate, SaslServer
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_contexts import TlsContexts
+from penstock.net.tls_transition import TransitionalTransport
 from penstock.security.principal import ANONYMOUS, USER, Principal
 from penstock.security.tls_names import NoMappingRule, map_principal, subject_name
 
@@ -32,19 +33,35 @@ class SecureListener:
         *,
         refused: Callable[[Connection, str], None] = lambda connection, reason: None,
         failed: Callable[[Connection, str], None] = lambda connection, reason: None,
+        accepts_plaintext: bool = False,
+        failure_delay_s: float = 0.0,
     ) -> None:
-        """`refused` is called if a certificate has no principal, `failed` if a handshake fails."""
+        """`refused` is called if a certificate has no principal, `failed` if a handshake fails.
+
+        With `accepts_plaintext`, a connection without TLS is served, too, without authentication.
+        A connection whose handshake has failed is closed after `failure_delay_s`.
+        """
         self._loop = loop
         self.tls = tls
         self.sasl = sasl
         self._refused = refused
         self._failed = failed
+        self._accepts_plaintext = accepts_plaintext
+        self._failure_delay_s = failure_delay_s
 
     def wrap(self, connection: Any) -> asyncio.BufferedProtocol:
         if self.tls is None:
             protocol: asyncio.BufferedProtocol = connection
             return protocol
-        return TlsTransport(self._loop, self.tls.context, connection)
+        if self._accepts_plaintext:
+            return TransitionalTransport(
+                self._loop,
+                self.tls.context,
+                connection,
+                accepted=lambda: connection.authenticated(connection.server_application),
+                failure_delay_s=self._failure_delay_s,
+            )
+        return TlsTransport(self._loop, self.tls.context, connection, failure_delay_s=self._failure_delay_s)
 
     def gate(self, connection: Any, application: Any) -> Application[Connection]:
         if self.sasl is None:

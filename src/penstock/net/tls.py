@@ -64,12 +64,19 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         application: SecureProtocol,
         *,
         server_hostname: str | None = None,
+        failure_delay_s: float = 0.0,
     ) -> None:
-        """`context` is called when the connection is made. A server has no `server_hostname`."""
+        """`context` is called when the connection is made. A server has no `server_hostname`.
+
+        The alert of a failed handshake is sent, and the connection closed, after `failure_delay_s`.
+        """
         self._loop = loop
         self._context = context
         self._application = application
         self._hostname = server_hostname
+        self._failure_delay_s = failure_delay_s
+        #: whether the handshake has failed, and the connection is closed after the delay
+        self._failing = False
         self._transport: asyncio.Transport | None = None
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -104,7 +111,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
         self._incoming.write(_SCRATCH[:nbytes])
-        if self._lost or self._tls is None:
+        if self._lost or self._failing or self._tls is None:
             return
         if not self.is_open and not self._shake():
             return
@@ -112,7 +119,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def eof_received(self) -> bool:
         if not self.is_open:
-            if self._heard:
+            if self._heard and not self._failing:
                 self._application.handshake_failed("the peer closed the connection during the TLS handshake")
             return False
         self._application.eof_received()
@@ -141,8 +148,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._flush()
             return False
         except (ssl.SSLError, ssl.CertificateError) as e:
-            self._flush()
-            self._fail(f"TLS handshake failed: {handshake_error(e)}")
+            self._fail(f"TLS handshake failed: {handshake_error(e)}", self._failure_delay_s)
             return False
         self._flush()
         self.is_open = True
@@ -191,9 +197,19 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._outgoing.pending and self._transport is not None and not self._transport.is_closing():
             self._transport.write(self._outgoing.read())
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, delay_s: float = 0.0) -> None:
         self.is_open = False
+        self._failing = delay_s > 0
         self._application.handshake_failed(reason)
+        if self._failing:
+            # A peer that tries certificate after certificate waits for each alert (KIP-306).
+            self._loop.call_later(delay_s, self._end_failure)
+        else:
+            self._end_failure()
+
+    def _end_failure(self) -> None:
+        self._failing = False
+        self._flush()
         if self._transport is not None:
             # Not at once: an alert may wait to be sent.
             self._transport.close()
@@ -271,7 +287,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()
-        if self._transport is not None:
+        if self._transport is not None and not self._failing:
             self._transport.close()
 
     def abort(self) -> None:

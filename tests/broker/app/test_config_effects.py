@@ -66,7 +66,7 @@ _NOT_REACHED = {
     *(f"penstock.audit.topic.{name}" for name in ("num.partitions", "replication.factor", "retention.ms")),
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
-    *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms"),
+    *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms", "penstock.internal.tls.mode"),
     # Only a broker with a monitoring port reads them.
     *(key.name for key in MONITORING_KEYS),
     # Only a broker that exports spans, or gets metrics of clients, reads them.

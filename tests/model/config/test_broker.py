@@ -286,6 +286,13 @@ def test_listeners_that_other_machines_reach() -> None:
             [],
         ),
         ({"listener.security.protocol.map": "C:SASL_SSL,INTERNAL:SASL_SSL"}, []),
+        (
+            {
+                "listener.security.protocol.map": "C:SASL_SSL,INTERNAL:SASL_SSL",
+                "penstock.internal.tls.mode": "prefer",
+            },
+            ["INTERNAL://10.0.0.1:2"],
+        ),
     ],
 )
 def test_brokers_need_certificates_where_others_reach_their_listener(

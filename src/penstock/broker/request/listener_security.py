@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.broker.base.logs import get_logger
 from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.model.config import BrokerConfig
+from penstock.model.config.security_keys import ALLOW, REQUIRE
 from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
 from penstock.ports import World
@@ -71,11 +72,30 @@ class ListenerSecurities:
                 tls = TlsContexts(self._tls_settings(listener.name, protocol), server=True)
         with _naming(listener.name):
             sasl = self._sasl(listener.name) if protocol.startswith("SASL_") else None
+        lookup = self._config.for_listener(listener.name)
         secured = SecureListener(
-            asyncio.get_running_loop(), tls, sasl, refused=self._refused, failed=self._handshake_failed
+            asyncio.get_running_loop(),
+            tls,
+            sasl,
+            refused=self._refused,
+            failed=self._handshake_failed,
+            accepts_plaintext=self._is_in_transition(listener),
+            failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
         )
         self._secured[listener.name] = secured
         listener.security = secured
+
+    def _is_in_transition(self, listener: Listener) -> bool:
+        """Whether the listener is the internal one, and serves nodes that do not use TLS yet."""
+        internal = self._config.internal_endpoint
+        if internal is None or listener.name != internal.name:
+            return False
+        mode = self._config.penstock_internal_tls_mode
+        if mode == REQUIRE or not listener.security_protocol.endswith("SSL"):
+            return False
+        reason = "nodes without TLS are served: set penstock.internal.tls.mode=require after the move"
+        log.warning("internal_listener_accepts_plaintext", listener=listener.name, mode=mode, reason=reason)
+        return True
 
     def _tls_settings(self, name: str, protocol: str, config: BrokerConfig | None = None) -> TlsSettings:
         """The settings in `config`, or in the current one."""
@@ -93,6 +113,8 @@ class ListenerSecurities:
     def client(self, listener: Listener) -> ClientSecurity | None:
         """How this broker connects to the internal listeners of other nodes."""
         if listener.security_protocol == "PLAINTEXT":
+            return None
+        if listener.security_protocol.endswith("SSL") and self._config.penstock_internal_tls_mode == ALLOW:
             return None
         from penstock.net.client_security import client_security
 

@@ -26,6 +26,7 @@ from penstock.model.config.listeners import (
 from penstock.model.config.monitoring_keys import MetricsAddress, metrics_address
 from penstock.model.config.security_keys import (
     LISTENER_PREFIX,
+    REQUIRE,
     check_listener_names,
     listener_name,
     nearest_listener_name,
@@ -128,6 +129,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_flush: str
     penstock_flush_interval_ms: int
     penstock_insecure_listeners_allow: bool
+    penstock_internal_tls_mode: str
     penstock_log_format: str
     penstock_log_level: str
     penstock_machine: str | None
@@ -235,6 +237,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         internal = self.internal_endpoint
         if internal is not None and (
             internal.protocol == "PLAINTEXT"
+            or (internal.protocol.endswith("SSL") and self._values["penstock.internal.tls.mode"] != REQUIRE)
             or (
                 internal.protocol == "SSL"
                 and self.for_listener(internal.name)("ssl.client.auth") != "required"

@@ -14,7 +14,10 @@ from penstock.model.config.network_keys import NETWORK_KEYS
 from penstock.model.errors import InvalidConfig
 
 __all__ = [
+    "ALLOW",
     "LISTENER_PREFIX",
+    "PREFER",
+    "REQUIRE",
     "SECURITY_KEYS",
     "ListenerName",
     "check_listener_names",
@@ -23,6 +26,10 @@ __all__ = [
 ]
 
 LISTENER_PREFIX: Final = "listener.name."
+#: values of `penstock.internal.tls.mode`
+ALLOW: Final = "allow"
+PREFER: Final = "prefer"
+REQUIRE: Final = "require"
 _MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 
 _B, _S, _I, _L, _LIST, _SECRET = (
@@ -250,6 +257,15 @@ _SASL: Final = [
         "The claim that has the groups of the user, for roles.",
     ),
     ConfigKey(
+        "penstock.internal.tls.mode",
+        _S,
+        REQUIRE,
+        "How an internal listener with TLS treats nodes without TLS, for the move of a running cluster: "
+        "`allow` accepts both and connects without TLS, `prefer` accepts both and connects with TLS, "
+        "`require` accepts TLS only.",
+        choices=(ALLOW, PREFER, REQUIRE),
+    ),
+    ConfigKey(
         "penstock.insecure.listeners.allow",
         _B,
         False,
@@ -261,6 +277,7 @@ SECURITY_KEYS: Final[list[ConfigKey]] = [*_TLS, *_SASL]
 #: keys that cannot be set for one listener
 _OF_ALL_LISTENERS: Final = (
     "penstock.insecure.listeners.allow",
+    "penstock.internal.tls.mode",
     "penstock.authentication.timeout.ms",
     "penstock.unauthenticated.connections.max",
     "penstock.unauthenticated.connections.max.per.ip",
