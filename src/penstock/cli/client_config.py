@@ -18,7 +18,14 @@ from penstock.cli.failure import Failure, misused
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["client_login", "client_security", "librdkafka_settings", "use", "use_by_default"]
+__all__ = [
+    "client_login",
+    "client_security",
+    "java_settings",
+    "librdkafka_settings",
+    "use",
+    "use_by_default",
+]
 
 _chosen: list[Path] = []
 _default: list[Path] = []
@@ -55,14 +62,23 @@ def _settings() -> Mapping[str, str]:
     return resolved(pairs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
 
-def librdkafka_settings() -> dict[str, str]:
-    """The settings for librdkafka."""
+def java_settings() -> dict[str, str]:
+    """The security settings by the names of Kafka's Java clients."""
     settings = _settings()
     if not settings:
         return {}
-    from penstock.security.client_names import SECURITY_PREFIXES, librdkafka_names
+    from penstock.security.client_names import SECURITY_PREFIXES
 
-    found = {name: value for name, value in settings.items() if name.startswith(SECURITY_PREFIXES)}
+    return {name: value for name, value in settings.items() if name.startswith(SECURITY_PREFIXES)}
+
+
+def librdkafka_settings() -> dict[str, str]:
+    """The settings for librdkafka."""
+    found = java_settings()
+    if not found:
+        return {}
+    from penstock.security.client_names import librdkafka_names
+
     return librdkafka_names(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.model.errors import InvalidConfig
 from penstock.security.sasl_users import parse_jaas
 
 __all__ = ["SECURITY_PREFIXES", "java_names", "librdkafka_names"]
@@ -60,9 +61,20 @@ def _is_known(name: str) -> bool:
 
 
 def java_names(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings under the names of Java clients; `sasl.username` and `sasl.password` stay as they are."""
+    """Settings under the names of Java clients; `sasl.username` and `sasl.password` stay as they are.
+
+    Raises InvalidConfig if a private key and its certificate are in two files.
+    """
     back = {librdkafka: java for java, librdkafka in _RENAMED.items()}
     found = {back.get(name, name): value for name, value in settings.items()}
+    if "ssl.key.location" in found and "ssl.certificate.location" in found:
+        if found["ssl.key.location"] != found["ssl.certificate.location"]:
+            raise InvalidConfig(
+                "ssl.key.location and ssl.certificate.location are two files: put the private key and the "
+                "certificates into one PEM file, and set ssl.keystore.location to it"
+            )
+        found.setdefault("ssl.keystore.location", found.pop("ssl.certificate.location"))
+        del found["ssl.key.location"]
     if "sasl.mechanisms" in found:
         found.setdefault("sasl.mechanism", found["sasl.mechanisms"])
     if found.get(_ALGORITHM) == "none":

@@ -253,8 +253,8 @@ class _GivenOptions:
         if protocol not in _PROTOCOLS:
             known = ", ".join(_PROTOCOLS)
             raise WrongOption(f"kafka.security.protocol must be one of {known}, not {protocol}")
-        security = Security(protocol, tuple(sorted(java_names(settings).items())))
         try:
+            security = Security(protocol, tuple(sorted(java_names(settings).items())))
             security.open()
         except InvalidConfig as e:
             raise WrongOption(f"kafka.security.protocol={protocol}: {e}") from e

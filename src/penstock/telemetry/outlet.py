@@ -7,7 +7,7 @@ cause a callback, because callbacks are expensive: after a flush, all messages w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -43,8 +43,12 @@ class TopicOutlet:
         compression: str = "lz4",
         timeout_s: float = 30.0,
         watch: Callable[[int], None] = lambda timestamp_ms: None,
+        security: Mapping[str, str] | None = None,
     ) -> None:
-        """`watch` gets the time of the first message of each `send`."""
+        """`watch` gets the time of the first message of each `send`.
+
+        `security` has TLS and SASL by librdkafka's names.
+        """
         self._watch = watch
         self._topic = topic
         self._headers = headers(source)
@@ -55,6 +59,7 @@ class TopicOutlet:
         self.bytes = 0
         self._producer = Producer(
             {
+                **(security or {}),
                 "bootstrap.servers": bootstrap,
                 "client.id": f"penstock-{source}",
                 "enable.idempotence": True,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cli import client_config
 from penstock.cli.telemetry import run as telemetry_run
 from tests.cli.running import run_here
 
@@ -56,3 +57,13 @@ def test_an_option_without_a_value(jobs: list[Any], capsys: pytest.CaptureFixtur
     assert run("run", "--storage-option", "AWS_REGION") == 2
     assert "--storage-option 'AWS_REGION' is not KEY=VALUE" in capsys.readouterr().err
     assert not jobs
+
+
+def test_a_job_has_the_security_of_the_command(jobs: list[Any], tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nssl.keystore.location=/me.pem\nacks=1\n")
+    try:
+        assert run_here(f"--command-config={file}", "telemetry", "backfill", "--tables", "s3://t") == 0
+    finally:
+        client_config.use(None)
+    assert jobs[0][0].security == {"security.protocol": "SSL", "ssl.keystore.location": "/me.pem"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from penstock.cli.client_config import librdkafka_settings
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.interruption import stoppable
@@ -237,7 +238,14 @@ def _outlet(
     cluster = connection.cluster()
     _ensure_topic(cluster, topic, partitions)
     watch = KeepingWatch(topic, _topic_configs(cluster, topic), lambda text: print(text, file=sys.stderr))
-    outlet = TopicOutlet(connection.bootstrap, topic, source, timeout_s=connection.timeout, watch=watch)
+    outlet = TopicOutlet(
+        connection.bootstrap,
+        topic,
+        source,
+        timeout_s=connection.timeout,
+        watch=watch,
+        security=librdkafka_settings(),
+    )
     summary: dict[str, Callable[[], dict[str, Any]]] = {}
     began = time.monotonic()
     yield outlet, summary

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
+from penstock.cli.client_config import java_settings
 from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
@@ -127,6 +128,7 @@ class PipelineOptions(NamedTuple):
             self._settings(),
             most_per_batch=self.batch_rows,
             storage_options=pairs(self.storage_option or (), "--storage-option"),
+            security=java_settings(),
         )
 
     def _settings(self) -> Settings:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.security.client_names import librdkafka_names
 from penstock.spark import PenstockDataSource
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.publish import Topics
@@ -33,6 +34,8 @@ from penstock.telemetry.pipeline.tables import TABLES, Tables
 __all__ = ["Job", "Maintenance", "SparkError", "Started", "new_session", "start", "warm_up"]
 
 _log: Final = logging.getLogger(__name__)
+#: Spark's default, and the names of Kafka's clients for logins and private keys
+_REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
 _WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
 #: small files of a table between two compactions
 _FILES_MAX: Final = 1000
@@ -58,6 +61,8 @@ class Job:
     topic_wait_s: float = 0.0
     #: of the object store, as deltalake has them; its environment variables do as well
     storage_options: dict[str, str] | None = None
+    #: TLS and SASL of the cluster, by the names of Kafka's Java clients
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def query(self) -> str:
@@ -82,6 +87,8 @@ def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
             "spark.driver.bindAddress", "127.0.0.1"
         )
     quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
+    # Spark prints the options of a query in plans and logs, with the values of these left out.
+    quiet = quiet.config("spark.redaction.regex", _REDACTED)
     session = quiet.config("spark.python.daemon.module", _WORKER_DAEMON).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -162,7 +169,7 @@ def _explained() -> Iterator[None]:
 
 def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> Started:
     """Start the query; it goes on where its checkpoint is."""
-    topics = Topics(job.bootstrap)
+    topics = Topics(job.bootstrap, librdkafka_names(job.security))
     topics.create()
     topics.wait_for(job.topic, job.topic_wait_s)
     spark.dataSource.register(PenstockDataSource)
@@ -180,6 +187,7 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
         .option("subscribe", job.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(job.most_per_batch))
+        .options(**{f"kafka.{name}": value for name, value in job.security.items()})
         .load()
     )
     guard = Guard(batches.process)
