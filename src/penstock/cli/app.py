@@ -12,7 +12,33 @@ import typer.core
 import typer.main
 
 from penstock.cli.client_config import use
+from penstock.cli.commands import (
+    acl,
+    broker,
+    cert,
+    cluster,
+    config,
+    consume,
+    dashboards,
+    encryption,
+    group,
+    health,
+    log,
+    partition,
+    produce,
+    quorum,
+    quota,
+    role,
+    telemetry,
+    top,
+    topic,
+    transaction,
+    up,
+    user,
+    version,
+)
 from penstock.cli.completion import install_completion, show_completion
+from penstock.cli.data_files import use_keys
 
 __all__ = ["app"]
 
@@ -98,6 +124,29 @@ app = typer.Typer(
     context_settings={"max_content_width": 160},
     **_STYLE,
 )
+app.command()(up.up)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(cert.app, name="cert")
+app.add_typer(broker.app, name="broker")
+app.add_typer(partition.app, name="partition")
+app.add_typer(quorum.app, name="quorum")
+app.add_typer(topic.app, name="topic")
+app.command()(top.top)
+app.command()(health.health)
+app.add_typer(dashboards.app, name="dashboards")
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
+app.add_typer(config.app, name="config")
+app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
+app.add_typer(role.app, name="role")
+app.add_typer(user.app, name="user")
+app.add_typer(log.app, name="log")
+app.add_typer(encryption.app, name="encryption")
+app.add_typer(telemetry.app, name="telemetry")
+app.command()(version.version)
 
 
 def _show_version(wanted: bool) -> None:
@@ -131,6 +180,14 @@ def penstock(
             help="Client configs for TLS and SASL: a properties file with the names of Kafka's clients.",
         ),
     ] = None,
+    encryption_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--encryption-keys",
+            envvar="PENSTOCK_ENCRYPTION_KEYS_FILE",
+            help="The file with the keys of encrypted data, for commands that read the files of a broker.",
+        ),
+    ] = None,
     shows_completion: Annotated[
         bool,
         typer.Option(
@@ -143,3 +200,4 @@ def penstock(
 ) -> None:
     """A message broker that speaks the Kafka protocol: run brokers, and use any Kafka cluster."""
     use(command_config)
+    use_keys(encryption_keys)

@@ -12,10 +12,9 @@ from typing import Final
 
 from penstock.broker.app.quarantine_expiry import QuarantineExpiry
 from penstock.broker.base.descriptors import DESCRIPTORS
+from penstock.broker.base.encrypted_disks import paced
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.pacing import PacedFiles
 from penstock.broker.base.page_cache import retry_when_cached
-from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.node.cluster_node import ClusterNode
@@ -23,7 +22,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError, StorageError
-from penstock.ports import Files, World
+from penstock.ports import World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
 from penstock.storage.directory import DataDirectory
@@ -40,8 +39,6 @@ _ROOM_MS: Final = 1000
 _CLOCK_MS: Final = 1000
 #: how often the reserve of descriptors is restored
 _DESCRIPTORS_MS: Final = 1000
-#: no disk is faster, so a higher limit in bytes per second counts as none
-_FASTER_THAN_DISKS: Final = 1e12
 
 
 class Maintenance:
@@ -242,7 +239,7 @@ class Maintenance:
         now_ms, memory_bytes = self._clock_watch.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
         if now_ms is None:
             return False
-        files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
+        files = paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
         async with partition.rewriting:
             plan = await retry_when_cached(
                 partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
@@ -264,13 +261,6 @@ class Maintenance:
             and not partition.log.recovery.corruption
             and partition.directory.health.offline is None
         )
-
-
-def _paced(files: Files, bytes_per_s: float) -> Files:
-    """`files` with a limited rate; files in memory are not limited."""
-    if bytes_per_s > _FASTER_THAN_DISKS or not isinstance(files, OsFiles):
-        return files
-    return PacedFiles(bytes_per_s)
 
 
 async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], int]) -> None:

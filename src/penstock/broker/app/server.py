@@ -13,6 +13,7 @@ import uvloop
 from penstock.broker.app.broker import Broker, World
 from penstock.broker.app.declared_topics import create_declared, keep_creating
 from penstock.broker.base.descriptors import DESCRIPTORS, raise_limit
+from penstock.broker.base.encrypted_disks import with_encryption
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
 from penstock.broker.base.workers import SystemWorkers
@@ -32,8 +33,11 @@ new_event_loop = uvloop.new_event_loop
 
 
 def system_world(config: BrokerConfig) -> World:
-    """The ports on the operating system; with `penstock.memory`, the files are in memory only."""
-    files = MemoryFiles() if config.penstock_memory else OsFiles()
+    """The ports on the operating system; with `penstock.memory`, the files are in memory only.
+
+    Raises PenstockError if data directories are encrypted and a key is missing, or the other way round.
+    """
+    files = with_encryption(MemoryFiles() if config.penstock_memory else OsFiles(), config)
     return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
 
 

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+from penstock.broker.base.encrypted_disks import is_on_disk
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.compacted_repair import needs_rewrite, rewrite_segment
 from penstock.broker.healing.comparison import compare_replica
 from penstock.broker.healing.environment import RepairEnvironment, is_hosted
@@ -227,7 +227,7 @@ class Scrubber:
         env, done = self._env, Piece(0, 0)
         describe_now = describe_as_is if at_once else describe
         # Another process can read real files only, not the files in memory that tests use.
-        in_worker = env.workers.in_process if isinstance(env.files, OsFiles) else env.workers.in_thread
+        in_worker = env.workers.in_process if is_on_disk(env.files) else env.workers.in_thread
         while is_hosted(partition):
             sealed = describe_now(partition.log, segment)
             if sealed is None or done.position >= sealed.size:

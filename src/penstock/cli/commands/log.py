@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.commands import quarantine
+from penstock.cli.data_files import data_files
 from penstock.cli.failure import FAILED, Failure
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows, progress
@@ -46,10 +47,9 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
 
     Segments must be contiguous, from the log start to the recovery point in the data directory's checkpoints.
     """
-    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import verify
 
-    files = OsFiles()
+    files = data_files(*paths)
     places = [place for path in paths for place in _places(path)]
     rows: list[dict[str, Any]] = []
     with progress("verify", sum(map(_segment_bytes, places))) as advance:
@@ -73,10 +73,9 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
 
 def _dumped(paths: list[Path], records: bool) -> Iterator[dict[str, Any]]:
     """The entries of all files. Paths are relative to the directory, or as given if there are several."""
-    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import dump
 
-    files = OsFiles()
+    files = data_files(*paths)
     several = len(paths) > 1
     for path in paths:
         if several and path.is_file():

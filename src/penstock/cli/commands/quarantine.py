@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from penstock.cli.data_files import data_files
 from penstock.cli.failure import Failure
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_rows
@@ -45,14 +46,14 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a log to its topic; the broker must be stopped."""
-    from penstock.broker.base.system_ports import OsFiles, SystemClock
+    from penstock.broker.base.system_ports import SystemClock
     from penstock.model.ids import TopicPartition, parse_topic_id
     from penstock.storage.folders import PartitionFolders
     from penstock.storage.offset_checkpoints import protect_restored
 
     quarantine, entry = _find(data, name)
     path = quarantine.path.rpartition("/")[0]
-    files = OsFiles()
+    files = data_files(Path(path))
     folders = PartitionFolders(files, path, quarantine, SystemClock())
     with _stopped(path):
         partitions = quarantine.held(entry)
@@ -99,7 +100,6 @@ def _row(quarantine: Quarantine, entry: QuarantineEntry) -> dict[str, Any]:
 
 def _quarantines(data: Path) -> list[Quarantine]:
     """The quarantines of the data directory at `data`, or of those below it."""
-    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.quarantine import Quarantine
 
     if not data.is_dir():
@@ -107,7 +107,8 @@ def _quarantines(data: Path) -> list[Quarantine]:
     found = [data] if (data / "meta.json").exists() else sorted(p.parent for p in data.glob("**/meta.json"))
     if not found:
         raise Failure(f"{data} contains no data directory: name one with --data")
-    return [Quarantine(OsFiles(), str(path.absolute())) for path in found]
+    files = data_files(*found)
+    return [Quarantine(files, str(path.absolute())) for path in found]
 
 
 def _find(data: Path, name: str) -> tuple[Quarantine, QuarantineEntry]:

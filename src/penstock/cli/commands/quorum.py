@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.data_files import data_files
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import AsJson
 
@@ -59,11 +60,11 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
 
     Use it if more than half of the voters are permanently gone, or if the only metadata log is damaged.
     """
-    from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
+    from penstock.broker.base.system_ports import SystemClock, SystemRng
     from penstock.broker.node.quorum_recovery import recover as recover_node
 
     _confirm(yes, "Changes that only other voters have are lost. No other voter may run. Continue?")
-    done = recover_node(OsFiles(), _paths(data), SystemClock(), SystemRng())
+    done = recover_node(data_files(*data), _paths(data), SystemClock(), SystemRng())
     if done.damage is not None:
         print(f"dropped: {done.damage}, and everything after it")
     print(f"node {done.node_id} is the only voter, from epoch {done.epoch}, offset {done.end_offset - 1} on")
@@ -74,11 +75,11 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
 @app.command()
 def rejoin(data: DataDirectories, yes: Yes = False) -> None:
     """Let this stopped node discard its metadata, fetch it from the quorum, and vote under a new key."""
-    from penstock.broker.base.system_ports import OsFiles, SystemRng
+    from penstock.broker.base.system_ports import SystemRng
     from penstock.broker.node.quorum_recovery import rejoin as rejoin_node
 
     _confirm(yes, "The quorum's metadata replaces the metadata of this node. Continue?")
-    done = rejoin_node(OsFiles(), _paths(data), SystemRng())
+    done = rejoin_node(data_files(*data), _paths(data), SystemRng())
     print(f"node {done.node_id} fetches all metadata when it starts, and votes when it has caught up")
     print(f"the metadata as it was: {done.backup}")
 

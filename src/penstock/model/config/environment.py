@@ -21,7 +21,13 @@ PREFIX: Final = "PENSTOCK_"
 _OURS: Final = "penstock."
 #: variables of the command line, which no broker reads
 _COMMAND_LINE: Final = frozenset(
-    {"PENSTOCK_BOOTSTRAP", "PENSTOCK_COMMAND_CONFIG", "PENSTOCK_CONFIG", "PENSTOCK_DEBUG"}
+    {
+        "PENSTOCK_BOOTSTRAP",
+        "PENSTOCK_COMMAND_CONFIG",
+        "PENSTOCK_CONFIG",
+        "PENSTOCK_DEBUG",
+        "PENSTOCK_ENCRYPTION_KEYS_FILE",
+    }
 )
 #: variables that Kubernetes sets in each pod for services whose names begin with "penstock"
 _KUBERNETES: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")

@@ -22,6 +22,13 @@ STORAGE_KEYS: list[ConfigKey] = [
         check=not_empty,
     ),
     ConfigKey("log.dirs", _LIST, None, "The data directories, comma-separated.", check=not_empty),
+    ConfigKey(
+        "penstock.encryption.keys",
+        ConfigType.PASSWORD,
+        None,
+        "The keys that encrypt data directories, as NAME:BASE64, best as `${file:PATH}`. The first one is "
+        "for new files, the others are for files that exist. Without keys, data is not encrypted.",
+    ),
     ConfigKey("log.retention.check.interval.ms", _L, 300_000, "How often retention is applied.", low=1),
     ConfigKey(
         "log.initial.task.delay.ms",

@@ -1,0 +1,116 @@
+"""`penstock encryption new-key|apply|rotate|remove|status`: encryption of data directories."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.data_files import encrypted_files
+from penstock.cli.failure import Failure
+from penstock.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from penstock.encryption.files import EncryptedFiles
+
+app = typer.Typer(help="Encrypt the data directories of a stopped broker.", no_args_is_help=True)
+
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR", help="A data directory, or one with data directories below it."),
+]
+
+
+@app.command("new-key")
+def new_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the keys; created if missing.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the key. [default: today's date]")] = "",
+) -> None:
+    """Add a new key, which encrypts from now on. Only the owner can read the file."""
+    from penstock.cli.private_files import write_private
+    from penstock.encryption.keys import KEY_BYTES, format_key, parse_keys
+
+    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    name = name or datetime.now(UTC).strftime("%Y-%m-%d")
+    text = f"{format_key(name, secrets.token_bytes(KEY_BYTES))}\n{old}"
+    # A second key of the name would hide the first, and with it the data.
+    parse_keys(text)
+    write_private(file, text)
+    print(f"added the key {name} to {file}: keep a copy elsewhere, without it the data is lost")
+
+
+@app.command()
+def apply(directories: Directories, as_json: AsJson = False) -> None:
+    """Encrypt directories with the first key; the broker must be stopped. Repeat it if it is interrupted."""
+    from penstock.encryption.conversion import encrypt_directory
+
+    _convert(encrypt_directory, directories, "encrypted", as_json)
+
+
+@app.command()
+def rotate(directories: Directories, as_json: AsJson = False) -> None:
+    """Let the first key open all files, and no other one any more; the broker must be stopped."""
+    from penstock.encryption.conversion import rotate_directory
+
+    _convert(rotate_directory, directories, "rotated", as_json)
+
+
+@app.command()
+def remove(directories: Directories, as_json: AsJson = False) -> None:
+    """Decrypt directories; the broker must be stopped. Repeat it if it is interrupted."""
+    from penstock.encryption.conversion import decrypt_directory
+
+    _convert(decrypt_directory, directories, "decrypted", as_json)
+
+
+@app.command()
+def status(directories: Directories, as_json: AsJson = False) -> None:
+    """Show how many files each key encrypts; needs no key."""
+    from penstock.broker.base.system_ports import OsFiles
+    from penstock.cli.output import print_rows
+    from penstock.encryption.directory import NOT_ENCRYPTED, key_names
+
+    rows = [
+        {"directory": str(path), "key": name if name != NOT_ENCRYPTED else None, "files": count}
+        for path in _data_directories(directories)
+        for name, count in sorted(key_names(OsFiles(), str(path)).items())
+    ]
+    print_rows(rows, as_json=as_json, columns=("directory", "key", "files"), empty="no files")
+
+
+def _convert(
+    convert: Callable[[EncryptedFiles, str, Callable[[str, str], None]], int],
+    directories: list[Path],
+    outcome: str,
+    as_json: bool,
+) -> None:
+    from penstock.cli.outcomes import print_report
+
+    files = encrypted_files()
+    done = {str(path): convert(files, str(path), _keep_time) for path in _data_directories(directories)}
+    document = [{"directory": path, "files": count, "outcome": outcome} for path, count in done.items()]
+    print_report(document, [f"{outcome} {count} files in {path}" for path, count in done.items()], as_json)
+
+
+def _keep_time(old: str, new: str) -> None:
+    """Keep the time of a file: retention of records without timestamps goes by it."""
+    status = os.stat(old)
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _data_directories(directories: list[Path]) -> list[Path]:
+    from penstock.encryption import META
+
+    found: list[Path] = []
+    for directory in directories:
+        metas = [directory / META] if (directory / META).exists() else directory.glob(f"**/{META}")
+        below = [meta.parent for meta in metas]
+        if not below:
+            raise Failure(f"{directory} contains no data directory")
+        found += sorted(path.absolute() for path in below)
+    return found
