@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -127,14 +127,20 @@ hostile: $(READY) ## clients that try to grow a broker's metrics and memory (NAM
 fuzz-authentication: $(READY) ## attack secured listeners before authentication for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
 
-sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1)
-	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares)
+fuzz-authentication-long: $(READY) ## the same for ten minutes
+	$(PY) -m tests.broker.authentication_fuzz 600 $(SEED)
+
+security-matrix: $(READY) ## wrong clients of every mechanism against Penstock and Apache Kafka, and docs/security-matrix.md
+	$(PY) -m differential.negative
+
+sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1, SECURED=1)
+	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(SECURED),--secured)
 
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
 	$(PY) -m tests.testing.simulation.mutants
 
-chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
-	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
+chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1)
+	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured)
 
 alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker')
 	$(PY) -m alarms $(if $(ONLY),--only $(ONLY))

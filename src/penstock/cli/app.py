@@ -12,31 +12,6 @@ import typer.core
 import typer.main
 
 from penstock.cli.client_config import use
-from penstock.cli.commands import (
-    acl,
-    broker,
-    cert,
-    cluster,
-    config,
-    consume,
-    dashboards,
-    encryption,
-    group,
-    health,
-    log,
-    partition,
-    produce,
-    quorum,
-    quota,
-    role,
-    telemetry,
-    top,
-    topic,
-    transaction,
-    up,
-    user,
-    version,
-)
 from penstock.cli.completion import install_completion, show_completion
 from penstock.cli.data_files import use_keys
 
@@ -66,6 +41,7 @@ _COMMANDS = (
     "role",
     "user",
     "log",
+    "encryption",
     "telemetry",
     "version",
 )
@@ -124,29 +100,6 @@ app = typer.Typer(
     context_settings={"max_content_width": 160},
     **_STYLE,
 )
-app.command()(up.up)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(cert.app, name="cert")
-app.add_typer(broker.app, name="broker")
-app.add_typer(partition.app, name="partition")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(topic.app, name="topic")
-app.command()(top.top)
-app.command()(health.health)
-app.add_typer(dashboards.app, name="dashboards")
-app.command()(produce.produce)
-app.command()(consume.consume)
-app.add_typer(group.app, name="group")
-app.add_typer(transaction.app, name="transaction")
-app.add_typer(config.app, name="config")
-app.add_typer(acl.app, name="acl")
-app.add_typer(quota.app, name="quota")
-app.add_typer(role.app, name="role")
-app.add_typer(user.app, name="user")
-app.add_typer(log.app, name="log")
-app.add_typer(encryption.app, name="encryption")
-app.add_typer(telemetry.app, name="telemetry")
-app.command()(version.version)
 
 
 def _show_version(wanted: bool) -> None:

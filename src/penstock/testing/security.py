@@ -23,11 +23,11 @@ class SecuritySettings(NamedTuple):
     client: dict[str, str]
 
 
-def new_security(host: str) -> SecuritySettings:
-    """TLS and SCRAM for clients, mutual TLS between brokers. Needs the extra `security`."""
+def new_security(*hosts: str) -> SecuritySettings:
+    """TLS and SCRAM for clients, mutual TLS between brokers at `hosts`. Needs the extra `security`."""
     now = datetime.now(UTC)
     authority = new_authority("penstock testing", now, days=2)
-    broker = issue(authority, "broker", now, hosts=[host, "localhost"], days=2)
+    broker = issue(authority, "broker", now, hosts=[*hosts, "localhost"], days=2)
     password = secrets.token_urlsafe(12)
     brokers = {
         "listener.security.protocol.map": f"{SECURE_LISTENER}:SASL_SSL,INTERNAL:SSL",

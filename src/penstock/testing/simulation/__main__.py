@@ -38,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     instead.add_argument("--operated", action="store_true", help="an operator changes the cluster")
     instead.add_argument("--transactions", action="store_true", help="transactional clients take part")
     instead.add_argument("--shares", action="store_true", help="members of a share group take part")
+    parser.add_argument(
+        "--secured", action="store_true", help="TLS, SASL and ACLs everywhere, and encrypted disks"
+    )
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     if options.operated and options.brokers == 1:
@@ -47,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     needed = 5 if options.directed_fault in HEALING else 3
     if options.directed_fault is not None and options.brokers < needed:
         parser.error(f"--directed-fault {options.directed_fault} needs --brokers {needed}")
+    if options.secured and (options.disaster is not None or options.disasters):
+        parser.error("disasters damage files in plain text: leave --secured out")
     gc.set_threshold(*_GC_THRESHOLDS)
     began = time.perf_counter()
     failed = 0
@@ -66,8 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
             drawn = Options.draw_shares(seed, options.brokers)
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
-        elif not options.operated:
+        elif not (options.operated or options.secured):
             drawn = Options.choose(seed, options.brokers)
+        if options.secured:
+            drawn = drawn.with_security()
         outcome = simulate(seed, drawn.with_operator() if options.operated else drawn)
         gc.collect()
         failed += outcome.violation is not None
@@ -80,6 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _as_drawn(options: Options) -> str:
     """The arguments of the command line beside the seed."""
+    secured = "--secured " if options.secured else ""
+    return secured + _as_drawn_in_plain_text(options)
+
+
+def _as_drawn_in_plain_text(options: Options) -> str:
     if options.directed_fault is not None:
         return f"--directed-fault {options.directed_fault} "
     if options.transactional:

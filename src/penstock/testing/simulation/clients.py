@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
@@ -17,13 +17,18 @@ from penstock.net.client import Peer
 from penstock.net.peer_errors import PeerGone
 from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.node import PORT
 from penstock.testing.simulation.ports import SimClock, SimRng
+from penstock.testing.simulation.security import Securities
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.backoff import Backoff
+
+if TYPE_CHECKING:
+    from penstock.net.client_security import ClientSecurity
 
 __all__ = ["Address", "Client", "Unanswered"]
 
@@ -42,8 +47,16 @@ class Client:
     """One client process: gets leaders from Metadata, sends requests, and records its history."""
 
     def __init__(
-        self, loop: SimLoop, name: str, bootstrap: Sequence[Address], rng: Random, history: History
+        self,
+        loop: SimLoop,
+        name: str,
+        bootstrap: Sequence[Address],
+        rng: Random,
+        history: History,
+        securities: Securities | None = None,
     ) -> None:
+        """`securities` has TLS and SASL; None for plaintext."""
+        self._securities = securities
         self.loop = loop
         self.name = name
         self.rng = rng
@@ -74,12 +87,22 @@ class Client:
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = Peer(
-                self.loop, *address, client_id=self.name, rng=SimRng(self.rng), backoff=Backoff(0.01, 0.1)
+                self.loop,
+                *address,
+                client_id=self.name,
+                rng=SimRng(self.rng),
+                backoff=Backoff(0.01, 0.1),
+                security=self._security(address),
             )
         try:
             return await peer.send(api, request, timeout_s)
         except PeerGone as e:
             raise Unanswered(str(e)) from e
+
+    def _security(self, address: Address) -> ClientSecurity | None:
+        if self._securities is None:
+            return None
+        return self._securities.client if address[1] == PORT else self._securities.node
 
     async def send_to_leader(
         self, partition: TopicPartition, api: Api[RequestT, ResponseT], request: RequestT

@@ -21,6 +21,7 @@ from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.network import Link
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
+from penstock.testing.simulation.security import new_securities
 from penstock.testing.simulation.workload import Producer
 
 __all__ = ["GROUP", "TOPIC", "SimCluster", "Worker"]
@@ -49,10 +50,13 @@ class SimCluster:
         loss: float,
         compaction: bool,
         disaster: bool,
+        secured: bool = False,
     ) -> None:
         self.seed = seed
+        self._secured = secured
         self.loop = SimLoop(seed)
         self.loop.network.link = Link(loss=loss)
+        self.loop.trace.is_encrypted = secured
         self.rng = Random(f"{seed}/scenario")
         self.history = History(self.note)
         self.checker = ClientChecker()
@@ -77,7 +81,9 @@ class SimCluster:
 
     def client(self, name: str) -> Client:
         bootstrap = [node.address for node in self.nodes]
-        return Client(self.loop, name, bootstrap, Random(f"{self.seed}/{name}"), self.history)
+        rng = Random(f"{self.seed}/{name}")
+        securities = new_securities(Random(f"{self.seed}/{name}/nonces")) if self._secured else None
+        return Client(self.loop, name, bootstrap, rng, self.history, securities)
 
     def start_workers(self) -> None:
         for client, worker in self.workers:

@@ -119,12 +119,12 @@ def bit_rot(cluster: SimCluster) -> None:
         return
     path = rng.choice(sealed)
     # In the records of a batch. Why: the invariants read headers, so these must stay correct.
-    batches = [each for each in iter_batches(node.disk.read(path)) if each[1].size > HEADER_SIZE]
+    batches = [each for each in iter_batches(node.files.read(path)) if each[1].size > HEADER_SIZE]
     if not batches:
         return
     start, header = rng.choice(batches)
     position = start + rng.randrange(HEADER_SIZE, header.size)
-    node.disk.flip_bit(path, position, rng.randrange(8))
+    node.flip_bit(path, position, rng.randrange(8))
     node.note(f"a bit of {path} flips at {position}")
 
 

@@ -11,8 +11,10 @@ from typing import Final
 
 from penstock.broker.app.broker import Broker, World
 from penstock.broker.base.descriptors import DESCRIPTORS
+from penstock.broker.base.encrypted_disks import with_encryption
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
+from penstock.ports import Files
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.ports import SimClock, SimRng, SimWorkers
@@ -47,6 +49,8 @@ class Node:
         self._disk_rng = Random(f"{seed}/{self.name}/disk")
         self.disk = FaultyDisk(self._disk_rng, self.clock)
         self.disk.on_power_loss = self._power_went
+        #: the disk as the broker sees it
+        self.files: Files = self.disk
         #: how long a sync takes now
         self.sync_s = _SYNC_S
         loop.set_work_time(self.name, lambda: self._disk_rng.uniform(*self.sync_s))
@@ -102,7 +106,8 @@ class Node:
 
     async def _serve(self) -> None:
         try:
-            broker = self.program = await Broker.open(BrokerConfig(self.settings), self._world())
+            config = BrokerConfig(self.settings)
+            broker = self.program = await Broker.open(config, self._world(config))
             await broker.start()
         except (PenstockError, OSError) as e:
             self.note(f"does not start: {e}")
@@ -120,8 +125,14 @@ class Node:
         self.note("gives up")
         self._exit()
 
-    def _world(self) -> World:
-        return World(self.clock, self.rng, self.disk, SimWorkers(self._loop))
+    def _world(self, config: BrokerConfig) -> World:
+        self.files = with_encryption(self.disk, config, self.rng.token)
+        return World(self.clock, self.rng, self.files, SimWorkers(self._loop))
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Damage one bit of a file's content on the disk, encrypted or not."""
+        header = self.disk.size(path) - self.files.size(path)
+        self.disk.flip_bit(path, header + position, bit)
 
     async def _stop(self, broker: Broker) -> None:
         await broker.stop()

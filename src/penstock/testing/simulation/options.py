@@ -13,6 +13,7 @@ from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
 from penstock.testing.simulation.share_faults import SHARE_FAULTS
 from penstock.testing.simulation.shares import share_settings
+from penstock.testing.simulation.security import CLIENT_LISTENER, secured_settings
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import transaction_settings
 
@@ -70,6 +71,8 @@ class Options:
     transactional: bool = False
     #: whether members of a share group take part
     shared: bool = False
+    #: whether connections use TLS and SASL, brokers check ACLs, and disks are encrypted
+    secured: bool = False
 
     @property
     def has_racks(self) -> bool:
@@ -185,6 +188,11 @@ class Options:
             shared=True,
         )
 
+    def with_security(self) -> Options:
+        """These options on a secured cluster. Disasters read and damage files, which are then encrypted."""
+        assert self.disaster is None, "disasters need files in plain text"
+        return replace(self, secured=True)
+
     def lengthened(self, seconds: float) -> Options:
         """A longer run at the same rate of faults, long enough for sealed segments and compaction."""
         return replace(
@@ -204,9 +212,10 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
     settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
     if options.nodes > 1:
         name = f"node-{node_id}"
+        listener = CLIENT_LISTENER if options.secured else "PLAINTEXT"
         voters = [f"{voter}@node-{voter}:{INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
         settings |= {
-            "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{INTERNAL_PORT}",
+            "listeners": f"{listener}://{name}:{PORT},INTERNAL://{name}:{INTERNAL_PORT}",
             "controller.quorum.voters": ",".join(voters),
             "leader.imbalance.check.interval.seconds": "2",
             "metadata.log.max.record.bytes.between.snapshots": "4000",
@@ -214,6 +223,12 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
             "replica.lag.time.max.ms": str(options.lag_ms),
             # Nothing goes by itself.
             "log.retention.ms": "-1",
+        }
+    if options.secured:
+        settings |= {
+            "listeners": f"{CLIENT_LISTENER}://node-{node_id}:{PORT}",
+            **settings,
+            **secured_settings(),
         }
     if options.has_racks:
         settings |= {"broker.rack": rack_of(node_id), "replica.selector.class": _RACK_AWARE}

@@ -73,6 +73,7 @@ class Simulation:
             loss=options.loss,
             compaction=options.compaction,
             disaster=options.disaster is not None,
+            secured=options.secured,
         )
         cluster.history.observers.append(self._observe)
         cluster.workers += self._make_workers()

@@ -13,18 +13,21 @@ from typing import Final
 __all__ = ["Trace"]
 
 _STEP: Final = Struct(">dI")
+_SIZE: Final = Struct(">I")
 _PARTS_MAX: Final = 1024
 
 
 class Trace:
     """Collects a run. Steps and bytes go into the hash alone, notes also into `lines`."""
 
-    __slots__ = ("_hash", "_parts", "lines", "steps")
+    __slots__ = ("_hash", "_parts", "is_encrypted", "lines", "steps")
 
     def __init__(self) -> None:
         self._hash = sha256()
         #: in order, and not in the hash yet: many small updates cost more than a large one
         self._parts: list[bytes] = []
+        #: whether the bytes are ciphertext, which depends on random numbers of OpenSSL: sizes are hashed then
+        self.is_encrypted = False
         self.steps = 0
         self.lines: list[str] = []
 
@@ -35,7 +38,7 @@ class Trace:
 
     def data(self, data: bytes) -> None:
         """Bytes that a process received."""
-        self._parts.append(data)
+        self._parts.append(_SIZE.pack(len(data)) if self.is_encrypted else data)
         if len(self._parts) > _PARTS_MAX:
             self._update()
 
