@@ -27,11 +27,26 @@ def main() -> int:
         choices=("namespaces", "proxy"),
         help="how brokers are cut off: in network namespaces where root allows them, else by a proxy",
     )
+    parser.add_argument(
+        "--secured",
+        action="store_true",
+        help="SASL_SSL for clients, mutual TLS between brokers, encrypted disks",
+    )
     given = parser.parse_args()
     network = given.network or ("namespaces" if are_allowed() else "proxy")
     print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)
     made = Namespaces(range(1, given.brokers + 1)) if network == "namespaces" else Links()
-    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep, made, java=True)
+    verdict = run(
+        given.seconds,
+        given.seed,
+        given.brokers,
+        _say,
+        given.faults,
+        given.keep,
+        made,
+        java=True,
+        secured=given.secured,
+    )
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1
 

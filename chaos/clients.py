@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -19,6 +19,8 @@ TOPIC: Final = "chaos"
 PARTITIONS: Final = 4
 #: from one message of a writer to its next
 _PACE_S: Final = 0.005
+#: settings of a client that needs no TLS and no login
+_PLAINTEXT: Final[Mapping[str, str]] = {}
 _QUIET: Final[dict[str, Any]] = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 #: after this a message has failed for its sender, though a broker may have it
 _DELIVERY_MS: Final = 15_000
@@ -31,7 +33,14 @@ _LOOK_S: Final = 0.1
 class Writer:
     """Sends ever higher values to all partitions in turn, at a steady rate."""
 
-    def __init__(self, name: str, bootstrap: str, history: History, values: itertools.count[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        values: itertools.count[int],
+        security: Mapping[str, str] = _PLAINTEXT,
+    ) -> None:
         self.name = name
         self._history = history
         self._values = values
@@ -39,6 +48,7 @@ class Writer:
         self._producer = Producer(
             {
                 **_QUIET,
+                **security,
                 "bootstrap.servers": bootstrap,
                 "client.id": name,
                 "enable.idempotence": True,
@@ -94,12 +104,19 @@ def _conclude(send: Send, error: KafkaError | None, message: Message) -> None:
 class Reader:
     """Polls, as a member of a group where one is named, else all partitions from their beginning."""
 
-    def __init__(self, name: str, bootstrap: str, history: History, group: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        group: str | None,
+        security: Mapping[str, str] = _PLAINTEXT,
+    ) -> None:
         self.name = name
         self._history = history
         self._stopped = threading.Event()
         self._moved = False
-        self._consumer = _consumer(name, bootstrap, group or name)
+        self._consumer = _consumer(name, bootstrap, group or name, security)
         if group:
             self._consumer.subscribe([TOPIC], on_assign=self._move, on_revoke=self._move, on_lost=self._move)
         else:
@@ -125,9 +142,11 @@ class Reader:
         self._moved = True
 
 
-def create_topic(bootstrap: str, brokers: int, timeout_s: float) -> None:
+def create_topic(
+    bootstrap: str, brokers: int, timeout_s: float, security: Mapping[str, str] = _PLAINTEXT
+) -> None:
     """Create the topic once so many brokers are there; TimeoutError if they do not come."""
-    admin = AdminClient({**_QUIET, "bootstrap.servers": bootstrap})
+    admin = AdminClient({**_QUIET, **security, "bootstrap.servers": bootstrap})
     deadline = time.monotonic() + timeout_s
     while len(admin.list_topics(timeout=timeout_s).brokers) < brokers:
         if time.monotonic() > deadline:
@@ -137,9 +156,9 @@ def create_topic(bootstrap: str, brokers: int, timeout_s: float) -> None:
     admin.create_topics([topic], request_timeout=timeout_s)[TOPIC].result(timeout_s)
 
 
-def fully_replicated(bootstrap: str, timeout_s: float) -> bool:
+def fully_replicated(bootstrap: str, timeout_s: float, security: Mapping[str, str] = _PLAINTEXT) -> bool:
     """Whether every partition comes to have a leader and all its replicas in sync within that time."""
-    admin = AdminClient({**_QUIET, "bootstrap.servers": bootstrap})
+    admin = AdminClient({**_QUIET, **security, "bootstrap.servers": bootstrap})
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         partitions = admin.list_topics(TOPIC, timeout=timeout_s).topics[TOPIC].partitions.values()
@@ -149,10 +168,12 @@ def fully_replicated(bootstrap: str, timeout_s: float) -> bool:
     return False
 
 
-def read_everything(bootstrap: str, history: History, timeout_s: float) -> bool:
+def read_everything(
+    bootstrap: str, history: History, timeout_s: float, security: Mapping[str, str] = _PLAINTEXT
+) -> bool:
     """Read all partitions from beginning to end with a new consumer; whether the end was reached in time."""
     name = "last-reader"
-    consumer = _consumer(name, bootstrap, name)
+    consumer = _consumer(name, bootstrap, name, security)
     try:
         partitions = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
         ends = {p.partition: consumer.get_watermark_offsets(p, timeout=timeout_s)[1] for p in partitions}
@@ -168,10 +189,11 @@ def read_everything(bootstrap: str, history: History, timeout_s: float) -> bool:
         consumer.close()
 
 
-def _consumer(name: str, bootstrap: str, group: str) -> Consumer:
+def _consumer(name: str, bootstrap: str, group: str, security: Mapping[str, str]) -> Consumer:
     return Consumer(
         {
             **_QUIET,
+            **security,
             "bootstrap.servers": bootstrap,
             "client.id": name,
             "group.id": group,

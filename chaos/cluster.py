@@ -19,6 +19,8 @@ import yaml
 from chaos.broker import MARKER
 from chaos.network import Network, Place
 from lab.server import free_port
+from penstock.encryption.keys import KEY_BYTES, format_key
+from penstock.testing.security import SECURE_LISTENER, new_security
 
 __all__ = ["Cluster"]
 
@@ -38,8 +40,13 @@ class Cluster:
         brokers: int,
         network: Network,
         configs: Mapping[str, object] | None = None,
+        *,
+        secured: bool = False,
     ) -> None:
-        """`configs` are added to those of all brokers."""
+        """`configs` are added to those of all brokers. With `secured`, clients need `client_config`."""
+        self._secured = secured
+        #: settings that clients need beside the bootstrap address
+        self.client_config: dict[str, str] = {}
         self._configs = dict(configs or {})
         self.nodes = range(1, brokers + 1)
         self.network = network
@@ -136,8 +143,11 @@ class Cluster:
         for node, place in self._places.items():
             self._monitoring[node] = (place.host, _MONITORING_PORT if place.within else free_port())
         voters = ",".join(f"{node}@{place.peers}" for node, place in self._places.items())
+        listener, secured = "PLAINTEXT", self._secure() if self._secured else {}
+        if secured:
+            listener = SECURE_LISTENER
         for node, place in self._places.items():
-            client = f"PLAINTEXT://{place.host}:{place.client_port}"
+            client = f"{listener}://{place.host}:{place.client_port}"
             configs = {
                 "node.id": node,
                 "listeners": f"{client},INTERNAL://{place.host}:{place.internal_port}",
@@ -150,7 +160,19 @@ class Cluster:
                 "offsets.topic.replication.factor": _REPLICAS,
                 "offsets.topic.num.partitions": 3,
                 "transaction.state.log.num.partitions": 3,
+                # Namespaces have addresses of their own, which only this machine can reach.
+                "penstock.insecure.listeners.allow": "true",
+                **secured,
                 **self._configs,
             }
             self._home(node).mkdir(parents=True)
-            (self._home(node) / "broker.yaml").write_text(yaml.safe_dump(configs), encoding="utf-8")
+            file = self._home(node) / "broker.yaml"
+            file.touch(0o600)
+            file.write_text(yaml.safe_dump(configs), encoding="utf-8")
+
+    def _secure(self) -> dict[str, str]:
+        """The configs of secured brokers with encrypted disks."""
+        hosts = {host for p in self._places.values() for host in (p.host, p.peers.rpartition(":")[0])}
+        security = new_security(*sorted(hosts))
+        self.client_config = security.client
+        return {**security.brokers, "penstock.encryption.keys": format_key("chaos", os.urandom(KEY_BYTES))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,19 +28,25 @@ _FIRST_JAVA_VALUE: Final = 1_000_000_000
 class Ledger:
     """Transactions during a run, and the judgement of their history."""
 
-    def __init__(self, bootstrap: str, timeout_s: float, *, java: bool) -> None:
-        """Creates the topic. `java` adds a writer of the Java client, if there is one on this machine."""
+    def __init__(
+        self, bootstrap: str, timeout_s: float, *, java: bool, security: Mapping[str, str] | None = None
+    ) -> None:
+        """Creates the topic. `java` adds a writer of the Java client, if there is one on this machine.
+
+        `security` has the settings of librdkafka for TLS and SASL.
+        """
+        self._security = dict(security or {})
         self.history = History()
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
         self._stopped = threading.Event()
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **self._security})
         topic = NewTopic(_TOPIC, _PARTITIONS, 3, config={"min.insync.replicas": "2"})
         admin.create_topics([topic], request_timeout=timeout_s)[_TOPIC].result(timeout_s)
         values = itertools.count()
         place = bootstrap, _TOPIC, _PARTITIONS, self.history
         self._writers: list[TransactionalWriter] = [
-            LibrdkafkaWriter(f"ledger-{n}", *place, values) for n in (1, 2)
+            LibrdkafkaWriter(f"ledger-{n}", *place, values, self._security) for n in (1, 2)
         ]
         jars = _jars()
         if java and JavaWriter.is_possible(jars):
@@ -81,7 +87,7 @@ class Ledger:
     def _read(self) -> None:
         """Read committed records from the beginning, as they appear."""
         name = "ledger-reader"
-        consumer = _consumer(self._bootstrap, name)
+        consumer = _consumer(self._bootstrap, name, **self._security)
         consumer.assign([TopicPartition(_TOPIC, index, 0) for index in range(_PARTITIONS)])
         while not self._stopped.is_set():
             self._take(name, consumer.consume(500, _POLL_S))
@@ -91,7 +97,7 @@ class Ledger:
         """Returns false if a transaction stays open: committed records end before the high watermark."""
         name = "ledger-last-reader"
         ends = self._high_watermarks()
-        consumer = _consumer(self._bootstrap, name, **{"enable.partition.eof": True})
+        consumer = _consumer(self._bootstrap, name, **{"enable.partition.eof": True}, **self._security)
         consumer.assign([TopicPartition(_TOPIC, index, 0) for index in ends])
         deadline = time.monotonic() + self._timeout_s
         left = set(ends)
@@ -109,7 +115,8 @@ class Ledger:
         return not left
 
     def _high_watermarks(self) -> dict[int, int]:
-        consumer = _consumer(self._bootstrap, "ledger-ends", **{"isolation.level": "read_uncommitted"})
+        own = {"isolation.level": "read_uncommitted", **self._security}
+        consumer = _consumer(self._bootstrap, "ledger-ends", **own)
         try:
             return {
                 index: consumer.get_watermark_offsets(TopicPartition(_TOPIC, index), timeout=self._timeout_s)[

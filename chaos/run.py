@@ -70,18 +70,22 @@ def run(
     network: Network | None = None,
     *,
     java: bool = False,
+    secured: bool = False,
 ) -> Verdict:
     """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there.
 
-    Proxies make the network unless another is given. `java` adds transactions of the Java client.
+    Proxies make the network unless another is given. `java` adds transactions of the Java client, unless
+    the cluster is secured. With `secured`, connections use TLS, and disks are encrypted.
     """
     faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-chaos-") as temporary,
-        Cluster(keep or Path(temporary), brokers, network or Links()) as cluster,
+        Cluster(keep or Path(temporary), brokers, network or Links(), secured=secured) as cluster,
     ):
-        create_topic(cluster.bootstrap, brokers, _START_S)
-        ledger = Ledger(cluster.bootstrap, _HEALED_S, java=java)
+        create_topic(cluster.bootstrap, brokers, _START_S, cluster.client_config)
+        ledger = Ledger(
+            cluster.bootstrap, _HEALED_S, java=java and not secured, security=cluster.client_config
+        )
         return _suffer(cluster, ledger, seconds, faults, say)
 
 
@@ -89,9 +93,10 @@ def _suffer(
     cluster: Cluster, ledger: Ledger, seconds: float, faults: Sequence[Fault], say: Callable[[str], None]
 ) -> Verdict:
     history, values = History(), itertools.count()
-    writers = [Writer(f"writer-{n}", cluster.bootstrap, history, values) for n in (1, 2)]
-    readers = [Reader(f"member-{n}", cluster.bootstrap, history, "group") for n in (1, 2)]
-    readers.append(Reader("reader", cluster.bootstrap, history, None))
+    client = cluster.client_config
+    writers = [Writer(f"writer-{n}", cluster.bootstrap, history, values, client) for n in (1, 2)]
+    readers = [Reader(f"member-{n}", cluster.bootstrap, history, "group", client) for n in (1, 2)]
+    readers.append(Reader("reader", cluster.bootstrap, history, None, client))
     for writer in writers:
         writer.start()
     for reader in readers:
@@ -105,7 +110,7 @@ def _suffer(
     complaints = _look_for_life(cluster, writers, history)
     complaints += health.finish(_HEALED_S)
     complaints += false_reports(health.reports, faults, began_s)
-    if not read_everything(cluster.bootstrap, history, _HEALED_S):
+    if not read_everything(cluster.bootstrap, history, _HEALED_S, client):
         complaints.append(f"the log was not read to its end within {_HEALED_S:g} s")
     for reader in readers:
         reader.finish(_HEALED_S)
@@ -119,7 +124,7 @@ def _suffer(
 def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History) -> list[str]:
     """The failures of liveness after healing; stops the writers."""
     complaints = []
-    if not fully_replicated(cluster.bootstrap, _HEALED_S):
+    if not fully_replicated(cluster.bootstrap, _HEALED_S, cluster.client_config):
         complaints.append(f"not every replica was in sync within {_HEALED_S:g} s")
     for writer in writers:
         writer.stop()

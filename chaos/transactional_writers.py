@@ -53,8 +53,10 @@ class LibrdkafkaWriter:
         partitions: int,
         history: History,
         values: itertools.count[int],
+        security: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
+        self._security = dict(security or {})
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -101,6 +103,7 @@ class LibrdkafkaWriter:
 
     def _configuration(self) -> dict[str, Any]:
         return {
+            **self._security,
             "bootstrap.servers": self._bootstrap,
             "transactional.id": self.name,
             "transaction.timeout.ms": 10_000,

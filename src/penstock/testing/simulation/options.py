@@ -11,9 +11,9 @@ from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
+from penstock.testing.simulation.security import CLIENT_LISTENER, secured_settings
 from penstock.testing.simulation.share_faults import SHARE_FAULTS
 from penstock.testing.simulation.shares import share_settings
-from penstock.testing.simulation.security import CLIENT_LISTENER, secured_settings
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import transaction_settings
 
