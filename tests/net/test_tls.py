@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -105,6 +106,19 @@ def test_without_a_delay_a_failed_handshake_ends_at_once() -> None:
     channel.connection_made(cast(Any, wire))
     feed(channel, b"GET / HTTP/1.1\r\n")
     assert wire.closed and not timers.due
+
+
+def test_event_loops_do_not_share_the_buffer_of_a_read() -> None:
+    """Brokers in threads of one process wrote over each other's ciphertext, and connections hung."""
+
+    def buffers(count: int) -> list[memoryview]:
+        made = [TlsTransport(cast(Any, Timers()), context, cast(Any, Application())) for _ in range(count)]
+        return [each.get_buffer(-1) for each in made]
+
+    first, second = buffers(2)
+    with ThreadPoolExecutor(1) as other:
+        (third,) = other.submit(buffers, 1).result()
+    assert first is second and third.obj is not first.obj
 
 
 def test_a_peer_without_tls_is_served_during_the_move() -> None:

@@ -60,8 +60,14 @@ class _Steady:
     """A producer that sends numbers until it is stopped, and knows which of them were acknowledged."""
 
     def __init__(self, bootstrap: str, settings: dict[str, str]) -> None:
-        own = {"enable.idempotence": "true", "linger.ms": "1", "retry.backoff.ms": "20", "log_level": "0"}
-        self._producer = Producer({"bootstrap.servers": bootstrap, **own, **settings})
+        own = {"enable.idempotence": "true", "linger.ms": "1", "log_level": "0"}
+        # By default librdkafka waits for up to ten seconds before it connects to a broker again.
+        patience = {
+            "retry.backoff.ms": "20",
+            "reconnect.backoff.ms": "20",
+            "reconnect.backoff.max.ms": "200",
+        }
+        self._producer = Producer({"bootstrap.servers": bootstrap, **own, **patience, **settings})
         self._name = settings.get("security.protocol", "PLAINTEXT")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -99,10 +105,13 @@ def read_all(bootstrap: str, settings: dict[str, str], count: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings, **own})
     consumer.subscribe(["t"])
     values: list[str] = []
-    while len(values) < count:
-        found = consumer.consume(1000, 60)
-        assert found
-        values += [value.decode() for m in found if m.error() is None and (value := m.value()) is not None]
+
+    def has_all() -> bool:
+        found = consumer.consume(1000, 0.2)
+        values.extend(v.decode() for m in found if m.error() is None and (v := m.value()) is not None)
+        return len(values) >= count
+
+    eventually(has_all)
     consumer.close()
     return values
 

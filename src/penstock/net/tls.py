@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol, cast
@@ -22,10 +23,23 @@ from penstock.ports import Buffer
 
 __all__ = ["SecureProtocol", "TlsTransport"]
 
-#: ciphertext of one read; all connections share the buffer, because it is drained at once.
-_SCRATCH: Final = memoryview(bytearray(64 << 10))
+#: ciphertext of one read
+_READ_BYTES: Final = 64 << 10
 #: plaintext of one call to OpenSSL: it makes records of 16 KiB
 _RECORD: Final = 16 << 10
+
+
+class _Scratch(threading.local):
+    """The buffer of one read. All connections of an event loop share it, because it is drained at once.
+
+    Why per thread: a process may have several event loops, each in its thread, as clusters in tests do.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ_BYTES))
+
+
+_scratch: Final = _Scratch()
 
 
 class SecureProtocol(Protocol):
@@ -78,6 +92,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         #: whether the handshake has failed, and the connection is closed after the delay
         self._failing = False
         self._transport: asyncio.Transport | None = None
+        self._scratch = _scratch.view
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
@@ -106,11 +121,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._application.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _SCRATCH
+        return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        self._incoming.write(_SCRATCH[:nbytes])
+        self._incoming.write(self._scratch[:nbytes])
         if self._lost or self._failing or self._tls is None:
             return
         if not self.is_open and not self._shake():
