@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self.max_frame_bytes = self._server.max_request_bytes
 
     @property
-    def server_application(self) -> Application:
+    def server_application(self) -> Application[Connection]:
         """The application of connections that need no authentication."""
         return self._server.application
 
