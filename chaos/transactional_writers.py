@@ -12,6 +12,7 @@ import random
 import shutil
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
