@@ -130,7 +130,7 @@ class Cluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         topics = [
             NewTopic(ORDERS, 6, 3),
-            NewTopic(SINGLE, replica_assignment=[[3]]),
+            NewTopic(SINGLE, 1, replica_assignment=[[3]]),
             NewTopic(STRICT, 1, 3, config={"min.insync.replicas": "3"}),
             NewTopic(DAMAGED, 1, 3, config={"segment.bytes": str(1 << 20)}),
         ]

@@ -18,6 +18,7 @@ import yaml
 
 from chaos.broker import MARKER
 from chaos.network import Network, Place
+from chaos.watching import Watched
 from lab.server import free_port
 from penstock.encryption.keys import KEY_BYTES, format_key
 from penstock.testing.security import SECURE_LISTENER, new_security
@@ -80,9 +81,10 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(f"{place.host}:{place.client_port}" for place in self._places.values())
 
-    def monitoring(self, node: int) -> tuple[str, int]:
-        """The address of the monitoring port of a broker."""
-        return self._monitoring[node]
+    def watched(self, node: int) -> Watched:
+        """The addresses at which the health of a broker is watched."""
+        place = self._places[node]
+        return Watched((place.host, place.client_port), self._monitoring[node])
 
     def start(self, node: int) -> None:
         """Start the broker's process unless it runs; does not wait until it is ready."""
@@ -154,7 +156,7 @@ class Cluster:
                 "advertised.listeners": f"{client},INTERNAL://{place.peers}",
                 "controller.quorum.voters": voters,
                 "log.dirs": str(self._home(node).absolute() / "data"),
-                "penstock.metrics.listener": ":".join(map(str, self.monitoring(node))),
+                "penstock.metrics.listener": ":".join(map(str, self._monitoring[node])),
                 "default.replication.factor": _REPLICAS,
                 "min.insync.replicas": _REPLICAS - 1,
                 "offsets.topic.replication.factor": _REPLICAS,

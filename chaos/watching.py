@@ -1,7 +1,8 @@
 """Watches the monitoring ports of all brokers during a run: `/readyz`, `/health` and the counters.
 
-Complaints: a counter that falls while its process lives; a report that calls the cluster Healthy although a
-broker has been away for longer than its session; a cluster that does not become Healthy after healing.
+Complaints: a counter that falls while its process lives; a report that calls everything Healthy although
+partitions have no leader by the Metadata of the same broker; a cluster that does not become Healthy after
+healing.
 """
 
 from __future__ import annotations
@@ -11,44 +12,30 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from chaos.nemesis import Fault
+from lab.server import ask
+from penstock.model.errors import ProtocolError
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.messages import decode_response, encode_request
 
-__all__ = ["HealthWatch", "Report", "fallen_counters", "false_reports"]
+__all__ = ["HealthWatch", "Watched", "fallen_counters", "is_false"]
 
 _PAUSE_S: Final = 0.5
 _TIMEOUT_S: Final = 2.0
-#: a broker that is away for longer than this is fenced: its session, an election, and the next report
-_DETECTED_S: Final = 5.0
-#: faults that take brokers away from the others, and how many of the two
-_TAKES_AWAY: Final = {"kill": 1, "pause": 1, "isolate": 1, "kill-two": 2}
 _COUNTER: Final = re.compile(r"^(\w+_(?:total|count|bucket)(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 _STARTED: Final = re.compile(r"^penstock_start_time_seconds (\S+)$", re.MULTILINE)
 _HEALTHY: Final = "Healthy"
 
 
-class Report(NamedTuple):
-    """A health report of a node at a time."""
+def is_false(before: int | None, health: Mapping[str, Any], after: int | None) -> bool:
+    """Whether a report calls cluster and topics Healthy, although partitions had no leader around it.
 
-    at_s: float
-    node: int
-    cluster: str
-    status: str
-
-
-def false_reports(reports: Sequence[Report], faults: Sequence[Fault], began_s: float) -> list[str]:
-    """Reports that call the cluster Healthy while a broker is away."""
-    found = []
-    for fault in faults:
-        away = fault.nodes[: _TAKES_AWAY.get(fault.kind, 0)]
-        first, last = began_s + fault.at_s + _DETECTED_S, began_s + fault.until_s
-        for report in reports:
-            if away and report.node not in away and first < report.at_s < last and report.cluster == _HEALTHY:
-                found.append(f"node {report.node} calls the cluster Healthy during {fault}")
-                break
-    return found
+    `before` and `after` are the numbers of such partitions that the broker's Metadata had; None if unknown.
+    """
+    levels = {health[part]["status"] for part in ("cluster", "topics")}
+    return bool(before) and bool(after) and levels == {_HEALTHY}
 
 
 def fallen_counters(before: str, after: str) -> list[str]:
@@ -63,15 +50,35 @@ def fallen_counters(before: str, after: str) -> list[str]:
     ]
 
 
+class Watched(NamedTuple):
+    """The addresses of a broker: for clients without security, and for monitoring."""
+
+    clients: tuple[str, int]
+    monitoring: tuple[str, int]
+
+
+def leaderless(address: tuple[str, int]) -> int | None:
+    """The number of partitions without a leader, by the Metadata of a broker; None if it does not respond."""
+    request = encode_request(METADATA, 12, 1, "watch", MetadataRequest(topics=None))
+    try:
+        answer = ask(address, b"".join(map(bytes, request))[4:], _TIMEOUT_S)  # type: ignore[arg-type]
+        found = decode_response(METADATA, 12, memoryview(answer))
+    except (OSError, ProtocolError):
+        return None
+    return sum(partition.leader_id < 0 for topic in found.topics for partition in topic.partitions)
+
+
 class HealthWatch:
     """Polls from `start` to `finish`, in a thread of its own."""
 
-    def __init__(self, addresses: Mapping[int, tuple[str, int]]) -> None:
+    def __init__(self, addresses: Mapping[int, Watched]) -> None:
         self._addresses = addresses
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="health", daemon=True)
         self._pages: dict[int, str] = {}
-        self.reports: list[Report] = []
+        #: health reports that were read, and those with a partition without a leader around them
+        self.reports = 0
+        self.judged = 0
         self.complaints: list[str] = []
 
     def start(self) -> None:
@@ -104,17 +111,23 @@ class HealthWatch:
                 self._look(node)
 
     def _look(self, node: int) -> None:
+        before = leaderless(self._addresses[node].clients)
         report = self._get(node, "/health")
         if report is not None:
-            found: dict[str, Any] = json.loads(report)
-            self.reports.append(Report(time.monotonic(), node, found["cluster"]["status"], found["status"]))
+            health, after = json.loads(report), leaderless(self._addresses[node].clients)
+            self.reports += 1
+            self.judged += bool(before and after)
+            if is_false(before, health, after):
+                self.complaints.append(
+                    f"node {node} calls everything Healthy, {after} partitions lack a leader"
+                )
         page = self._get(node, "/metrics")
         if page is not None:
             self.complaints += fallen_counters(self._pages.get(node, ""), page)[:1]
             self._pages[node] = page
 
     def _get(self, node: int, path: str) -> str | None:
-        connection = http.client.HTTPConnection(*self._addresses[node], timeout=_TIMEOUT_S)
+        connection = http.client.HTTPConnection(*self._addresses[node].monitoring, timeout=_TIMEOUT_S)
         try:
             connection.request("GET", path)
             return connection.getresponse().read().decode()

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from chaos.nemesis import Fault
-from chaos.watching import Report, fallen_counters, false_reports
+from typing import Any
 
-KILL = Fault(10.0, 20.0, "kill", (1, 2))
+from chaos.watching import fallen_counters, is_false
 
 
-def test_a_broker_that_is_away_must_show_in_the_reports_of_others() -> None:
-    def judged(at_s: float, node: int, cluster: str, fault: Fault = KILL) -> list[str]:
-        return false_reports([Report(100 + at_s, node, cluster, cluster)], [fault], 100)
+def health(cluster: str, topics: str) -> dict[str, Any]:
+    return {"cluster": {"status": cluster}, "topics": {"status": topics}}
 
-    assert len(judged(16, 2, "Healthy")) == 1
-    assert judged(16, 2, "Degraded") == []
-    # Not detected yet, over, or of the broker itself.
-    assert judged(14, 2, "Healthy") == judged(21, 2, "Healthy") == judged(16, 1, "Healthy") == []
-    assert judged(16, 2, "Healthy", Fault(10.0, 20.0, "disk-full", (1, 2))) == []
-    assert judged(16, 2, "Healthy", Fault(10.0, 20.0, "kill-two", (1, 2))) == []
-    assert len(judged(16, 3, "Healthy", Fault(10.0, 20.0, "kill-two", (1, 2)))) == 1
+
+def test_partitions_without_a_leader_must_show_in_the_report() -> None:
+    assert is_false(1, health("Healthy", "Healthy"), 2)
+    assert not is_false(1, health("Unhealthy", "Healthy"), 2)
+    assert not is_false(1, health("Healthy", "Unhealthy"), 2)
+    # A leader was elected meanwhile, or the broker did not say.
+    assert not is_false(1, health("Healthy", "Healthy"), 0)
+    assert not is_false(None, health("Healthy", "Healthy"), 1)
 
 
 def page(started: float, count: int) -> str:

@@ -129,6 +129,11 @@ _BROKER: Final = Dashboard(
             ),
         ),
         Panel(
+            "Slow requests",
+            "cps",
+            (Query(_rate("penstock_slow_requests_total", "instance, api"), "{{instance}} {{api}}"),),
+        ),
+        Panel(
             "Produce P99",
             "s",
             (
@@ -314,6 +319,16 @@ _CLIENT: Final = Dashboard(
             "Throttle time, P99",
             "s",
             (Query(_quantile("penstock_throttle_seconds", "user"), "{{user}}", True),),
+        ),
+        Panel(
+            "Gauges that clients have pushed, largest",
+            "short",
+            (Query("max by (metric) (penstock_client_gauge_max)", "{{metric}}", True),),
+        ),
+        Panel(
+            "Sums that clients have pushed",
+            "cps",
+            (Query(_rate("penstock_client_sum_total", "metric"), "{{metric}}", True),),
         ),
     ),
 )
