@@ -206,12 +206,12 @@ _TOPICS: Final = Dashboard(
         Panel(
             "Share group lag",
             "short",
-            (Query("max by (group, topic) (penstock_share_group_lag_records)", "{{group}} {{topic}}"),),
+            (Query("max by (group, topic) (penstock_share_group_lag_records)", "{{group}} {{topic}}", True),),
         ),
         Panel(
             "Share group records in flight",
             "short",
-            (Query("sum by (group, topic) (penstock_share_in_flight_records)", "{{group}} {{topic}}"),),
+            (Query("sum by (group, topic) (penstock_share_in_flight_records)", "{{group}} {{topic}}", True),),
         ),
         Panel(
             "Share group redeliveries",
