@@ -29,13 +29,17 @@ _STARTED: Final = re.compile(r"^penstock_start_time_seconds (\S+)$", re.MULTILIN
 _HEALTHY: Final = "Healthy"
 
 
-def is_false(before: int | None, health: Mapping[str, Any], after: int | None) -> bool:
-    """Whether a report calls cluster and topics Healthy, although partitions had no leader around it.
+#: partitions without a leader as (topic, partition, leader epoch): an election raises the epoch
+Leaderless = frozenset[tuple[str, int, int]]
 
-    `before` and `after` are the numbers of such partitions that the broker's Metadata had; None if unknown.
+
+def is_false(before: Leaderless, health: Mapping[str, Any], after: Leaderless) -> bool:
+    """Whether a report calls cluster and topics Healthy, although a partition had no leader all the time.
+
+    `before` and `after` are those of the broker's Metadata before and after the report.
     """
     levels = {health[part]["status"] for part in ("cluster", "topics")}
-    return bool(before) and bool(after) and levels == {_HEALTHY}
+    return bool(before & after) and levels == {_HEALTHY}
 
 
 def fallen_counters(before: str, after: str) -> list[str]:
@@ -57,15 +61,20 @@ class Watched(NamedTuple):
     monitoring: tuple[str, int]
 
 
-def leaderless(address: tuple[str, int]) -> int | None:
-    """The number of partitions without a leader, by the Metadata of a broker; None if it does not respond."""
+def leaderless(address: tuple[str, int]) -> Leaderless:
+    """The partitions without a leader by the Metadata of a broker; none if it does not respond."""
     request = encode_request(METADATA, 12, 1, "watch", MetadataRequest(topics=None))
     try:
         answer = ask(address, b"".join(map(bytes, request))[4:], _TIMEOUT_S)  # type: ignore[arg-type]
         found = decode_response(METADATA, 12, memoryview(answer))
     except (OSError, ProtocolError):
-        return None
-    return sum(partition.leader_id < 0 for topic in found.topics for partition in topic.partitions)
+        return frozenset()
+    return frozenset(
+        (topic.name or "", partition.partition_index, partition.leader_epoch)
+        for topic in found.topics
+        for partition in topic.partitions
+        if partition.leader_id < 0
+    )
 
 
 class HealthWatch:
@@ -116,11 +125,10 @@ class HealthWatch:
         if report is not None:
             health, after = json.loads(report), leaderless(self._addresses[node].clients)
             self.reports += 1
-            self.judged += bool(before and after)
+            self.judged += bool(before & after)
             if is_false(before, health, after):
-                self.complaints.append(
-                    f"node {node} calls everything Healthy, {after} partitions lack a leader"
-                )
+                lacking = sorted(before & after)
+                self.complaints.append(f"node {node} calls everything Healthy without leaders of {lacking}")
         page = self._get(node, "/metrics")
         if page is not None:
             self.complaints += fallen_counters(self._pages.get(node, ""), page)[:1]

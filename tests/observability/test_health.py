@@ -118,3 +118,8 @@ def test_a_report_lists_unhealthy_topics_with_their_reasons_and_is_bounded() -> 
     assert document["broker"] == {"status": "Healthy", "reasons": [], "id": 1}
     assert len(document["topics"]["reasons"]) == 100
     assert document["topics"]["reasons"][0] == "topic-000: 1 partitions have no leader"
+
+
+def test_a_broker_that_does_not_respond_is_named_before_it_is_fenced() -> None:
+    found = cluster_health(ClusterFacts(has_controller=True, missing=[3]))
+    assert found == Health(Level.DEGRADED, ("broker 3 does not respond",))

@@ -139,6 +139,8 @@ class ClusterFacts:
     has_controller: bool
     fenced: Sequence[int] = ()
     stopping: Sequence[int] = ()
+    #: brokers that do not respond to this node, and are not fenced yet
+    missing: Sequence[int] = ()
     offline_partitions: int = 0
     under_replicated: int = 0
 
@@ -150,6 +152,8 @@ def cluster_health(facts: ClusterFacts) -> Health:
     found.add(Level.UNHEALTHY, offline, f"{offline} partitions have no leader")
     for broker in facts.fenced:
         found.add(Level.DEGRADED, True, f"broker {broker} is fenced")
+    for broker in facts.missing:
+        found.add(Level.DEGRADED, True, f"broker {broker} does not respond")
     for broker in facts.stopping:
         found.add(Level.DEGRADED, True, f"broker {broker} is shutting down")
     lacking = facts.under_replicated

@@ -67,6 +67,7 @@ class HealthFacts:
             has_controller=self._sources.node.quorum.state.leader_id >= 0,
             fenced=sorted(broker.id for broker in brokers if broker.fenced),
             stopping=sorted(b.id for b in brokers if b.in_controlled_shutdown and not b.fenced),
+            missing=sorted(self._sources.node.peers.missing() & {b.id for b in brokers if not b.fenced}),
             offline_partitions=len(image.leaderless),
             under_replicated=under_replicated,
         )
