@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from lab.server import ask
+from lab.server import call
 from penstock.model.errors import ProtocolError
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.messages import decode_response, encode_request
@@ -65,7 +65,7 @@ def leaderless(address: tuple[str, int]) -> Leaderless:
     """The partitions without a leader by the Metadata of a broker; none if it does not respond."""
     request = encode_request(METADATA, 12, 1, "watch", MetadataRequest(topics=None))
     try:
-        answer = ask(address, b"".join(map(bytes, request))[4:], _TIMEOUT_S)  # type: ignore[arg-type]
+        answer = call(address, b"".join(map(bytes, request))[4:], _TIMEOUT_S)  # type: ignore[arg-type]
         found = decode_response(METADATA, 12, memoryview(answer))
     except (OSError, ProtocolError):
         return frozenset()
