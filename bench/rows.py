@@ -21,6 +21,7 @@ from bench import (
     requests,
     scaling,
     scrape,
+    secured,
     spark,
     throughput,
 )
@@ -39,6 +40,7 @@ ROWS: tuple[Row, ...] = (
     *clients.ROWS,
     *scaling.ROWS,
     *scrape.ROWS,
+    *secured.ROWS,
     *spark.ROWS,
     *cluster.ROWS,
     *failover.ROWS,
