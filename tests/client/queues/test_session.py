@@ -269,7 +269,7 @@ def test_a_session_that_the_broker_has_lost_starts_again(code: ErrorCode) -> Non
     one.accept()
     world.send_fetch()
     result = world.fetched(error_code=code)
-    assert (result.failure, result.must_wait) == (None, False)
+    assert (result.failure, result.must_wait) == (None, True)
     assert one.state is two.state is LockState.LOST
     again = world.send_fetch()
     assert (again.share_session_epoch, outcomes(again)) == (0, {0: []})

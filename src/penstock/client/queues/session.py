@@ -58,8 +58,14 @@ _REPEATED: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-#: Errors of a session that a new session solves.
-_ENDED: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
+#: Errors of a session that a new session solves, now or later.
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
 _Chosen: TypeAlias = dict[int, tuple[Outcome, QueueMessage | None]]
 
 
@@ -382,9 +388,7 @@ class ShareSession:
     def _refused(self, code: int, text: str | None) -> Fetched:
         error = refusal(code, text, "the broker refuses the share session")
         self.end(str(error))
-        if code in _ENDED:
-            return Fetched([])
-        if code == ErrorCode.SHARE_SESSION_LIMIT_REACHED or reaction_to(code) is not Reaction.FAIL:
+        if code in _PASSING or reaction_to(code) is not Reaction.FAIL:
             return Fetched([], must_wait=True)
         return Fetched([], failure=error)
 
