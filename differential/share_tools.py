@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,27 +164,23 @@ def _started(kind: str) -> Iterator[Server]:
             server.stop()
 
 
+def _difference(expected: str, found: str, against: str) -> Iterator[str]:
+    return difflib.unified_diff(expected.splitlines(), found.splitlines(), against, "penstock", lineterm="")
+
+
 def main() -> int:
     parser = Arguments(prog="python -m differential.share_tools", description=__doc__)
     parser.add_argument("--against", choices=("kafka", "penstock"), default="kafka")
     given = parser.parse_args()
-    outputs: list[dict[str, str]] = []
-    for kind in ("penstock", given.against):
-        with _started(kind) as server:
-            outputs.append({step.name: step.run(server) for step in STEPS})
-    ours, theirs = outputs
     different = 0
-    for name in ours:
-        if ours[name] == theirs[name]:
-            print(f"same       {name}")
-            continue
-        different += 1
-        print(f"DIFFERENT  {name}")
-        lines = difflib.unified_diff(
-            theirs[name].splitlines(), ours[name].splitlines(), given.against, "penstock", lineterm=""
-        )
-        print("\n".join(f"    {line}" for line in lines))
-    print(f"{len(ours)} steps, {different} different")
+    with _started("penstock") as ours, _started(given.against) as theirs, ThreadPoolExecutor(2) as both:
+        for step in STEPS:
+            found, expected = both.map(step.run, (ours, theirs))
+            different += found != expected
+            print(f"{'same      ' if found == expected else 'DIFFERENT '} {step.name}", flush=True)
+            for line in _difference(expected, found, given.against):
+                print(f"    {line}", flush=True)
+    print(f"{len(STEPS)} steps, {different} different")
     return min(different, 1)
 
 

@@ -82,6 +82,8 @@ def test_a_topic_has_all_of_kafkas_configs(client: RawClient, topic: Topic, vers
 
     # KIP-966's, which no release of Kafka has yet, and our own
     configs.pop("unclean.recovery.strategy", None)
+    # KIP-1191's, of Kafka 4.4
+    configs.pop("errors.deadletterqueue.group.enable", None)
     # Ours, which Kafka does not have
     times = [configs.pop(name) for name in (TOPIC_CREATED, TOPIC_CHANGED) if name in configs]
     assert all((time.read_only, time.config_source) == (True, DEFAULT) for time in times)

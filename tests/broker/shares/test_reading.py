@@ -73,8 +73,12 @@ def test_read_committed(
 
 def test_read_uncommitted(running: BrokerOnDisk, client: RawClient, topic: Topic, group: str) -> None:
     write(running, topic, sequence=0)
-    assert Member(client, group, topic).join().take() == [(0, 0, 1)]
+    member = Member(client, group, topic).join()
+    assert member.take() == [(0, 0, 1)]
+    assert member.outcome((0, 0, [ACCEPT])) == "NONE"
     end(client, topic, committed=False)
+    while offsets(client, group) != [(2, 0)]:  # the marker is finished without a delivery
+        assert member.fetch(max_wait_ms=1)[1] is None
 
 
 def test_the_start_by_duration(client: RawClient, topic: Topic, group: str) -> None:

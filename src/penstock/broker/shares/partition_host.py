@@ -102,6 +102,8 @@ class SharePartitionHost:
         #: fetches that wait for records, in the order in which they came
         self._waiting: dict[WaitingShareFetch, None] = {}
         self._writes = 0
+        #: the highest start offset that the share coordinator has
+        self._persisted_start = UNINITIALIZED
         self._wake_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -162,6 +164,7 @@ class SharePartitionHost:
             StateBatch(b.first_offset, b.last_offset, RecordState(b.delivery_state), b.delivery_count)
             for b in state.state_batches
         ]
+        self._persisted_start = start_offset
         share = SharePartition.load(start_offset, state.state_epoch, batches)
         share.move_start(self.partition.log.log_start_offset)
         return share
@@ -292,7 +295,19 @@ class SharePartitionHost:
     def _write(
         self, share: SharePartition, update: StateUpdate, written: Callable[[ApiError | None], None]
     ) -> None:
-        self._env.persister.write(self.key, self.leader_epoch, share.state_epoch, update).then(written)
+        def answered(error: ApiError | None) -> None:
+            if error is None:
+                self._persisted_start = max(self._persisted_start, update.start_offset)
+            written(error)
+
+        self._env.persister.write(self.key, self.leader_epoch, share.state_epoch, update).then(answered)
+
+    def persist_start(self) -> None:
+        """Persist a start offset that no acknowledgement has moved: the lag is computed from it."""
+        share = self.share
+        if share is not None and not self._writes and share.start_offset > self._persisted_start:
+            self._writes += 1
+            self._write(share, StateUpdate(share.start_offset, share.complete, ()), self._written)
 
     def _written(self, error: ApiError | None) -> None:
         self._writes -= 1

@@ -98,6 +98,8 @@ def read_and_acquire(
     if found.ranges:
         host.stats.count_deliveries(found.ranges)
         host.watch_locks()
+    else:
+        host.persist_start()
     return found
 
 
