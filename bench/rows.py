@@ -22,6 +22,7 @@ from bench import (
     scaling,
     scrape,
     secured,
+    shares,
     spark,
     throughput,
 )
@@ -41,6 +42,7 @@ ROWS: tuple[Row, ...] = (
     *scaling.ROWS,
     *scrape.ROWS,
     *secured.ROWS,
+    *shares.ROWS,
     *spark.ROWS,
     *cluster.ROWS,
     *failover.ROWS,
