@@ -62,7 +62,7 @@ def _groups(*arguments: str) -> Callable[[Server], str]:
 def _settled(text: str) -> str:
     """Replace what differs between two runs, and the width of columns."""
     text = re.sub(r"[A-Za-z0-9_-]{22}(?=\s)", "ID", text)
-    text = re.sub(r"localhost|127\.0\.0\.1", "HOST", text)
+    text = re.sub(r"(localhost|127\.0\.0\.1)(:\d+)?", "HOST", text)
     return "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
 
 
@@ -113,7 +113,8 @@ def _verifiable(server: Server) -> str:
 
 def _dump(server: Server) -> str:
     """The fields of all records of `__share_group_state`, as the dump tool decodes them."""
-    logs = sorted((server.log.parent / "data").glob("__share_group_state-*/*.log"))
+    data = server.log.parent / "data"
+    logs = [*data.glob("__share_group_state-*/*.log"), *data.glob("topics/__share_group_state/*/*.log")]
     files = ",".join(str(path) for path in logs if path.stat().st_size)
     text = _run(_DUMP, "--files", files, "--share-group-state-decoder")
     found = set()
@@ -124,6 +125,11 @@ def _dump(server: Server) -> str:
     return "\n".join(sorted(found)) or text[-2000:]
 
 
+#: steps whose output differs, and why (docs/internals/shares.md)
+_KNOWN: Final = {
+    "describe offsets": "a write carries the start offset that holds once it is committed",
+    "describe state": "the group epoch rises once less when share partitions are created",
+}
 STEPS: Final = (
     Step("create", _create),
     Step("produce", _produce),
@@ -144,7 +150,7 @@ STEPS: Final = (
         _groups("--reset-offsets", "--group", "workers", "--topic", "jobs", "--to-earliest", "--execute"),
     ),
     Step("describe reset offsets", _groups("--describe", "--group", "workers")),
-    Step("reset of a group that does not exist", _groups("--describe", "--group", "nobody")),
+    Step("describe a group that does not exist", _groups("--describe", "--group", "nobody")),
     Step("delete offsets", _groups("--delete-offsets", "--group", "workers", "--topic", "jobs")),
     Step("delete", _groups("--delete", "--group", "workers")),
     Step("delete again", _groups("--delete", "--group", "workers")),
@@ -176,8 +182,10 @@ def main() -> int:
     with _started("penstock") as ours, _started(given.against) as theirs, ThreadPoolExecutor(2) as both:
         for step in STEPS:
             found, expected = both.map(step.run, (ours, theirs))
-            different += found != expected
-            print(f"{'same      ' if found == expected else 'DIFFERENT '} {step.name}", flush=True)
+            is_known = step.name in _KNOWN
+            different += found != expected and not is_known
+            verdict = "same" if found == expected else "known" if is_known else "DIFFERENT"
+            print(f"{verdict:10} {step.name}", flush=True)
             for line in _difference(expected, found, given.against):
                 print(f"    {line}", flush=True)
     print(f"{len(STEPS)} steps, {different} different")

@@ -33,7 +33,7 @@ class ShareAdministration:
     def describe(self, group_id: str) -> described.DescribedGroup:
         """A share group; GROUP_ID_NOT_FOUND for any other."""
         try:
-            group = self._requests.find(group_id)
+            group = self._requests.find(group_id, "Group")
         except ApiError as e:
             return described.DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
         image = self._ledger.env.image

@@ -63,11 +63,14 @@ class ShareRequests:
 
     # -- groups
 
-    def find(self, group_id: str) -> ShareGroup:
-        """The group; GROUP_ID_NOT_FOUND if there is none, or if it is not a share group."""
+    def find(self, group_id: str, kind: str = "Share group") -> ShareGroup:
+        """The group; GROUP_ID_NOT_FOUND if there is none, or if it is not a share group.
+
+        `kind` is Kafka's name for a group in the error message, which depends on the request.
+        """
         group = self._ledger.groups.get(group_id)
         if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
         if not isinstance(group, ShareGroup):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         return group

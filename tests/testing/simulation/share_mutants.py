@@ -142,13 +142,13 @@ SHARE_MUTANTS: Final = (
         guard="writes of earlier leaders are refused",
         changes=((ShareShard, "_check_leader", _nothing),),
         shared=True,
-        directed_fault="share_leader_isolated",
+        directed_fault="share_leader_behind",
     ),
     Mutant(
         guard="a read fences earlier leaders",
         changes=((ShareShard, "read", _read_without_fencing),),
         shared=True,
-        directed_fault="share_leader_isolated",
+        directed_fault="share_leader_behind",
     ),
     Mutant(
         guard="gaps in the persisted state are delivered again",
@@ -166,7 +166,7 @@ SHARE_MUTANTS: Final = (
         guard="a share partition belongs to one leader epoch",
         changes=((SharePartitionHost, "is_current", property(_is_current_in_any_epoch)),),
         shared=True,
-        directed_fault="share_leaders_in_turn",
+        directed_fault="share_leader_isolated",
     ),
     Mutant(
         guard="the start offset passes finished records only",

@@ -10,7 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from penstock.broker.coordinators.share_state_service import coordinator_key
+from penstock.coordination.partitioning import partition_of
 from penstock.model.ids import SHARE_STATE_TOPIC
+from penstock.shares.shard import ShareStateKey
 from penstock.testing.simulation.cluster import TOPIC, SimCluster
 from penstock.testing.simulation.cluster_roles import (
     ClusterRoles,
@@ -20,6 +23,7 @@ from penstock.testing.simulation.cluster_roles import (
     replica_on,
 )
 from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.shares import SHARE_GROUP
 
 __all__ = ["SHARE_FAULTS"]
 
@@ -33,6 +37,38 @@ _REPLACED_S: Final = 12.0
 async def share_leader_isolated(cluster: SimCluster) -> None:
     """The leader of a partition loses all other brokers, is replaced, and comes back. Clients reach it."""
     await _isolate(cluster, await _roles(cluster, TOPIC))
+
+
+async def share_leader_behind(cluster: SimCluster) -> None:
+    """The leader of a partition loses the controller, and is replaced. It reaches the share coordinator."""
+    found: list[ClusterRoles] = []
+
+    def is_there() -> bool:
+        found[:] = [roles for roles in cluster_roles(cluster.nodes) if _may_fall_behind(cluster, roles)]
+        return bool(found)
+
+    await _until(is_there, _REPLACED_S)
+    await _pause(cluster, 0.3, 1.0)
+    roles = cluster.rng.choice(found)
+    network, leader, controller = cluster.loop.network, roles.leader, roles.controller
+    network.cut(controller.name, leader.name)
+    network.cut(leader.name, controller.name)
+    cluster.note("network", f"{leader.name} loses the controller {controller.name}")
+    await _until(lambda: _leader_id(cluster, roles, leader) not in (leader.id, -1), _REPLACED_S)
+    await _pause(cluster, 1.0, 2.5)
+    network.heal()
+    await _pause(cluster, 0.5, 2.0)
+
+
+def _may_fall_behind(cluster: SimCluster, roles: ClusterRoles) -> bool:
+    """Returns true if the controller, the leader and the share coordinator are three brokers."""
+    topics = newest_image(cluster.nodes).topics
+    states = topics.get(SHARE_STATE_TOPIC)
+    if roles.partition.topic != TOPIC or states is None:
+        return False
+    key = ShareStateKey(SHARE_GROUP, topics[TOPIC].id, roles.partition.partition)
+    coordinator = states.partitions[partition_of(coordinator_key(key), len(states.partitions))].leader
+    return len({roles.controller.id, roles.leader.id, coordinator}) == 3
 
 
 async def share_coordinator_isolated(cluster: SimCluster) -> None:
@@ -79,6 +115,7 @@ SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
     fault.__name__: fault
     for fault in (
         share_leader_isolated,
+        share_leader_behind,
         share_coordinator_isolated,
         share_write_unreplicated,
         share_leaders_in_turn,
