@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
-from penstock.shares import acquisition, partition, persisted
+from penstock.shares import acquisition, partition
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import PersistedState
@@ -139,18 +138,6 @@ SHARE_MUTANTS: Final = (
         directed_fault="share_write_unreplicated",
     ),
     Mutant(
-        guard="writes of earlier leaders are refused",
-        changes=((ShareShard, "_check_leader", _nothing),),
-        shared=True,
-        directed_fault="share_leader_behind",
-    ),
-    Mutant(
-        guard="a read fences earlier leaders",
-        changes=((ShareShard, "read", _read_without_fencing),),
-        shared=True,
-        directed_fault="share_leader_behind",
-    ),
-    Mutant(
         guard="gaps in the persisted state are delivered again",
         changes=((SharePartition, "load", classmethod(_finish_gaps)),),
         shared=True,
@@ -161,12 +148,6 @@ SHARE_MUTANTS: Final = (
         changes=((SharePartition, "load", classmethod(_forget_counts)),),
         shared=True,
         allowed=_KILLS,
-    ),
-    Mutant(
-        guard="a share partition belongs to one leader epoch",
-        changes=((SharePartitionHost, "is_current", property(_is_current_in_any_epoch)),),
-        shared=True,
-        directed_fault="share_leader_isolated",
     ),
     Mutant(
         guard="the start offset passes finished records only",
@@ -188,34 +169,5 @@ SHARE_MUTANTS: Final = (
         guard="each delivery counts",
         changes=((SharePartition, "lock", _lock_uncounted),),
         shared=True,
-    ),
-    Mutant(
-        guard="only offsets without records are skipped",
-        changes=((reading, "acquire", _acquire_behind_a_hole),),
-        shared=True,
-    ),
-    Mutant(
-        guard="snapshots have all states",
-        changes=((PersistedState, "as_cold_snapshot", _empty_snapshot),),
-        shared=True,
-        allowed=_KILLS,
-    ),
-    Mutant(
-        guard="updates keep other states",
-        changes=((persisted, "combine", _newest_first),),
-        shared=True,
-        allowed=_KILLS,
-    ),
-    Mutant(
-        guard="the log of states keeps the last snapshots",
-        changes=((ShareShard, "prune", _prune_all),),
-        shared=True,
-        allowed=_KILLS,
-    ),
-    Mutant(
-        guard="the start offset is persisted",
-        changes=((PersistedState, "updated", _lost_start),),
-        shared=True,
-        allowed=_KILLS,
     ),
 )
