@@ -116,8 +116,14 @@ def _rounds(run: Run, rows: Sequence[Row], contenders: Sequence[Contender]) -> N
     for round_number in range(run.rounds + 1):
         for row in rows:
             if is_due(row, round_number):
-                for contender in contenders[:1] if row.alone else contenders:
+                for contender in measured_on(row, contenders):
                     measure_row(run, row, contender, round_number)
+
+
+def measured_on(row: Row, contenders: Sequence[Contender]) -> list[Contender]:
+    """The contenders that a row is measured on: of rows that are about Penstock, other versions of it."""
+    own = [each for each in contenders if row.runs_package and each.name not in STARTERS]
+    return [*contenders[:1], *own] if row.alone else list(contenders)
 
 
 def is_due(row: Row, round_number: int) -> bool:

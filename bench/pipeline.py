@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from bench.load import topic
 from bench.table import Contender, Metric, Row, Values
 from lab.home import require
-from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 
 HOSTS = 2250
 #: Spark starts, takes what has piled up meanwhile, and compiles what it runs

@@ -1,7 +1,9 @@
-"""The pipeline on executors in processes of their own, over the same number of preloaded samples.
+"""The pipeline on executors in processes of their own, over preloaded samples.
 
 CPU per sample must not depend on the size of the fleet, the driver's share must stay small, and a second
-executor must halve the time. The first batch warms up and does not count.
+executor must halve the time. Batches have the same number of samples in all rows, and windows close as soon
+as the samples have passed them, so that a few steps of a large fleet contain all the work. The first batches
+warm up and do not count.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
@@ -18,10 +21,12 @@ from confluent_kafka.admin import AdminClient
 from bench.load import topic
 from bench.table import Contender, Metric, Row, Values
 from lab.home import require
-from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 
-#: as many as 100,000 GPUs say in two steps
-SAMPLES = 8_000_000
+SAMPLES = 6_000_000
+BATCH_ROWS = 1_000_000
+#: of each GPU at least: windows of the first ones close
+STEPS_MIN = 4
 FIELDS = 40
 INTERVAL_S = 10
 GPUS = (1_000, 10_000, 100_000)
@@ -29,8 +34,11 @@ TIMEOUT_S = 1800
 
 
 def _preload(bootstrap: str, name: str, gpus: int, samples: int) -> None:
-    steps = max(2, samples // (gpus * FIELDS))
+    steps = max(STEPS_MIN, samples // (gpus * FIELDS))
+    # Samples of the future would be refused.
+    begin = datetime.now(UTC) - timedelta(seconds=steps * INTERVAL_S)
     options = ["--hosts", str(gpus // 8), "--duration", str(steps * INTERVAL_S), "--speed", "0"]
+    options += ["--start", begin.isoformat(timespec="milliseconds")]
     command = [sys.executable, "-m", "penstock", "telemetry", "simulate", *options]
     subprocess.run(
         [*command, "--bootstrap", bootstrap, "--topic", name],
@@ -40,9 +48,9 @@ def _preload(bootstrap: str, name: str, gpus: int, samples: int) -> None:
     )
 
 
-def _session(bootstrap: str, name: str, master: str, samples: int) -> Values:
+def _session(bootstrap: str, name: str, master: str, scale: float) -> Values:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as tables:
-        arguments = [bootstrap, name, tables, master, str(samples // 8)]
+        arguments = [bootstrap, name, tables, master, str(int(BATCH_ROWS * scale))]
         done = subprocess.run(
             [sys.executable, "-m", "bench.pipeline_scale_session", *arguments],
             stdout=subprocess.PIPE,
@@ -62,7 +70,7 @@ def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
     samples = int(SAMPLES * scale)
     with topic(contender.server.bootstrap) as name:
         _preload(contender.server.bootstrap, name, gpus, samples)
-        measured = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", samples)
+        measured = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", scale)
     total_s = measured["executor CPU"] + measured["driver CPU"]
     return {
         "CPU per sample": total_s / measured["samples"] * 1e6,
@@ -77,7 +85,7 @@ def _executors(contender: Contender, scale: float) -> Values:
     with topic(contender.server.bootstrap) as name:
         _preload(contender.server.bootstrap, name, GPUS[1], samples)
         one, two = (
-            _session(contender.server.bootstrap, name, f"local-cluster[{number},1,4096]", samples)
+            _session(contender.server.bootstrap, name, f"local-cluster[{number},1,4096]", scale)
             for number in (1, 2)
         )
     return {
@@ -90,7 +98,8 @@ ROWS = (
     *(
         Row(
             f"pipeline-{gpus}-gpus",
-            f"{SAMPLES:,} preloaded samples of {gpus:,} GPUs, on one executor of two cores",
+            f"{max(SAMPLES, STEPS_MIN * FIELDS * gpus):,} preloaded samples of {gpus:,} GPUs, "
+            "on one executor of two cores",
             (
                 Metric("CPU per sample", "µs", False),
                 Metric("driver's share", "% of CPU", False, limit=5 if gpus == GPUS[-1] else None),

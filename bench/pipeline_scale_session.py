@@ -8,20 +8,25 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from bench.process import cpu_seconds, family, resident_bytes
+import pyspark
+
+from bench.process import cpu_seconds, family, read, resident_bytes
 from penstock.telemetry.pipeline.batches import BatchReport, Settings
-from penstock.telemetry.pipeline.jobs import Job, new_session, start
+from penstock.telemetry.pipeline.jobs import Job, start
+from penstock.telemetry.pipeline.session import new_session
 from penstock.telemetry.thresholds import load_thresholds
 
-EXECUTOR = b"CoarseGrainedExecutorBackend"
+EXECUTOR = "CoarseGrainedExecutorBackend"
 SHARDS = 4
+WARM_UP_BATCHES = 2
 
 
 def is_executor(pid: int) -> bool:
-    return EXECUTOR in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return EXECUTOR in read(Path(f"/proc/{pid}/cmdline"))
 
 
 def measured() -> tuple[float, float, float]:
@@ -32,6 +37,20 @@ def measured() -> tuple[float, float, float]:
 
 
 def main(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as home:
+        os.environ["SPARK_HOME"] = spark_home(Path(home))
+        run(bootstrap, topic, tables, master, batch_rows)
+
+
+def spark_home(folder: Path) -> str:
+    """Spark keeps the files of executors below its home, which must not be that of the environment."""
+    for each in Path(pyspark.__file__).parent.iterdir():
+        if each.name != "work":
+            (folder / each.name).symlink_to(each)
+    return str(folder)
+
+
+def run(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) -> None:
     done: list[tuple[float, int, tuple[float, float, float]]] = []
 
     def report(batch: BatchReport) -> None:
@@ -39,20 +58,21 @@ def main(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) 
         print(f"batch {batch.batch_id}: {batch.counts.consumed}", file=sys.stderr)
 
     spark = new_session(master, "penstock-bench")
-    settings = Settings(load_thresholds(), shards=SHARDS)
+    settings = Settings(load_thresholds(), shards=SHARDS, delay_ms=0)
     job = Job(bootstrap, topic, tables, settings, most_per_batch=batch_rows, until_end=True)
     start(spark, job, report).wait()
-    if len(done) < 3:
+    if len(done) < WARM_UP_BATCHES + 2:
         raise RuntimeError(f"{len(done)} batches are too few to measure")
-    (first_s, _, first), (last_s, _, last) = done[0], done[-1]
-    measured = {
-        "samples": sum(count for _, count, _ in done[1:]),
+    counted = done[WARM_UP_BATCHES:]
+    (first_s, _, first), (last_s, _, last) = done[WARM_UP_BATCHES - 1], done[-1]
+    cost = {
+        "samples": sum(count for _, count, _ in counted),
         "seconds": last_s - first_s,
         "executor CPU": last[0] - first[0],
         "driver CPU": last[1] - first[1],
         "executor memory": max(each[2] for _, _, each in done),
     }
-    print(json.dumps(measured))
+    print(json.dumps(cost))
     spark.stop()
 
 

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline.batches import BatchReport, Settings
 from penstock.telemetry.pipeline.detectors.features import FEATURES, STEP_MS
-from penstock.telemetry.pipeline.jobs import Job, new_session, start
+from penstock.telemetry.pipeline.jobs import Job, start
+from penstock.telemetry.pipeline.session import new_session
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.thresholds import load_thresholds
 

@@ -83,6 +83,8 @@ class Row:
     """Where there are more, they are a cluster of the row's own, and no other broker runs beside it."""
     alone: str = ""
     """Why the row is measured on Penstock only; empty if it is measured on all contenders."""
+    runs_package: bool = False
+    """It runs a command of the contender's interpreter, so other versions of Penstock can be measured."""
     where: str = ""
     """Where its time goes (`make profile`), shown when it misses a target."""
 

@@ -12,7 +12,7 @@ from penstock.cli.app import app
 from penstock.telemetry.message import decode
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job
-from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.thresholds import load_thresholds

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from penstock.cli.failure import Failure
@@ -30,7 +31,18 @@ def require_java() -> None:
     if java is None:
         where = f"there is none in JAVA_HOME ({home})" if home else "there is none"
         raise Failure(f"Spark needs Java {_JAVA_OLDEST} or newer, and {where}: {_INSTALL_JAVA}")
-    output = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(\d+)', output)
+    version = re.search(r'(?:version |JAVA_VERSION=)"(\d+)', _version_of(Path(java)))
     if version is not None and int(version[1]) < _JAVA_OLDEST:
         raise Failure(f"Spark needs Java {_JAVA_OLDEST} or newer, and {java} is older: {_INSTALL_JAVA}")
+
+
+def _version_of(java: Path) -> str:
+    """A text with the version of Java, from the file of a JDK that has it: a JVM takes longer to start."""
+    release = java.resolve().parents[1] / "release"
+    try:
+        text = release.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    if "JAVA_VERSION=" in text:
+        return text
+    return subprocess.run([java, "-version"], capture_output=True, text=True).stderr

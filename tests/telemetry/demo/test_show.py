@@ -10,8 +10,8 @@ import pytest
 import typer.main
 
 from penstock.cli.app import app
-from penstock.telemetry.demo import Setting, Show, ShowBroken
 from penstock.telemetry.demo import show as show_module
+from penstock.telemetry.demo.show import Setting, Show, ShowBroken
 from penstock.telemetry.thresholds import load_thresholds
 
 
@@ -43,7 +43,7 @@ def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> 
 @pytest.mark.process
 def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show) -> None:
     broken.start_pipeline()
-    broken.start_others()
+    broken.start_simulator()
     with pytest.raises(ShowBroken, match=r"the pipeline has ended \(exit code 2\): .*--shards.*pipeline.log"):
         while True:
             broken.check()
@@ -53,7 +53,7 @@ def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show)
 @pytest.mark.process
 def test_thresholds_of_the_show_are_valid(broken: Show) -> None:
     broken.start_pipeline()
-    broken.start_others()
+    broken.start_simulator()
     reported = load_thresholds(broken.setting.thresholds.read_text())
     assert reported.silent.for_s < load_thresholds().silent.for_s
     assert reported.hot.excess_min_c == load_thresholds().hot.excess_min_c

@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import CollectorRegistry, start_http_server
 from rich.console import Console
 
-from penstock.telemetry.demo import Setting, Sight, Watcher, screen
-from penstock.telemetry.demo.show import PARTITIONS
-from penstock.telemetry.demo.view import line
+from penstock.telemetry.demo.show import PARTITIONS, Setting
+from penstock.telemetry.demo.view import line, screen
+from penstock.telemetry.demo.watch import Sight, Watcher
 from penstock.telemetry.message import TOPIC
+from penstock.telemetry.pipeline.names import ALERTS
 from penstock.telemetry.pipeline.progress import Progress
-from penstock.telemetry.pipeline.publish import ALERTS
 from penstock.testing import broker
 from tests.telemetry.pipeline.progress_reports import NOW_S, report
 

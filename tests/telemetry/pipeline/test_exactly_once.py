@@ -22,7 +22,7 @@ from penstock.telemetry.message import TOPIC, decode
 from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job
-from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import TABLES
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.simulate.dirt import Shares

@@ -17,8 +17,8 @@ from penstock.telemetry.message import TOPIC
 from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job, Maintenance
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.progress import Progress
-from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.simulate.dirt import Shares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 from threading import Event
 from typing import Any, cast
 
@@ -13,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from penstock.cli.telemetry import run as telemetry_run
 from penstock.telemetry.pipeline import jobs
+from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job, Started
-from penstock.telemetry.pipeline.publish import TopicsUnreachable
+from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
 from penstock.telemetry.pipeline.supervision import (
     BatchFailed,
     Guard,
@@ -24,6 +26,7 @@ from penstock.telemetry.pipeline.supervision import (
     is_transient,
     reason_of,
 )
+from penstock.telemetry.thresholds import load_thresholds
 
 NO_WORKER = (
     "An error occurred while calling o71.collectToPython.\n"
@@ -220,3 +223,39 @@ def test_windows_are_closed_at_a_signal_on_request(monkeypatch: pytest.MonkeyPat
     one = started(query)
     keep_running(monkeypatch, [one], stop, closes=closes)
     assert (cast(Any, one.batches).closed, query.stopped) == (int(closes), True)
+
+
+class DeadSession:
+    """Stands for a session whose JVM does not respond, or whose planning fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @property
+    def dataSource(self) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "is_retried"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), JvmEnded, False),
+        (Py4JNetworkError("Answer from Java side is empty"), JvmEnded, False),
+        (StreamingQueryException(NO_WORKER), QueryFailed, True),
+        (StreamingQueryException("there is no such topic"), QueryFailed, False),
+    ],
+)
+def test_a_query_that_cannot_be_started_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: Exception,
+    expected: type[QueryFailed],
+    is_retried: bool,
+) -> None:
+    for method in ("create", "wait_for"):
+        monkeypatch.setattr(Topics, method, lambda *_: None)
+    job = Job("localhost:1", "topic", str(tmp_path), Settings(load_thresholds()))
+    with pytest.raises(expected) as raised:
+        jobs.start(cast(Any, DeadSession(error)), job, lambda report: None)
+    cause = raised.value if expected is JvmEnded else raised.value.__cause__
+    assert is_transient(cast(Exception, cause)) is is_retried

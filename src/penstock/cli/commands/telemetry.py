@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli.telemetry import collect, demo, recompute, run, serve
+from penstock.cli.telemetry import collect, demo, prepare, recompute, run, serve
 
 app = typer.Typer(
     help="GPU telemetry: collectors, the Spark pipeline, its API and reports, and a demo.",
@@ -18,6 +18,7 @@ for _command in (
     serve.report,
     serve.now,
     demo.demo,
+    prepare.prepare,
     collect.simulate,
     collect.replay,
     collect.scrape,

@@ -21,7 +21,8 @@ from penstock.cli.requirements import require_extra, require_java
 
 if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
-    from penstock.telemetry.demo import Outcome, Setting, Show
+    from penstock.telemetry.demo.outcome import Outcome
+    from penstock.telemetry.demo.show import Setting, Show
     from penstock.telemetry.demo.watchman import Watchman
 
 __all__ = ["demo"]
@@ -55,7 +56,7 @@ def demo(
     folder = _folder(data)
 
     from penstock.cli.telemetry.panels import monitored
-    from penstock.telemetry.demo import Setting, Show
+    from penstock.telemetry.demo.show import Setting, Show
     from penstock.telemetry.demo.watchman import watching
 
     began_s = time.monotonic()
@@ -73,11 +74,11 @@ def demo(
             watchman.watch(*show.pids)
             _start_brokers(homes, watchman)
             print(f"brokers are up after {time.monotonic() - began_s:.1f} s", flush=True)
-            show.start_others()
+            show.start_simulator()
             watchman.watch(*show.pids)
             with monitored(folder / "monitoring", homes) as panels:
                 watchman.watch(*panels.pids)
-                _watch(show, stop)
+                _watch(show, stop, watchman)
                 print(f"{'panels:':14}{panels.summary()}")
         finally:
             show.stop()
@@ -135,12 +136,13 @@ def _start_brokers(homes: list[BrokerHome], watchman: Watchman) -> None:
     start_all(homes, _BROKERS_S, together=True, started=watch)
 
 
-def _watch(show: Show, stop: Event) -> None:
+def _watch(show: Show, stop: Event, watchman: Watchman) -> None:
     """Wait for Ctrl-C, or until the simulator has ended and everything was read, or the time is over."""
     from rich.console import Console
 
     from penstock.cli.direct import DirectLine
-    from penstock.telemetry.demo import Watcher, screen
+    from penstock.telemetry.demo.view import screen
+    from penstock.telemetry.demo.watch import Watcher
 
     with DirectLine(show.setting.bootstrap, _CLUSTER_ANSWER_S) as line:
         watcher = Watcher(show.setting, _overview(line))
@@ -149,8 +151,11 @@ def _watch(show: Show, stop: Event) -> None:
             with screen(show.setting, Console()) as see:
                 while not stop.wait(_LOOK_S):
                     show.check()
-                    seen = replace(watcher.look(), step=show.step)
+                    seen = replace(watcher.look(), steps=show.steps)
                     see(seen)
+                    if seen.batch_id is not None and not show.has_api:
+                        show.start_api()
+                        watchman.watch(*show.pids)
                     produced = show.produced
                     if produced is None:
                         continue
@@ -175,7 +180,7 @@ def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
 
 def _outcome(show: Show) -> Outcome | None:
     """The outcome; None if the simulator has not reported its counts."""
-    from penstock.telemetry.demo import read_outcome
+    from penstock.telemetry.demo.outcome import read_outcome
 
     produced = show.produced
     if produced is None:

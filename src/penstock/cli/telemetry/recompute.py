@@ -44,7 +44,9 @@ def recompute(
             f"there is no table of samples in {tables}: name the folder of `penstock telemetry run`"
         )
 
-    from penstock.telemetry.pipeline.jobs import SparkError, new_session
+    from penstock.telemetry.pipeline.jobs import SparkError, explained
+    from penstock.telemetry.pipeline.session import new_session
+    from penstock.telemetry.pipeline.supervision import QueryFailed
     from penstock.telemetry.pipeline.tables import Tables
     from penstock.telemetry.recompute import recompute as run
     from penstock.telemetry.thresholds import load_thresholds
@@ -59,7 +61,10 @@ def recompute(
         raise log.failure("Spark did not start", error) from error
     try:
         idle_max = limits.idle_occupied.gpu_util_max_percent
-        found = run(spark, Tables(place, options), out, by, idle_max)
+        with explained():
+            found = run(spark, Tables(place, options), out, by, idle_max)
+    except QueryFailed as error:
+        raise log.failure("the tables were not recomputed", error) from error
     finally:
         with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -17,13 +17,14 @@ from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
-from penstock.cli.requirements import require_java
+from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.spark_log import SparkLog
 
 if TYPE_CHECKING:
-    from penstock.telemetry.pipeline.batches import Settings
     from penstock.telemetry.pipeline.jobs import Job, Started
     from penstock.telemetry.pipeline.progress import Progress
+    from penstock.telemetry.pipeline.session import SessionStart
+    from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["backfill", "run"]
 
@@ -98,6 +99,14 @@ class _Ending:
     retries: int
 
 
+class _Parsed(NamedTuple):
+    thresholds: Thresholds
+    workload_labels: tuple[str, ...]
+    storage_options: dict[str, str]
+    #: TLS and SASL, by the names of Kafka's Java clients
+    security: Mapping[str, str]
+
+
 class PipelineOptions(NamedTuple):
     """The options of `run` and `backfill`."""
 
@@ -115,30 +124,37 @@ class PipelineOptions(NamedTuple):
     spark_log: SparkLogFile = ""
     workload_labels: WorkloadLabels = None
 
-    def job(self) -> Job:
-        """The job that these options describe."""
-        require_java()
-        from penstock.telemetry.pipeline.jobs import Job
+    @property
+    def place(self) -> str:
+        return self.tables if "://" in self.tables else str(Path(self.tables).absolute())
 
-        place = self.tables if "://" in self.tables else str(Path(self.tables).absolute())
-        return Job(
-            self.bootstrap,
-            self.topic,
-            place,
-            self._settings(),
-            most_per_batch=self.batch_rows,
-            storage_options=pairs(self.storage_option or (), "--storage-option"),
-            security=java_settings(),
-        )
-
-    def _settings(self) -> Settings:
-        from penstock.telemetry.pipeline.batches import Settings
+    def parsed(self) -> _Parsed:
+        """The values of options that may be wrong; imports neither Spark nor Arrow."""
         from penstock.telemetry.thresholds import load_thresholds
         from penstock.telemetry.workloads import WORKLOAD_LABELS, parse_order
 
-        thresholds = load_thresholds(self.thresholds.read_text() if self.thresholds is not None else "")
-        order = WORKLOAD_LABELS if self.workload_labels is None else parse_order(self.workload_labels)
-        return Settings(thresholds, self.shards, int(self.delay * 1000), int(self.ahead * 1000), order)
+        return _Parsed(
+            load_thresholds(self.thresholds.read_text() if self.thresholds is not None else ""),
+            WORKLOAD_LABELS if self.workload_labels is None else parse_order(self.workload_labels),
+            pairs(self.storage_option or (), "--storage-option"),
+            java_settings(),
+        )
+
+    def job(self, parsed: _Parsed) -> Job:
+        """The job that these options describe."""
+        from penstock.telemetry.pipeline.batches import Settings
+        from penstock.telemetry.pipeline.jobs import Job
+
+        delay_ms, ahead_ms = int(self.delay * 1000), int(self.ahead * 1000)
+        return Job(
+            self.bootstrap,
+            self.topic,
+            self.place,
+            Settings(parsed.thresholds, self.shards, delay_ms, ahead_ms, parsed.workload_labels),
+            most_per_batch=self.batch_rows,
+            storage_options=parsed.storage_options,
+            security=parsed.security,
+        )
 
 
 @grouped
@@ -159,53 +175,74 @@ def run(
     ] = 0.0,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
-    timed = replace(pipeline.job(), trigger=f"{int(trigger * 1000)} milliseconds")
-    job = replace(timed, topic_wait_s=topic_wait)
-    ending = _Ending(close_windows, pipeline.retries)
-    _execute(job, pipeline.master, compact_every, metrics_port, ending, _log(job, pipeline.spark_log))
+    with _started(pipeline) as (job, start, log):
+        timed = replace(job, trigger=f"{int(trigger * 1000)} milliseconds", topic_wait_s=topic_wait)
+        ending = _Ending(close_windows, pipeline.retries)
+        _execute(timed, start, compact_every, metrics_port, ending, log)
 
 
 @grouped
 def backfill(*, pipeline: PipelineOptions) -> None:
     """Process everything in the topic now, close all windows, and end. Continues where `run` stopped."""
-    job = replace(pipeline.job(), until_end=True)
-    _execute(job, pipeline.master, 0, None, _Ending(False, pipeline.retries), _log(job, pipeline.spark_log))
+    with _started(pipeline) as (job, start, log):
+        _execute(replace(job, until_end=True), start, 0, None, _Ending(False, pipeline.retries), log)
 
 
-def _log(job: Job, wanted: str) -> SparkLog:
-    return SparkLog.beside(job.tables, wanted)
+@contextmanager
+def _started(options: PipelineOptions) -> Iterator[tuple[Job, SessionStart, SparkLog]]:
+    """Check the options, start the JVM, and import the pipeline meanwhile."""
+    require_java()
+    for module in ("pyspark", "deltalake"):
+        require_extra(module, "spark,telemetry")
+    from penstock.telemetry.pipeline.session import SessionStart
+
+    parsed = options.parsed()
+    log = SparkLog.beside(options.place, options.spark_log)
+    start = SessionStart(options.master)
+    has_stopped = False
+    try:
+        _say("starting the JVM of Spark")
+        with log.taking_over():
+            start.begin()
+        job = options.job(parsed)
+        _say("the pipeline is imported")
+        yield job, start, log
+        has_stopped = True
+    finally:
+        start.end(in_order=has_stopped)
 
 
 def _execute(
-    job: Job, master: str, compact_every: int, metrics_port: int | None, ending: _Ending, spark_log: SparkLog
+    job: Job,
+    start: SessionStart,
+    compact_every: int,
+    metrics_port: int | None,
+    ending: _Ending,
+    spark_log: SparkLog,
 ) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
     from penstock.cli.telemetry.progress import shown
-    from penstock.telemetry.pipeline.jobs import Maintenance, SparkError, new_session, warm_up
+    from penstock.telemetry.pipeline.jobs import Maintenance
     from penstock.telemetry.pipeline.progress import Progress
+    from penstock.telemetry.pipeline.session import warm_up
     from penstock.telemetry.pipeline.supervision import QueryFailed
 
     registry = CollectorRegistry()
     progress = Progress(registry)
+    with stoppable() as stop_at_once:
+        spark = _session(start, spark_log)
+    _say("Spark is up; starting Python workers and planning the query")
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
-    try:
-        # A JVM whose Python is interrupted while it starts stays behind.
-        _say("starting Spark")
-        with stoppable() as stop_at_once, spark_log.taking_over():
-            spark = new_session(master)
-    except SparkError as error:
-        raise spark_log.failure("Spark did not start", error) from error
-    _say("Spark is up; starting Python workers and planning the query")
     warm_up(spark)
     maintenance = Maintenance(spark, job.tables, compact_every, 24, job.storage_options)
     try:
-        # Spark's own handler of Ctrl-C calls the JVM in the middle of another call.
+        # A session has a handler of Ctrl-C of its own, which calls the JVM in the middle of another call.
         with stoppable() as stop, shown(progress) as (show_batch, show):
-            if stop_at_once.is_set():
-                return
-            _keep_running(spark, job, ending, stop, progress, _all(progress, maintenance, show_batch), show)
+            if not stop_at_once.is_set():
+                report = _all(progress, maintenance, show_batch)
+                _keep_running(spark, job, ending, stop, progress, report, show)
     except QueryFailed as error:
         raise spark_log.failure("the pipeline failed", error) from error
     finally:
@@ -213,6 +250,18 @@ def _execute(
         with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()
     typer.echo(_summary(progress))
+
+
+def _session(start: SessionStart, spark_log: SparkLog) -> Any:
+    from penstock.telemetry.pipeline.jobs import SparkError
+    from penstock.telemetry.pipeline.jvm import JvmNotStarted
+    from penstock.telemetry.pipeline.worker_daemon import preload_planning
+
+    try:
+        with spark_log.taking_over():
+            return start.session(preload_planning)
+    except (SparkError, JvmNotStarted) as error:
+        raise spark_log.failure("Spark did not start", error) from error
 
 
 def _keep_running(
@@ -257,8 +306,7 @@ def _run_query(
     # A query that has ended has read all that it was to read.
     if has_ended or ending.closes_windows:
         started.close()
-    # A batch that this interrupts is run again next time.
-    started.query.stop()
+    started.stop()
 
 
 def _say(step: str) -> None:

@@ -9,13 +9,8 @@
 
 The caller starts the brokers. `thresholds.yaml` is for the demo only, whose faults last half a minute.
 
+Importing the package imports none of them: `outcome` needs Arrow, which takes longer than a broker's start.
+
 Imports: the settings of `telemetry.pipeline`.
 Used by: `penstock telemetry demo`.
 """
-
-from penstock.telemetry.demo.outcome import Outcome, read_outcome
-from penstock.telemetry.demo.show import Setting, Show, ShowBroken
-from penstock.telemetry.demo.view import screen
-from penstock.telemetry.demo.watch import Sight, Watcher
-
-__all__ = ["Outcome", "Setting", "Show", "ShowBroken", "Sight", "Watcher", "read_outcome", "screen"]

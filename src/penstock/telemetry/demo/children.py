@@ -77,6 +77,10 @@ class Child:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def log_lines(self) -> list[str]:
+        """The lines of its standard error so far."""
+        return _lines(self.log)
+
     def last_words(self) -> str:
         """The last line that it has said."""
         said = [line for path in (self.output, self.log) for line in _lines(path)]

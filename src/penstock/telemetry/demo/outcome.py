@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.telemetry.message import parse_timestamp
 from penstock.telemetry.pipeline.detectors.features import STEP_MS
-from penstock.telemetry.pipeline.progress import VERDICTS
+from penstock.telemetry.pipeline.names import VERDICTS
 from penstock.telemetry.pipeline.tables import Tables
 
 __all__ = ["Outcome", "Score", "read_outcome", "score"]

@@ -17,7 +17,7 @@ from typing import Any, Final
 from penstock.model.errors import PenstockError
 from penstock.telemetry.demo.children import Child
 
-__all__ = ["PARTITIONS", "Setting", "Show", "ShowBroken"]
+__all__ = ["JVM", "PARTITIONS", "Setting", "Show", "ShowBroken"]
 
 #: of the topic of samples: each is a task of every batch
 PARTITIONS: Final = 3
@@ -41,7 +41,7 @@ _TOPIC_S: Final = 120.0
 #: how a step of the pipeline's start begins
 _STEP: Final = re.compile(r"\d+\.\d s: ")
 #: A JVM that lives for minutes and shares two cores gains nothing from its optimising compiler.
-_JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class ShowBroken(PenstockError):
@@ -109,22 +109,28 @@ class Show:
         setting.tables.mkdir()
         text = resources.files("penstock.telemetry.demo").joinpath("thresholds.yaml").read_text()
         setting.thresholds.write_text(text)
-        self._pipeline.start(_JVM)
+        self._pipeline.start(JVM)
 
-    def start_others(self) -> None:
+    def start_simulator(self) -> None:
         """Start what needs brokers from its beginning."""
         self._simulator.start()
+
+    def start_api(self) -> None:
+        """Start what reads tables. Why not earlier: it would slow down the start of Spark."""
         self._api.start()
+
+    @property
+    def has_api(self) -> bool:
+        return self._api.is_started
 
     @property
     def pids(self) -> list[int]:
         return [child.pid for child in (self._pipeline, self._simulator, self._api) if child.is_started]
 
     @property
-    def step(self) -> str:
-        """The last step of the pipeline's start, in its own words."""
-        said = self._pipeline.last_words()
-        return f"pipeline {said}" if _STEP.match(said) else "Spark is starting"
+    def steps(self) -> tuple[str, ...]:
+        """The steps of the pipeline's start so far, in its own words."""
+        return tuple(f"pipeline {line}" for line in self._pipeline.log_lines() if _STEP.match(line))
 
     def check(self) -> None:
         """Raise ShowBroken if a process has ended; only the simulator may end, with exit code 0."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from penstock.telemetry.demo.show import Setting
 from penstock.telemetry.demo.watch import Sight
-from penstock.telemetry.pipeline.progress import VERDICTS
+from penstock.telemetry.pipeline.names import VERDICTS
 
 __all__ = ["line", "picture", "screen"]
 
@@ -28,16 +28,33 @@ _SEVERITIES: Final = {"critical": "bold red", "warning": "yellow"}
 @contextmanager
 def screen(setting: Setting, console: Console) -> Iterator[Callable[[Sight], None]]:
     """Yields the function that displays a state. A terminal keeps the last screen at the end."""
+    printed = 0
+
+    def new_steps(seen: Sight) -> list[str]:
+        """Steps of the start that were not printed yet: each has a line of its own."""
+        nonlocal printed
+        found = list(seen.steps[printed:])
+        printed = len(seen.steps)
+        return found
+
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda seen: live.update(picture(seen, setting), refresh=True)
+
+            def draw(seen: Sight) -> None:
+                for step in new_steps(seen):
+                    live.console.print(step, highlight=False, markup=False)
+                live.update(picture(seen, setting), refresh=True)
+
+            yield draw
         return
-    due_s, step = 0.0, ""
+    due_s = 0.0
 
     def show(seen: Sight) -> None:
-        nonlocal due_s, step
-        if seen.elapsed_s >= due_s or (seen.batch_id is None and seen.step != step):
-            due_s, step = seen.elapsed_s + _LINE_EVERY_S, seen.step
+        nonlocal due_s
+        for step in new_steps(seen):
+            print(step, flush=True)
+        if seen.elapsed_s >= due_s:
+            due_s = seen.elapsed_s + _LINE_EVERY_S
             print(line(seen), flush=True)
 
     yield show

@@ -19,8 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.telemetry.demo.show import PARTITIONS, Setting
 from penstock.telemetry.message import TOPIC
-from penstock.telemetry.pipeline.progress import VERDICTS
-from penstock.telemetry.pipeline.publish import ALERTS
+from penstock.telemetry.pipeline.names import ALERTS, VERDICTS
 
 __all__ = ["Sight", "Watcher", "read_metrics"]
 
@@ -50,8 +49,13 @@ class Sight:
     #: changes of alerts, the newest first, and how many are open
     alerts: tuple[Mapping[str, Any], ...] = ()
     open_alerts: int = 0
-    #: what the pipeline does before its first batch
-    step: str = "Spark is starting"
+    #: of the pipeline's start, each with its time
+    steps: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> str:
+        """What the pipeline does before its first batch."""
+        return self.steps[-1] if self.steps else "Spark is starting"
 
     @property
     def read(self) -> int:

@@ -31,7 +31,8 @@ import pyarrow as pa
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.detectors import Alert, FleetDetectors, in_order
 from penstock.telemetry.pipeline.detectors.features import reached
-from penstock.telemetry.pipeline.publish import ALERTS, Topics, alert_records
+from penstock.telemetry.pipeline.names import ALERTS
+from penstock.telemetry.pipeline.publish import Topics, alert_records
 from penstock.telemetry.pipeline.shard import Counts
 from penstock.telemetry.pipeline.state import Kept, Segment, files_of
 from penstock.telemetry.pipeline.storage import Store

@@ -7,21 +7,18 @@ query starts again under a new query id, and tables accept the same messages aga
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.security.client_names import librdkafka_names
@@ -31,12 +28,9 @@ from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 
-__all__ = ["Job", "Maintenance", "SparkError", "Started", "new_session", "start", "warm_up"]
+__all__ = ["Job", "Maintenance", "SparkError", "Started", "explained", "start"]
 
 _log: Final = logging.getLogger(__name__)
-#: Spark's default, and the names of Kafka's clients for logins and private keys
-_REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
-_WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
 #: small files of a table between two compactions
 _FILES_MAX: Final = 1000
 #: what a session of Spark raises
@@ -75,37 +69,6 @@ class Job:
         return f"{self.query}/checkpoint".replace("s3://", "s3a://", 1)
 
 
-def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
-    """A session for the pipeline. Settings of the user (spark-submit) have precedence."""
-    # Workers must be the interpreter that has this package.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
-    if master:
-        builder = builder.master(master)
-    if master.startswith("local"):
-        builder = builder.config("spark.driver.host", "127.0.0.1").config(
-            "spark.driver.bindAddress", "127.0.0.1"
-        )
-    quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
-    # Spark prints the options of a query in plans and logs, with the values of these left out.
-    quiet = quiet.config("spark.redaction.regex", _REDACTED)
-    session = quiet.config("spark.python.daemon.module", _WORKER_DAEMON).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-def warm_up(spark: SparkSession) -> None:
-    """Start the Python workers of the session's slots with an empty job, beside the planning of a query."""
-
-    def run() -> None:
-        slots = spark.sparkContext.defaultParallelism
-        # The query starts its workers itself if this fails.
-        with suppress(PySparkException, Py4JError, ConnectionError):
-            spark.range(0, slots, 1, slots).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
-
-    Thread(target=run, name="warm-up", daemon=True).start()
-
-
 @dataclass(frozen=True, slots=True)
 class Started:
     """A query, and the batches that it runs."""
@@ -119,7 +82,7 @@ class Started:
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for the query's end; False if it still runs. QueryFailed if it, or the JVM, has died."""
         try:
-            with _explained():
+            with explained():
                 has_ended = self.query.awaitTermination(timeout_s) if timeout_s else self._await_end()
                 cause: BaseException | None = self.query.exception() if has_ended else None
         except JvmEnded:
@@ -140,13 +103,18 @@ class Started:
 
     def progress(self) -> Mapping[str, Any] | None:
         """Spark's progress report of the last batch; None before the first."""
-        with _explained():
+        with explained():
             return self.query.lastProgress
 
     def close(self) -> None:
         """Close the windows of all that was read, after the batch that is under way."""
-        with _explained():
+        with explained():
             self.batches.close()
+
+    def stop(self) -> None:
+        """Stop the query. A batch that this interrupts is run again next time."""
+        with explained():
+            self.query.stop()
 
     def complete(self) -> None:
         """Wait for a query that reads until the topic's end, and close its windows."""
@@ -155,8 +123,8 @@ class Started:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Raises any error of Spark's work as QueryFailed, with its cause."""
+def explained() -> Iterator[None]:
+    """Turn each error of Spark and of the connection to its JVM into QueryFailed, with its cause."""
     try:
         yield
     except Py4JJavaError as error:
@@ -168,11 +136,10 @@ def _explained() -> Iterator[None]:
 
 
 def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> Started:
-    """Start the query; it goes on where its checkpoint is."""
+    """Start the query; it goes on where its checkpoint is. QueryFailed if Spark cannot start it."""
     topics = Topics(job.bootstrap, librdkafka_names(job.security))
     topics.create()
     topics.wait_for(job.topic, job.topic_wait_s)
-    spark.dataSource.register(PenstockDataSource)
     batches = Batches(
         job.tables,
         f"{job.query}/state",
@@ -181,7 +148,19 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
         report,
         storage_options=job.storage_options,
     )
-    messages = (
+    guard = Guard(batches.process)
+    with explained():
+        spark.dataSource.register(PenstockDataSource)
+        writer = _messages(spark, job).writeStream.foreachBatch(guard).queryName(job.name)
+        writer = writer.option("checkpointLocation", job.checkpoint)
+        timed = (
+            writer.trigger(availableNow=True) if job.until_end else writer.trigger(processingTime=job.trigger)
+        )
+        return Started(timed.start(), batches, guard, job.until_end)
+
+
+def _messages(spark: SparkSession, job: Job) -> DataFrame:
+    return (
         spark.readStream.format("penstock")
         .option("kafka.bootstrap.servers", job.bootstrap)
         .option("subscribe", job.topic)
@@ -190,11 +169,6 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
         .options(**{f"kafka.{name}": value for name, value in job.security.items()})
         .load()
     )
-    guard = Guard(batches.process)
-    writer = messages.writeStream.foreachBatch(guard).queryName(job.name)
-    writer = writer.option("checkpointLocation", job.checkpoint)
-    timed = writer.trigger(availableNow=True) if job.until_end else writer.trigger(processingTime=job.trigger)
-    return Started(timed.start(), batches, guard, job.until_end)
 
 
 class Maintenance:

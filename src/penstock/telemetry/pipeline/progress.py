@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.telemetry.pipeline.batches import BatchReport
+from penstock.telemetry.pipeline.names import VERDICTS
 
-__all__ = ["VERDICTS", "Progress"]
+if TYPE_CHECKING:
+    from penstock.telemetry.pipeline.batches import BatchReport
 
-#: The outcomes of a message, as batches count them.
-VERDICTS: Final = ("valid", "dead_lettered", "duplicates", "late")
+__all__ = ["Progress"]
 
 
 class Progress:

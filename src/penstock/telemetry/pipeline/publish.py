@@ -14,10 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.model.errors import PenstockError
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert
+from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 
 __all__ = [
-    "ALERTS",
-    "DEAD_LETTERS",
     "Record",
     "Topics",
     "TopicsUnreachable",
@@ -25,8 +24,6 @@ __all__ = [
     "dead_letter_records",
 ]
 
-ALERTS: Final = "gpu.alerts"
-DEAD_LETTERS: Final = "gpu-telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 1.0
 #: The columns in a dead letter's record. Not its time: a sample may claim the year 10000, which Python lacks.

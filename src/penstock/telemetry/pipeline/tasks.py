@@ -22,7 +22,8 @@ from penstock.telemetry.pipeline.admission import start_of
 from penstock.telemetry.pipeline.columns import range_of_task
 from penstock.telemetry.pipeline.detectors import SIGNALS, Alert, GpuDetectors, Signalled
 from penstock.telemetry.pipeline.detectors.features import features
-from penstock.telemetry.pipeline.publish import DEAD_LETTERS, Topics, dead_letter_records
+from penstock.telemetry.pipeline.names import DEAD_LETTERS
+from penstock.telemetry.pipeline.publish import Topics, dead_letter_records
 from penstock.telemetry.pipeline.shard import FOREVER_MS, ROWS, Counts, advance, close_all
 from penstock.telemetry.pipeline.state import Kept, Segment, StateFiles, inherited
 from penstock.telemetry.pipeline.storage import Store

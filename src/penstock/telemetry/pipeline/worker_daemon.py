@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import sys
 
-__all__: list[str] = []
+__all__ = ["preload", "preload_planning"]
 
 
-def _preload() -> None:
+def preload() -> None:
     """Import what a task of the pipeline uses."""
     import pyarrow as pa
     import pyspark.worker
@@ -27,10 +27,19 @@ def _preload() -> None:
     assert len(pa.array([0])) == 1
 
 
+def preload_planning() -> None:
+    """Import what Spark's Python processes use on the driver, too."""
+    import pyspark.daemon
+    import pyspark.sql.streaming.python_streaming_source_runner
+    import pyspark.sql.worker.create_data_source  # noqa: F401
+
+    preload()
+
+
 if __name__ == "__main__":
     # Other workers (of planning, one each) need less and live for a moment.
     if sys.argv[1:2] == ["pyspark.worker"]:
-        _preload()
+        preload()
     from pyspark.daemon import manager
 
     manager()

@@ -1,0 +1,140 @@
+"""The Spark session of the pipeline, and what starts beside it.
+
+    JVM              starts first, while this process imports PySpark and the pipeline
+    worker forks     local sessions only: Python workers are forks of this process
+    session          connects to the JVM
+    warm-up          starts the workers of all slots while the query is planned
+
+PySpark is imported when a session is made, not with this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.telemetry.pipeline.fork_server import WorkerForks
+from penstock.telemetry.pipeline.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionStart", "exercise", "new_session", "warm_up"]
+
+_WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
+_PYTHON: Final = "PYSPARK_PYTHON"
+#: Spark's default, and the names of Kafka's clients for logins and private keys
+_REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
+_EXERCISE_S: Final = 10
+#: Spark looks for data sources of other packages with this command, in two more Python processes.
+_NO_LOOKUP: Final = {"PYSPARK_DRIVER_PYTHON": "no-lookup-of-data-sources"}
+
+
+def session_settings(master: str) -> dict[str, str]:
+    """Spark's settings; those that a user has set with spark-submit stay."""
+    settings = {"spark.master": master} if master else {}
+    if _is_local(master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
+    return {
+        **settings,
+        "spark.sql.session.timeZone": "UTC",
+        # Spark prints the options of a query in plans and logs, with the values of these left out.
+        "spark.redaction.regex": _REDACTED,
+        "spark.python.daemon.module": _WORKER_DAEMON,
+    }
+
+
+def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
+    """Make a session for the pipeline."""
+    from pyspark.sql import SparkSession
+
+    # Workers must be the interpreter that has this package.
+    os.environ.setdefault(_PYTHON, sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for key, value in session_settings(master).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the Python workers of the session's slots with an empty job, beside the planning of a query."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    def run() -> None:
+        slots = spark.sparkContext.defaultParallelism
+        # The query starts its workers itself if this fails.
+        with suppress(PySparkException, Py4JError, ConnectionError):
+            spark.range(0, slots, 1, slots).mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+
+    Thread(target=run, name="warm-up", daemon=True).start()
+
+
+def exercise(spark: SparkSession) -> None:
+    """Run a small stream, so that the JVM loads the classes of one."""
+
+    def batch(rows: Any, _: int) -> None:
+        rows.selectExpr("value", "CAST(value % 2 AS INT) AS task").repartitionById(2, "task").mapInArrow(
+            lambda batches: batches, "value BIGINT, task INT"
+        ).toArrow()
+
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    with TemporaryDirectory(prefix="penstock-exercise-") as folder:
+        writer = stream.writeStream.foreachBatch(batch).option("checkpointLocation", folder)
+        query = writer.trigger(processingTime="0 seconds").start()
+        query.awaitTermination(_EXERCISE_S)
+        query.stop()
+
+
+class SessionStart:
+    """The start of a session: `begin` at once, `session` after all imports, `end` in any case."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._jvm: Jvm | None = None
+        self._forks: WorkerForks | None = None
+
+    def begin(self, *, writes_archive: bool = False) -> None:
+        """Start the JVM. The standard error of this process becomes that of the JVM."""
+        environment = dict(_NO_LOOKUP)
+        is_one_process = self._master == "local" or self._master.startswith("local[")
+        if is_one_process and _PYTHON not in os.environ and WorkerForks.are_possible():
+            self._forks = WorkerForks()
+            environment[_PYTHON] = os.environ[_PYTHON] = self._forks.python
+        settings = session_settings(self._master)
+        self._jvm = Jvm.start(settings, environment, writes_archive=writes_archive)
+
+    def session(self, preload: Callable[[], None]) -> SparkSession:
+        """Connect to the JVM. Requires that this process has no other threads yet."""
+        if self._forks is not None:
+            closes = [self._jvm.standard_input] if self._jvm is not None else []
+            self._forks.serve(preload, closes)
+        if self._jvm is not None:
+            self._jvm.attach()
+        session = new_session(self._master)
+        if self._jvm is not None:
+            self._jvm.detach()
+        return session
+
+    def end(self, *, in_order: bool) -> bool:
+        """End the JVM and all workers. `in_order` says that the session was stopped.
+
+        Returns whether the JVM has written a new archive of its classes.
+        """
+        has_written = self._jvm is not None and self._jvm.end(in_order=in_order)
+        if self._forks is not None:
+            self._forks.close()
+            os.environ.pop(_PYTHON, None)
+        return has_written
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
