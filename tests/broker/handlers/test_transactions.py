@@ -26,6 +26,7 @@ from tests.broker.requests import (
     create_topic,
     fetch,
     new_name,
+    produce_request,
     read_all,
     until,
     values_in,
@@ -74,6 +75,22 @@ class TestBothProtocols:
         codes = txn.add(topic.name, 0, 9)
         assert sorted(codes) == ["OPERATION_NOT_ATTEMPTED", "UNKNOWN_TOPIC_OR_PARTITION"]
         assert txn.describe().transaction_state == "Empty"
+
+
+def test_a_batch_that_is_not_verified_has_no_log_start(client: RawClient, topic: Topic) -> None:
+    """As in Kafka: the partition has not seen it."""
+    _, txn = init(client)
+    batch = batch_of(
+        [b"early"],
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    request = produce_request(topic, batch, version=11)
+    request.transactional_id = txn.id
+    answer = client.call(PRODUCE, 11, request).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.TRANSACTION_ABORTABLE, -1)
 
 
 class TestBadInput:

@@ -13,6 +13,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.produce.transactional import TransactionalAppends
+from penstock.broker.produce.verification import NotVerified
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
@@ -245,9 +246,9 @@ def respond(
 
 
 def fill_refusal(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
-    """Fill the answer to a batch that `partition` has refused."""
+    """Fill the answer to a batch that `partition` has refused. As in Kafka, some errors have no log start."""
     _fill_error(answer, error)
-    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch | NotVerified):
         answer.log_start_offset = partition.log.log_start_offset
 
 

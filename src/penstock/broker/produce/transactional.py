@@ -12,10 +12,10 @@ from struct import Struct
 from typing import Final, TypeAlias
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.produce.verification import Membership, TransactionVerifier
+from penstock.broker.produce.verification import Membership, NotVerified, TransactionVerifier
 from penstock.broker.replica.deferred_appends import Result, append_later, append_verified
 from penstock.broker.replica.partition import Partition
-from penstock.model.errors import ApiError, ErrorCode, InvalidTxnState, NotEnoughReplicas
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.buffers import BufferPool
 from penstock.ports import Clock, Workers
 from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
@@ -88,9 +88,12 @@ class TransactionalAppends:
         adds = version >= ADDS_PARTITIONS_FROM
         if not adds and not self._is_enabled():
             return NO_VERIFICATION
-        return partition.log.producers.start_verification(
-            producer_id, epoch, sequence, adds, self._clock.now_ms()
-        )
+        try:
+            return partition.log.producers.start_verification(
+                producer_id, epoch, sequence, adds, self._clock.now_ms()
+            )
+        except ApiError as e:
+            raise NotVerified(e.code, str(e)) from e
 
     def park(
         self,
@@ -148,17 +151,19 @@ class TransactionalAppends:
             parked.result(partition, appended)
 
 
-def produce_error(code: ErrorCode, version: int) -> ApiError:
+def produce_error(code: ErrorCode, version: int) -> NotVerified:
     """The error of a produce request whose verification failed with `code`, as in Kafka."""
     adds = version >= ADDS_PARTITIONS_FROM
     if code in _NOT_VERIFIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
-        return NotEnoughReplicas(
-            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        return NotVerified(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {code.name}",
         )
     if code is ErrorCode.PRODUCER_FENCED:
-        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return NotVerified(ErrorCode.INVALID_PRODUCER_EPOCH)
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
-        return InvalidTxnState("Partition was not added to the transaction")
-    return ApiError(code)
+        return NotVerified(code, "Partition was not added to the transaction")
+    return NotVerified(code)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.base.logs import get_logger
-from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -21,7 +21,7 @@ from penstock.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-__all__ = ["AddPartitionsTransport", "Membership", "TransactionVerifier"]
+__all__ = ["AddPartitionsTransport", "Membership", "NotVerified", "TransactionVerifier"]
 
 log = get_logger("transactions")
 
@@ -33,6 +33,10 @@ AddPartitionsTransport: TypeAlias = Callable[
 Verified: TypeAlias = Callable[[ErrorCode], None]
 
 _NO_BROKER: Final = -1
+
+
+class NotVerified(ApiError):
+    """A transactional batch that was refused before its partition saw it: its transaction is not verified."""
 
 
 class Membership(NamedTuple):
