@@ -47,6 +47,7 @@ SETTINGS: Final = {
 _OURS: Final = {"node.id": "1"}
 _WARM_UP_S: Final = 60.0
 _PAUSE_S: Final = 0.05
+_WARM_UP_ID: Final = "warm-up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +91,22 @@ def common_versions(*parties: Party) -> dict[int, tuple[int, int]]:
 
 
 def warm_up(party: Party) -> None:
-    """Have the offsets topic created and producer ids allocated: Kafka's first answers are to try again."""
+    """Have internal topics created and producer ids allocated: Kafka's first answers are to try again."""
     connection = Connection(party.host, party.port)
     find = FindCoordinatorRequest(coordinator_keys=["any"])
     init = InitProducerIdRequest(transaction_timeout_ms=60_000)
+    find_other = FindCoordinatorRequest(key_type=1, coordinator_keys=[_WARM_UP_ID])
+    init_other = InitProducerIdRequest(transactional_id=_WARM_UP_ID, transaction_timeout_ms=60_000)
     deadline = time.monotonic() + _WARM_UP_S
     while time.monotonic() < deadline:
         found = connection.call(Operation("warm-up", FIND_COORDINATOR, 4, find), find)
         made = connection.call(Operation("warm-up", INIT_PRODUCER_ID, 4, init), init)
+        connection.call(Operation("warm-up", FIND_COORDINATOR, 4, find_other), find_other)
+        ready = connection.call(Operation("warm-up", INIT_PRODUCER_ID, 4, init_other), init_other)
         assert isinstance(found, FindCoordinatorResponse) and isinstance(made, InitProducerIdResponse)
-        if not made.error_code and not any(c.error_code for c in found.coordinators):
+        assert isinstance(ready, InitProducerIdResponse)
+        codes = [made.error_code, ready.error_code, *(c.error_code for c in found.coordinators)]
+        if not any(codes):
             break
         time.sleep(_PAUSE_S)
     connection.close()

@@ -10,6 +10,7 @@ from typing import Final
 from differential import admin_operations as admin
 from differential import data_operations as data
 from differential import group_operations as groups
+from differential import transaction_operations as transactions
 from differential.model import Model
 from differential.operations import Operation
 
@@ -52,6 +53,11 @@ KINDS: Final[dict[str, tuple[tuple[Make, int], ...]]] = {
         (groups.describe_groups, 4),
         (groups.list_groups, 2),
         (groups.find_coordinator, 1),
+    ),
+    "transactions": (
+        (transactions.transaction_step, 16),
+        (transactions.describe_transactions, 2),
+        (transactions.list_transactions, 1),
     ),
 }
 #: requests that may be mangled: in any form, they create no topic and no member that delays a rebalance

@@ -15,10 +15,12 @@ from differential.operations import (
     producer_label,
     session_label,
     topic_id_label,
+    transaction_epoch_label,
+    transactional_label,
 )
 from penstock.wire.api import Api
 
-__all__ = ["Group", "Model", "Producer", "Session", "Topic"]
+__all__ = ["Group", "Model", "Producer", "Session", "Topic", "TransactionalProducer"]
 
 T = TypeVar("T")
 #: a time in the past, so that records need no clock
@@ -41,6 +43,33 @@ class Producer:
     epoch: int = 0
     #: the next sequence by (topic, partition)
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+@dataclass
+class TransactionalProducer:
+    """The producer of a transactional id. Its id and epoch are labels."""
+
+    number: int
+    is_initialized: bool = False
+    #: the next sequence by (topic, partition)
+    sequences: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"~txn-{self.number}"
+
+    @property
+    def id(self) -> int:
+        return transactional_label(self.number)
+
+    @property
+    def epoch(self) -> int:
+        return transaction_epoch_label(self.number)
+
+    @property
+    def is_new_protocol(self) -> bool:
+        """Returns true for transaction.version 2."""
+        return self.number % 2 == 1
 
 
 @dataclass
@@ -68,6 +97,7 @@ class Model:
         self.topics: dict[str, Topic] = {}
         self._incarnations: dict[str, int] = {}
         self.producers: list[Producer] = []
+        self.transactional = [TransactionalProducer(number) for number in range(3)]
         self.sessions: list[Session] = []
         self.classic_groups = [Group(f"~classic-{n}") for n in range(2)]
         self.consumer_groups = [Group(f"~consumer-{n}") for n in range(2)]

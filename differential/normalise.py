@@ -14,7 +14,7 @@ from differential.translation import Translation
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import BatchHeader
 from penstock.records.record import iter_batches, iter_records
-from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse
+from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from penstock.wire.schema import Struct
 
 __all__ = ["CLOSED", "NO_ERROR_TEXT", "SILENT", "TEXT", "Closed", "Plain", "normalise"]
@@ -31,7 +31,7 @@ _IGNORED: Final = frozenset({"throttle_time_ms", "cluster_id", "documentation"})
 #: compared for presence only
 _TEXTS: Final = frozenset({"error_message", "batch_index_error_message", "reason"})
 #: records bring times that are long past; a later one is of the broker's clock
-_TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp"})
+_TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
 _CLOCK_FROM: Final = START_MS + 1_000_000_000
 #: lists of texts whose order means nothing
 _SETS: Final = frozenset({"subscribed_topic_names"})
@@ -64,6 +64,9 @@ def normalise(message: Struct, translation: Translation) -> Plain:
             plain[item.name] = _list(item.name, value, translation)
         else:
             plain[item.name] = _value(item.name, value, translation)
+    if isinstance(message, PartitionData) and not plain["records"]:
+        # Kafka lists transactions of records that did not fit into the response; clients skip the list.
+        plain["aborted_transactions"] = []
     return plain
 
 
@@ -122,7 +125,7 @@ def _records(value: Any, translation: Translation) -> Plain:
 
 
 def _batch(header: BatchHeader, batch: bytes, translation: Translation) -> Plain:
-    is_now = header.is_log_append_time
+    is_now = header.is_log_append_time or header.is_control
     try:
         records = [
             (r.offset, "now" if is_now else r.timestamp, r.key, r.value, r.headers)
@@ -135,7 +138,7 @@ def _batch(header: BatchHeader, batch: bytes, translation: Translation) -> Plain
         "last_offset": header.last_offset,
         "leader_epoch": header.leader_epoch,
         "attributes": header.attributes,
-        "base_timestamp": header.base_timestamp,
+        "base_timestamp": "now" if header.is_control else header.base_timestamp,
         "max_timestamp": "now" if is_now else header.max_timestamp,
         "producer_id": translation.label(header.producer_id, header.producer_id),
         "producer_epoch": header.producer_epoch,

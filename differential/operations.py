@@ -23,6 +23,8 @@ __all__ = [
     "producer_label",
     "session_label",
     "topic_id_label",
+    "transaction_epoch_label",
+    "transactional_label",
 ]
 
 #: starts the name of every topic and group
@@ -31,6 +33,9 @@ NAME_MARK: Final = "~"
 _PRODUCERS_FROM: Final = 7_000_000_000
 _SESSIONS_FROM: Final = 1_500_000_000
 _EPOCHS_FROM: Final = 1_900_000_000
+#: epochs of producers have 16 bits
+_TRANSACTION_EPOCHS_FROM: Final = 29_000
+_TRANSACTIONAL_FROM: Final = 7_500_000_000
 
 
 def topic_id_label(name: str, incarnation: int) -> bytes:
@@ -40,6 +45,16 @@ def topic_id_label(name: str, incarnation: int) -> bytes:
 
 def producer_label(number: int) -> int:
     return _PRODUCERS_FROM + number
+
+
+def transactional_label(number: int) -> int:
+    """The label of the producer id of a transactional id."""
+    return _TRANSACTIONAL_FROM + number
+
+
+def transaction_epoch_label(number: int) -> int:
+    """The label of the epoch that the producer of a transactional id was last given."""
+    return _TRANSACTION_EPOCHS_FROM + number
 
 
 def session_label(number: int) -> int:
@@ -65,6 +80,8 @@ class Operation:
     request: Struct
     #: the label that a value of the response gets: a producer id, a session id or a member id
     binds: int | str | None = None
+    #: the label that the producer epoch of the response gets
+    binds_epoch: int | None = None
     #: the label of the group member that sends it
     member: str | None = None
     #: whether it acknowledges the member's last assignment (KIP-848)

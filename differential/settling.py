@@ -20,7 +20,10 @@ from penstock.wire.apis.create_partitions import (
 )
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsResponse
+from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
+from penstock.wire.apis.end_txn import END_TXN
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -65,8 +68,24 @@ def settle(
         for deleted in response.responses:
             if deleted.error_code == ErrorCode.NONE and deleted.name:
                 _wait_for_absence(connection, deleted.name)
+    elif api in (END_TXN, INIT_PRODUCER_ID):
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id:
+            _wait_for_markers(connection, translation.name(transactional_id))
     elif api in (ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
         time.sleep(_APPLY_S)
+
+
+def _wait_for_markers(connection: Connection, transactional_id: str) -> None:
+    """Wait until the markers of a decided transaction are written."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        (found,) = _call(connection, DESCRIBE_TRANSACTIONS, 0, request).transaction_states
+        if not found.transaction_state.startswith("Prepare"):
+            return
+        time.sleep(_PAUSE_S)
+    raise TimeoutError(f"the transaction of {transactional_id} does not end")
 
 
 def _created(response: Any, name: str) -> bool:

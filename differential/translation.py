@@ -83,12 +83,13 @@ class Translation:
         if len(found) != 1:
             return data
         _, header = found[0]
-        if header.producer_id not in self._values or not crc_matches(data, header):
+        producer_id = self._values.get(header.producer_id, header.producer_id)
+        epoch = self._values.get(header.producer_epoch, header.producer_epoch)
+        if (producer_id, epoch) == (header.producer_id, header.producer_epoch):
             return data
-        return seal(
-            header._replace(producer_id=self._values[header.producer_id]),
-            data[HEADER_SIZE:],
-        )
+        if not crc_matches(data, header):
+            return data
+        return seal(header._replace(producer_id=producer_id, producer_epoch=epoch), data[HEADER_SIZE:])
 
     # -- from the broker
 
@@ -103,6 +104,7 @@ class Translation:
     def learn(self, operation: Operation, response: Struct) -> None:
         """Bind the labels of the operation to the values in the response."""
         self._learn_epoch(operation, response)
+        self._learn_producer_epoch(operation, response)
         label = operation.binds
         if label is None:
             return
@@ -111,6 +113,11 @@ class Translation:
             if value and value != -1 and (type(value), value) not in self._labels:
                 self.bind(label, value)
                 return
+
+    def _learn_producer_epoch(self, operation: Operation, response: Struct) -> None:
+        epoch = getattr(response, "producer_epoch", -1)
+        if operation.binds_epoch is not None and not getattr(response, "error_code", 0) and epoch >= 0:
+            self._values[operation.binds_epoch] = epoch
 
     def _learn_epoch(self, operation: Operation, response: Struct) -> None:
         if operation.member is None:
