@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.watching import fallen_counters, is_false
+from chaos.watching import HealthWatch, Watched, fallen_counters, is_false, leaderless
+from penstock.testing import broker
+from tests.broker.monitoring.scrapes import MONITORED
+from tests.waiting import eventually
 
 
 def health(cluster: str, topics: str) -> dict[str, Any]:
@@ -36,3 +39,15 @@ def test_a_counter_may_fall_with_its_process_only() -> None:
     ]
     assert fallen_counters(page(1, 5), page(2, 0)) == []
     assert fallen_counters(page(1, 5), page(1, 6)) == fallen_counters("", page(1, 6)) == []
+
+
+def test_a_healthy_broker_causes_no_complaint() -> None:
+    with broker(config=MONITORED) as running:
+        assert running.broker.monitor is not None
+        clients = ("127.0.0.1", running.broker.listeners[0].port)
+        assert leaderless(clients) == frozenset()
+        watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.monitor.port))})
+        watch.start()
+        eventually(lambda: watch.reports > 0)
+        assert watch.finish(20) == []
+    assert leaderless(clients) == frozenset()
