@@ -89,7 +89,7 @@ test-interop: $(READY) ## other people's clients, chaos and disasters on brokers
 test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
 	$(PY) -m pytest -q $(PIPELINE_TESTS)
 
-.PHONY: test-pages test-console
+.PHONY: test-pages test-console screenshots
 test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
 	@$(PY) -m tools.chromium
 	$(PY) -m pytest -q $(CONSOLE_TESTS)
@@ -97,6 +97,9 @@ test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
 test-console: $(READY) ## the same, with 10,000 topics, large messages, Apache Kafka and the cost of open pages
 	@$(PY) -m tools.chromium
 	CONSOLE=all $(PY) -m pytest -q $(CONSOLE_TESTS)
+
+screenshots: $(READY) ## pictures of the web console in docs/console
+	@$(PY) -m tools.screenshots
 
 test-conformance: $(READY) ## a part of other people's tests
 	$(PY) -m conformance --subset

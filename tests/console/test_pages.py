@@ -6,13 +6,18 @@ import asyncio
 import json
 from collections.abc import Iterator
 from itertools import count
+from typing import ClassVar
 
 import pytest
 
 from penstock.client import Admin, Consumer, Producer
+from penstock.console.kafka.cluster import parse_bootstrap
+from penstock.console.web.app import ConsoleSettings
+from penstock.console.web.fleet_routes import Telemetry
 from penstock.testing import cluster
 from penstock.testing.clusters import Cluster
 from tests.console.browser import Browser, Page, chromium
+from tests.console.fleet import telemetry_api
 from tests.console.serving import serving
 from tools.chromium import HOW_TO, find_chromium
 
@@ -128,8 +133,8 @@ def test_messages_are_shown_as_they_are(page: Page, url: str, brokers: Cluster, 
     page.until_text("tombstone", "main tbody")
     page.type("Filter", "value.id = 9007199254740993")
     page.click("Read")
-    page.until("document.querySelectorAll('main tbody tr').length === 1")
-    page.js("document.querySelector('main tbody td').click()")
+    page.until("document.querySelectorAll('main tbody td.value').length === 1")
+    page.js("document.querySelector('main tbody td.value').click()")
     page.until_text('"id": 9007199254740993', ".drawer")
     assert page.nameless() == []
     page.type("Filter", "value =")
@@ -195,6 +200,48 @@ def test_the_map_of_replicas_and_the_keys(page: Page, url: str, topic: str) -> N
     page.press("Escape")
     page.press("?")
     page.until_text("next, previous row", "dialog")
+
+
+def test_the_gpu_fleet(browser: Browser, brokers: Cluster) -> None:
+    with telemetry_api() as (api, _):
+        settings = ConsoleSettings(
+            bootstrap=parse_bootstrap(brokers.bootstrap), telemetry=Telemetry(api, "s3cret")
+        )
+        with serving(settings) as url:
+            page = browser.page()
+            page.open(f"{url}/#/fleet")
+            page.until("document.querySelectorAll('.fleet .tile').length === 2")
+            page.until("document.querySelectorAll('.fleet .tile.bad.found').length === 1")
+            page.until_text("0 % busy with 70 GiB allocated", "main .alerts")
+            assert page.nameless() == []
+            page.click("GPU-2")
+            page.until_text("allocated and idle", "main .stats")
+            page.until_text("gpu_util (%)", "main")
+            assert page.errors() == []
+            page.close()
+
+
+def test_fault_buttons_are_for_development_only(browser: Browser, brokers: Cluster, url: str) -> None:
+    class Local:
+        done: ClassVar[list[tuple[int, str]]] = []
+
+        def brokers(self) -> dict[int, str]:
+            return {1: "running", 2: "paused", 3: "stopped"}
+
+        async def act(self, broker: int, fault: str) -> None:
+            self.done.append((broker, fault))
+
+    settings = ConsoleSettings(bootstrap=parse_bootstrap(brokers.bootstrap), faults=Local())
+    with serving(settings) as own:
+        page = browser.page()
+        page.open(f"{own}/#/cluster")
+        page.until("document.querySelectorAll('.faults').length === 3")
+        page.click("resume")
+        page.wait(lambda: Local.done == [(2, "resume")])
+        page.open(f"{url}/#/cluster")
+        page.until("document.querySelectorAll('.broker-card').length === 3")
+        assert page.js("document.querySelectorAll('.faults').length") == 0
+        page.close()
 
 
 @pytest.mark.parametrize("path", ["overview", "topics", "groups", "cluster"])

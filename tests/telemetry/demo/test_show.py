@@ -24,7 +24,7 @@ def setting(tmp_path: Path) -> Setting:
 def broken(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Show]:
     """A show whose pipeline ends at once; brokers stand in for the others."""
     monkeypatch.setattr(show_module, "_run", lambda setting: ["telemetry", "run", "--shards=0"])
-    for command in ("_simulate", "_serve"):
+    for command in ("_simulate", "_serve", "_console"):
         monkeypatch.setattr(show_module, command, lambda setting: ["up", "--memory", "--port=0"])
     made = Show(setting)
     yield made
@@ -38,6 +38,14 @@ def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> 
     chosen = found.commands[group].commands[name]
     reported = chosen.make_context(name, list(arguments)).params
     assert set(reported.values()) & {setting.bootstrap, str(setting.tables), setting.tables}
+
+
+def test_the_console_shows_this_cluster_and_this_fleet(setting: Setting) -> None:
+    name, *arguments = show_module._console(setting)
+    found: Any = typer.main.get_command(app)
+    given = found.commands[name].make_context(name, list(arguments)).params
+    assert (given["bootstrap"], given["telemetry"]) == (setting.bootstrap, setting.api_url)
+    assert setting.console_url == "http://127.0.0.1:8088/#/fleet"
 
 
 @pytest.mark.process

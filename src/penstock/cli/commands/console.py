@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.failure import misused
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.requirements import require_extra
 
 if TYPE_CHECKING:
+    from penstock.cli.cluster.faults import LocalFaults
     from penstock.console.web.app import ConsoleSettings
+    from penstock.console.web.fleet_routes import Telemetry
 
 __all__ = ["DEFAULT_CONSOLE_PORT", "console"]
 
@@ -39,6 +43,20 @@ def console(
         str | None,
         typer.Option("--trace-url", metavar="URL", help="Link of a trace, with {trace_id} in it."),
     ] = None,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry", metavar="URL", help="Address of `penstock telemetry serve`, for the GPU pages."
+        ),
+    ] = None,
+    telemetry_token_file: Annotated[
+        Path | None,
+        typer.Option("--telemetry-token-file", metavar="FILE", help="File with the token of that API."),
+    ] = None,
+    faults: Annotated[
+        bool,
+        typer.Option("--faults", help="For development: buttons that kill and pause the brokers in --data."),
+    ] = False,
     beside_broker: Annotated[
         bool, typer.Option("--beside-broker", hidden=True, help="End when standard input is closed.")
     ] = False,
@@ -56,13 +74,40 @@ def console(
     connection = where.connection()
     check_exposure(host, certificate is not None, allow_insecure)
     names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
-    settings = _settings(connection.bootstrap, connection.timeout, names, trace_url)
+    settings = replace(
+        _settings(connection.bootstrap, connection.timeout, names, trace_url),
+        telemetry=_telemetry(telemetry, telemetry_token_file),
+        faults=_faults(where.data) if faults else None,
+    )
     with listening_on(host, port) as listening:
         if beside_broker:
             end_with_stdin()
         word = "console" if beside_broker else "ready"
         typer.echo(f"{word} {url_of(host, listening, certificate is not None)}")
         serve(build_app(settings), listening, None if certificate is None else str(certificate))
+
+
+def _telemetry(url: str | None, token_file: Path | None) -> Telemetry | None:
+    from penstock.console.web.fleet_routes import Telemetry
+
+    if url is None:
+        return None
+    if not url.startswith(("http://", "https://")):
+        misused(f"--telemetry {url!r} is not a URL, such as http://127.0.0.1:8080")
+    try:
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        misused(f"cannot read --telemetry-token-file {token_file}: {reason}")
+    return Telemetry(url, token)
+
+
+def _faults(data: Path | None) -> LocalFaults:
+    from penstock.cli.cluster.faults import LocalFaults
+
+    if data is None:
+        misused("--faults needs the folder of a cluster on this machine: give --data")
+    return LocalFaults(data)
 
 
 def _settings(bootstrap: str, timeout_s: float, hosts: list[str], trace_url: str | None) -> ConsoleSettings:

@@ -65,10 +65,11 @@ def demo(
         watching() as watchman,
         _homes(folder / "brokers", brokers) as homes,
     ):
-        metrics_port, api_port = _free_ports()
+        metrics_port, api_port, console_port = _free_ports()
         bootstrap = ",".join(home.address for home in homes)
-        show = Show(Setting(bootstrap, folder, hosts, seed, for_s, metrics_port, api_port))
+        show = Show(Setting(bootstrap, folder, hosts, seed, for_s, metrics_port, api_port, console_port))
         try:
+            print(f"console {show.setting.console_url}", flush=True)
             print(f"starting {brokers} brokers and, beside them, Spark", flush=True)
             show.start_pipeline()
             watchman.watch(*show.pids)
@@ -100,11 +101,11 @@ def _folder(data: Path | None) -> Path:
     return data.absolute()
 
 
-def _free_ports() -> tuple[int, int]:
+def _free_ports() -> tuple[int, int, int]:
     from penstock.cli.cluster.listening import free_port
 
     taken: set[int] = set()
-    return free_port(_HOST, 0, taken), free_port(_HOST, 8080, taken)
+    return free_port(_HOST, 0, taken), free_port(_HOST, 8080, taken), free_port(_HOST, 8088, taken)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ const PAGES = [
   { id: "security", label: "Security", key: "s" },
   { id: "quotas", label: "Quotas", key: "q" },
 ];
+const FLEET = { id: "fleet", label: "GPU fleet", key: "f" };
 const root = document.getElementById("app");
 const state = { session: null, tick: null, connected: true, seen: 0 };
 const ui = {};
@@ -32,6 +33,7 @@ async function start() {
     setTimeout(start, 2000);
     return;
   }
+  if (state.session.telemetry && !PAGES.includes(FLEET)) PAGES.push(FLEET);
   if (state.session.needs_login && !state.session.logged_in) login();
   else frame();
 }

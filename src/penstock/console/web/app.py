@@ -23,6 +23,8 @@ from penstock.console.views.payloads import Decoder
 from penstock.console.web.access_routes import access_routes, quota_routes, transaction_routes
 from penstock.console.web.answers import as_json, body_of, on_error
 from penstock.console.web.cluster_routes import cluster_routes
+from penstock.console.web.fault_routes import Faults, fault_routes
+from penstock.console.web.fleet_routes import Telemetry, fleet_routes
 from penstock.console.web.group_routes import group_routes
 from penstock.console.web.guard import SECURITY_HEADERS, refusal
 from penstock.console.web.live import Closing, event_stream, ticks
@@ -51,6 +53,10 @@ class ConsoleSettings:
     hosts: Collection[str] = field(default_factory=tuple)
     #: a link to a trace, with {trace_id}
     trace_url: str | None = None
+    #: where the GPU tables are served; the pages of the fleet are hidden without it
+    telemetry: Telemetry | None = None
+    #: for development: buttons that kill and pause local brokers
+    faults: Faults | None = None
     decode: Decoder | None = None
 
 
@@ -107,6 +113,8 @@ def build_app(settings: ConsoleSettings) -> Starlette:
             *access_routes(sessions),
             *quota_routes(sessions),
             *transaction_routes(sessions),
+            *fleet_routes(sessions, settings.telemetry),
+            *fault_routes(sessions, settings.faults),
             *message_routes(sessions, closing, settings.decode),
             *_pages(),
         ],
@@ -134,7 +142,8 @@ def _session_routes(sessions: Sessions, settings: ConsoleSettings) -> list[Route
             "needs_login": sessions.needs_login,
             "bootstrap": [f"{host}:{port}" for host, port in settings.bootstrap],
             "trace_url": settings.trace_url,
-            "registry": settings.decode is not None,
+            "telemetry": settings.telemetry is not None,
+            "faults": settings.faults is not None,
         }
         return as_json(shown)
 

@@ -1,4 +1,4 @@
-"""The processes of the demo: simulator, pipeline and API, how each is started, and the order of their end.
+"""The processes of the demo: simulator, pipeline, API and console, their start, and the order of their end.
 
 The simulator ends first, so that the number of produced messages is known. The pipeline then reads the rest
 of them. The API only reads, and ends last.
@@ -60,6 +60,7 @@ class Setting:
     for_s: float | None
     metrics_port: int
     api_port: int
+    console_port: int = 8088
 
     @property
     def tables(self) -> Path:
@@ -91,15 +92,21 @@ class Setting:
     def api_url(self) -> str:
         return f"http://127.0.0.1:{self.api_port}"
 
+    @property
+    def console_url(self) -> str:
+        """The page of the GPU fleet."""
+        return f"http://127.0.0.1:{self.console_port}/#/fleet"
+
 
 class Show:
-    """The three processes. After `start_pipeline` the caller must call `stop`, also after an error."""
+    """The four processes. After `start_pipeline` the caller must call `stop`, also after an error."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self._simulator = Child("simulator", _simulate(setting), setting.logs)
         self._pipeline = Child("pipeline", _run(setting), setting.logs)
         self._api = Child("api", _serve(setting), setting.logs)
+        self._console = Child("console", _console(setting), setting.logs)
 
     def start_pipeline(self) -> None:
         """Start what takes longest; it waits for brokers."""
@@ -118,6 +125,7 @@ class Show:
     def start_api(self) -> None:
         """Start what reads tables. Why not earlier: it would slow down the start of Spark."""
         self._api.start()
+        self._console.start()
 
     @property
     def has_api(self) -> bool:
@@ -125,7 +133,11 @@ class Show:
 
     @property
     def pids(self) -> list[int]:
-        return [child.pid for child in (self._pipeline, self._simulator, self._api) if child.is_started]
+        return [
+            child.pid
+            for child in (self._pipeline, self._simulator, self._api, self._console)
+            if child.is_started
+        ]
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -134,7 +146,7 @@ class Show:
 
     def check(self) -> None:
         """Raise ShowBroken if a process has ended; only the simulator may end, with exit code 0."""
-        for child in (self._pipeline, self._api, self._simulator):
+        for child in (self._pipeline, self._api, self._console, self._simulator):
             if child.exit_code is not None and (child is not self._simulator or child.exit_code != 0):
                 raise ShowBroken(
                     f"the {child.name} has ended (exit code {child.exit_code}): {child.last_words()} "
@@ -153,6 +165,7 @@ class Show:
         """End all; those that have ended stay ended."""
         self._simulator.stop(signal.SIGTERM, _SIMULATOR_S)
         self._pipeline.stop(signal.SIGINT, _PIPELINE_S)
+        self._console.stop(signal.SIGTERM, _API_S)
         self._api.stop(signal.SIGTERM, _API_S)
 
 
@@ -180,4 +193,11 @@ def _serve(setting: Setting) -> list[str]:
     return [
         *("telemetry", "serve", f"--tables={setting.tables}", f"--port={setting.api_port}"),
         f"--thresholds={setting.thresholds}",
+    ]
+
+
+def _console(setting: Setting) -> list[str]:
+    return [
+        *("console", f"--bootstrap={setting.bootstrap}", f"--port={setting.console_port}"),
+        f"--telemetry={setting.api_url}",
     ]

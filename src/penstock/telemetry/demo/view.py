@@ -155,6 +155,7 @@ def _alerts_table(seen: Sight) -> Table:
 
 def _addresses(setting: Setting) -> Text:
     places = {
+        "console": setting.console_url,
         "brokers": setting.bootstrap,
         "API": f"{setting.api_url}/docs",
         "pipeline's metrics": setting.metrics_url,

@@ -7,7 +7,7 @@ import { card, dialog, field, input, note, pill, table, toast } from "../ui.js";
 
 const STATES = { running: "good", fenced: "warn", silent: "warn", gone: "bad" };
 
-export async function mount(root) {
+export async function mount(root, context) {
   const search = input({ type: "search", placeholder: "Topics on the map", "aria-label": "Topics on the map", "data-search": true, on: { input: () => update() } });
   const brokers = h("div", { class: "broker-cards" }), map = h("div", { class: "map-box" }), problem = h("div", {}), count = h("span", { class: "muted" });
   const moving = table({ label: "Moves", columns: MOVES, empty: "no partition is moving", key: (m) => `${m.topic}:${m.partition}` });
@@ -33,7 +33,8 @@ export async function mount(root) {
       replace(problem, note(error.message));
       return;
     }
-    replace(brokers, found.brokers.map(brokerCard));
+    const states = context.session.faults ? (await get("/api/faults").catch(() => ({ brokers: {} }))).brokers : {};
+    replace(brokers, found.brokers.map((b) => brokerCard(b, states[b.id], update)));
     moving.update(found.moves ?? []);
     count.textContent = found.partitions.length < found.total ? `${grouped(found.partitions.length)} of ${plural(found.total, "partition")}` : plural(found.total, "partition");
     replace(map, replicaMap(found));
@@ -44,12 +45,21 @@ export async function mount(root) {
   return { update };
 }
 
-const brokerCard = (b) => h("section", { class: `broker-card ${STATES[b.state]}`, "aria-label": `Broker ${b.id}` },
+// In development mode only.
+const BUTTONS = { running: ["pause", "stop", "kill"], paused: ["resume", "kill"], stopped: ["start"] };
+async function fault(broker, name, done) {
+  toast(`Broker ${broker}: ${name}`);
+  try { await post("/api/faults", { broker, fault: name }); } catch (error) { toast(error.message, "bad"); }
+  await done();
+}
+
+const brokerCard = (b, process, done) => h("section", { class: `broker-card ${STATES[b.state]}`, "aria-label": `Broker ${b.id}` },
   h("header", {}, h("strong", {}, `Broker ${b.id}`), pill(b.state, STATES[b.state]), b.controller && pill("controller", "info")),
   h("div", { class: "mono muted" }, b.address ?? "–"), b.rack && h("div", { class: "muted" }, `rack ${b.rack}`),
   h("div", {}, `leads ${grouped(b.leads)} · holds ${grouped(b.replicas)}`, b.behind ? h("span", { class: "warn" }, ` · ${grouped(b.behind)} not in sync`) : ""),
   h("div", { class: "muted" }, bytes(b.size), b.disk_free !== null ? ` · ${bytes(b.disk_free)} free` : ""),
-  b.state === "running" && h("button", { class: "ghost", on: { click: () => configsDialog(b.id) } }, "Configs"));
+  b.state === "running" && h("button", { class: "ghost", on: { click: () => configsDialog(b.id) } }, "Configs"),
+  process && h("div", { class: "faults", role: "group", "aria-label": `Faults of broker ${b.id}` }, BUTTONS[process].map((f) => h("button", { on: { click: () => fault(b.id, f, done) } }, f))));
 
 const legend = () => h("div", { class: "legend" }, [["leader", "leader"], ["in", "in sync"], ["out", "not in sync"], ["none", "no replica"]].map(([c, text]) => h("span", {}, h("i", { class: `cell ${c}` }), text)));
 

@@ -1,0 +1,125 @@
+"""Makes the pictures of the web console in docs/console, over a live cluster with invented traffic.
+
+python3 -m tools.screenshots [FOLDER]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from penstock.client import Admin, Consumer, Producer, Record
+from penstock.testing import cluster
+from tests.console.browser import Page, chromium
+from tests.console.serving import serving
+from tools.chromium import HOW_TO, find_chromium
+
+__all__ = ["main"]
+
+_FOLDER: Final = Path(__file__).parents[1] / "docs" / "console"
+_TOPICS: Final = {"orders": 6, "payments": 3, "clickstream": 12, "users": 3, "orders.dead-letters": 1}
+_PER_TURN: Final = {"orders": 20, "payments": 6, "clickstream": 120}
+#: long enough for the plots to have some points
+_WARM_UP_S: Final = 40.0
+_TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+_ROWS: Final = "document.querySelectorAll('main tbody tr').length > 5 && document.querySelector('.drawer')"
+
+
+class _Traffic:
+    """Producers and consumers in a thread, until `stop`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join(20)
+
+    async def _run(self) -> None:
+        async with Admin(self._bootstrap) as admin:
+            for name, partitions in _TOPICS.items():
+                await admin.create_topic(name, partitions=partitions, replicas=3)
+        parts = [self._produce(), self._consume("billing", "orders", "payments", 0.02)]
+        parts.append(self._consume("analytics", "clickstream", "users", 0.0))
+        tasks = [asyncio.create_task(part) for part in parts]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+    async def _consume(self, group: str, first: str, second: str, pause_s: float) -> None:
+        async with Consumer(self._bootstrap, first, second, group=group) as consumer:
+            async for _ in consumer:
+                await asyncio.sleep(pause_s)
+
+    async def _produce(self) -> None:
+        numbers = random.Random(7)
+        async with Producer(self._bootstrap) as producer:
+            n = 0
+            while not self._ends.is_set():
+                for topic, count in _PER_TURN.items():
+                    batch = []
+                    for _ in range(count):
+                        n += 1
+                        value = json.dumps(_order(n, numbers)).encode()
+                        key = f"customer-{n % 50}".encode()
+                        batch.append(Record(value=value, key=key, headers={"traceparent": _TRACE}))
+                    await producer.send_batch(topic, batch)
+                await producer.send("users", None, key=f"user-{n % 9}".encode())
+                await asyncio.sleep(0.25)
+
+
+def _order(n: int, numbers: random.Random) -> dict[str, object]:
+    return {
+        "order_id": 9007199254740993 + n,
+        "customer": numbers.choice(["ada", "grace", "alan", "edsger"]),
+        "total": round(numbers.random() * 200, 2),
+        "items": [{"sku": f"A-{n % 97}", "quantity": n % 5 + 1}],
+    }
+
+
+def _open_message(page: Page) -> None:
+    page.js("document.querySelectorAll('main tbody td')[8].click()")
+    page.until("document.querySelector('.drawer pre')")
+
+
+def main(folder: Path) -> int:
+    path = find_chromium()
+    if path is None:
+        print(HOW_TO, file=sys.stderr)
+        return 1
+    folder.mkdir(parents=True, exist_ok=True)
+    with cluster(3) as brokers, serving(brokers.bootstrap) as url, chromium(path) as browser:
+        traffic = _Traffic(brokers.bootstrap)
+        light, dark = browser.page(1360, 860), browser.page(1360, 860, dark=True)
+        phone = browser.page(390, 800)
+        for page in (light, dark, phone):
+            page.open(url)
+        time.sleep(_WARM_UP_S)
+        for page, name, place, ready in (
+            (light, "overview", "overview", "document.querySelectorAll('.spark').length"),
+            (dark, "messages", "topics/orders/messages", _ROWS),
+            (light, "group", "groups/billing", "document.querySelectorAll('.stat').length"),
+            (dark, "cluster", "cluster", "document.querySelectorAll('.map').length"),
+            (phone, "phone", "overview", "document.querySelectorAll('.stat').length"),
+        ):
+            page.open(f"{url}/#/{place}")
+            page.until(ready)
+            if name == "messages":
+                _open_message(page)
+            time.sleep(1.0)  # plots follow the size of their box
+            page.screenshot(folder / f"{name}.png")
+        traffic.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else _FOLDER))
