@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from conformance.goals import DEFAULT_SCENARIO
+from lab.apache_kafka import ACCESS_CONTROL
 from lab.cluster import Cluster
 
 Starter: TypeAlias = Callable[[Path, Mapping[str, str], int], Cluster]
@@ -28,6 +29,9 @@ SCENARIOS = {
     "noautocreate": (3, {**COMMON, "auto.create.topics.enable": "false"}),
     # For tests that take it for granted that one broker holds everything.
     "alone": (1, COMMON),
+    # An authorizer that allows what no ACL is about. Alone: nodes of a cluster have to be super users, and on
+    # plaintext listeners every client would be one, too.
+    "authorized": (1, {**COMMON, **ACCESS_CONTROL}),
 }
 
 

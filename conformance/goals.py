@@ -22,7 +22,7 @@ class Goal:
     needs: tuple[str, ...] = ()
     """What the test uses beyond topics, produce and fetch: `groups`, `transactions`, `acls`, `cluster`."""
     scenario: str = DEFAULT_SCENARIO
-    """The settings that its brokers need: `default`, `noautocreate` or `alone`."""
+    """The settings that its brokers need: `default`, `noautocreate`, `alone` or `authorized`."""
     note: str = ""
     """Why no broker that keeps to the protocol passes it here, where that is so."""
 

@@ -15,7 +15,11 @@ from conformance.suite import Unit, Workbench, run_logged
 from lab.apache_kafka import VERSION
 from lab.kafka_python import kafka_python_tests
 
+ROOT = Path(__file__).resolve().parents[1]
 TEST_TIMEOUT_S = 240
+#: tests that start a broker for each mechanism, and the plugin that lets them start Penstock
+SECURED_FILES = frozenset({"test_sasl_integration.py", "test_ssl_integration.py"})
+SECURED_FIXTURES = "conformance.secured_fixtures"
 
 # The source tree's own pytest options and this project's plugins stay out: only the tests are theirs.
 PYTEST = (
@@ -50,17 +54,20 @@ class KafkaPythonSuite:
         # Some tests share a topic, and fail behind others.
         nodes = [f"test/integration/{test}" for test in sorted(unit.tests)]
         log = workbench.folder / f"kafka-python-{unit.name}.log"
-        pytest = [sys.executable, *PYTEST, f"--junitxml={report}", *nodes]
-        run_logged(pytest, self._source, _environment(workbench), log, unit.timeout)
+        own = ("-p", SECURED_FIXTURES) if unit.name in SECURED_FILES else ()
+        pytest = [sys.executable, *PYTEST, *own, f"--junitxml={report}", *nodes]
+        run_logged(pytest, self._source, _environment(workbench, bool(own)), log, unit.timeout)
         return judge(report.read_text() if report.exists() else "", unit)
 
 
-def _environment(workbench: Workbench) -> dict[str, str]:
+def _environment(workbench: Workbench, starts_brokers: bool) -> dict[str, str]:
+    # One address is all that it takes; the clients find the other brokers through it.
+    running = {} if starts_brokers else {"KAFKA_URI": f"kafka://{workbench.bootstrap.partition(',')[0]}"}
     return {
         **os.environ,
+        **running,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        # One address is all that it takes; the clients find the other brokers through it.
-        "KAFKA_URI": f"kafka://{workbench.bootstrap.partition(',')[0]}",
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
         "KAFKA_ROOT": str(workbench.kafka_path),
         "KAFKA_VERSION": VERSION,
     }
@@ -72,8 +79,9 @@ def judge(report: str, unit: Unit) -> dict[str, Outcome]:
     outcomes = dict.fromkeys(unit.tests, lost)
     if report:
         for case in ElementTree.fromstring(report).iter("testcase"):
-            file = case.attrib["classname"].split(".")[-1] + ".py"
-            outcomes[f"{file}::{case.attrib['name']}"] = _verdict(case)
+            # The module, and the class of the test if it has one.
+            module, *classes = case.attrib["classname"].removeprefix("test.integration.").split(".")
+            outcomes["::".join((f"{module}.py", *classes, case.attrib["name"]))] = _verdict(case)
     return outcomes
 
 

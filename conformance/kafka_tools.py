@@ -25,8 +25,9 @@ def kafka_tools(folder: Path) -> Path:
 
 
 def penstock_tools(folder: Path) -> Path:
-    """The one tool that tests call, over our command line."""
-    return _scripts(folder, {"kafka-topics.sh": [sys.executable, "-m", "conformance.kafka_topics"]})
+    """The tools that tests call, over our command line."""
+    modules = {"kafka-topics.sh": "conformance.kafka_topics", "kafka-acls.sh": "conformance.kafka_acls"}
+    return _scripts(folder, {name: [sys.executable, "-m", module] for name, module in modules.items()})
 
 
 def _scripts(folder: Path, commands: dict[str, Sequence[str]]) -> Path:

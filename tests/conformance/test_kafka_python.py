@@ -36,6 +36,15 @@ def test_each_kind_of_verdict() -> None:
     }
 
 
+def test_a_test_of_a_class_has_its_name() -> None:
+    name = "test_ssl_integration.py::TestSSLConnection::test_ssl_handshake"
+    report = """<testsuites><testsuite><testcase time="0.5" name="test_ssl_handshake"
+      classname="test.integration.test_ssl_integration.TestSSLConnection"/></testsuite></testsuites>"""
+    goal = Goal("kafka-python", name, "security", 1.0)
+    found = judge(report, Unit("kafka-python", "test_ssl_integration.py", "default", (goal,)))
+    assert found == {name: Outcome(Verdict.PASSED, 0.5)}
+
+
 def test_a_test_that_the_report_lacks_has_not_passed() -> None:
     assert judge(REPORT, unit("test_a", "test_z"))[f"{FILE}::test_z"].verdict is Verdict.TIMEOUT
     assert judge("", unit("test_a"))[f"{FILE}::test_a"].verdict is Verdict.TIMEOUT
