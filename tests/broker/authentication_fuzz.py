@@ -25,6 +25,7 @@ from random import Random
 from time import monotonic
 
 from penstock.testing import BrokerThread, broker
+from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
@@ -65,9 +66,15 @@ def _p99(times: list[float]) -> float:
 @contextmanager
 def target() -> Iterator[BrokerThread]:
     certificates = pki()
+    reserved = reserve_port()
+    internal = reserved.getsockname()[1]
     config = {
-        "listeners": f"TLS://{HOST}:0,SASL://{HOST}:0,BOTH://{HOST}:0",
-        "listener.security.protocol.map": "TLS:SSL,SASL:SASL_PLAINTEXT,BOTH:SASL_SSL",
+        "listeners": f"PLAIN://{HOST}:0,TLS://{HOST}:0,SASL://{HOST}:0,BOTH://{HOST}:0,"
+        f"INTERNAL://{HOST}:{internal}",
+        "listener.security.protocol.map": "PLAIN:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT,BOTH:SASL_SSL,"
+        "INTERNAL:SSL",
+        "controller.quorum.voters": f"1@{HOST}:{internal}",
+        "listener.name.internal.ssl.client.auth": "required",
         "ssl.keystore.location": certificates["server"],
         "ssl.truststore.location": certificates["ca"],
         "listener.name.tls.ssl.client.auth": "required",
@@ -77,7 +84,7 @@ def target() -> Iterator[BrokerThread]:
         "penstock.authentication.timeout.ms": "1000",
         "penstock.unauthenticated.connections.max.per.ip": str(_CONNECTIONS_MAX),
     }
-    with broker(config=config) as running:
+    with reserved, broker(config=config) as running:
         yield running
 
 
@@ -138,9 +145,11 @@ class Attackers:
 
 
 def log_in(ports: dict[str, int]) -> float:
-    """An honest client on the TLS listener and on the SASL listener; the time that both took."""
+    """Honest clients on listeners of all types, and a node; the time that all of them took."""
     began = monotonic()
-    assert versions(ports["TLS"], pki().client()).api_keys
+    for name in ("TLS", "INTERNAL"):
+        assert versions(ports[name], pki().client()).api_keys
+    assert versions(ports["PLAIN"]).api_keys
     with Speaker(ports["SASL"]) as speaker:
         assert speaker.handshake() == 0
         assert speaker.token(_GOOD) == (0, None)
@@ -155,8 +164,10 @@ def _memory() -> int:
 def attack(seconds: float, seed: int) -> Outcome:
     outcome, random = Outcome(), Random(seed)
     with target() as running:
+        internal = running.broker.internal
+        assert internal is not None
         server = running.broker.server
-        ports = {listener.name: listener.port for listener in running.broker.listeners}
+        ports = {each.name: each.port for each in (*running.broker.listeners, internal.listener)}
         outcome.before_s = [log_in(ports) for _ in range(20)]
         memory = _memory()
         attackers = Attackers(ports, random)
@@ -165,8 +176,9 @@ def attack(seconds: float, seed: int) -> Outcome:
             for _ in range(random.randrange(1, 40)):
                 outcome.attacks[attackers.attack()] += 1
             outcome.during_s.append(log_in(ports))
-            assert len(server.unauthenticated) <= 3 * _CONNECTIONS_MAX
-            assert server.unauthenticated.pool.held <= server.unauthenticated.pool.limit
+            for each in (server, internal.server):
+                assert len(each.unauthenticated) <= 3 * _CONNECTIONS_MAX
+                assert each.unauthenticated.pool.held <= each.unauthenticated.pool.limit
         attackers.close()
         until(lambda: len(server.unauthenticated) == 0 and server.unauthenticated.pool.held == 0)
         outcome.memory_growth = _memory() - memory

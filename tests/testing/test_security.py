@@ -88,10 +88,10 @@ class _Steady:
         else:
             self.failures.append(error)
 
-    def wait_for_more(self) -> None:
+    def wait_for_more(self, running: Cluster) -> None:
         """Return when messages are acknowledged that were sent after this call."""
         known = len(self.acknowledged) + len(self._producer)
-        eventually(lambda: len(self.acknowledged) > known or bool(self.failures))
+        running.wait_until(lambda: len(self.acknowledged) > known or bool(self.failures))
 
     def finish(self) -> list[str]:
         self._stopped.set()
@@ -150,22 +150,22 @@ def test_a_cluster_moves_to_tls_broker_by_broker() -> None:
             running.wait_for_isr("t")
 
         plain = _Steady(running.bootstrap, {})
-        plain.wait_for_more()
+        plain.wait_for_more(running)
         for node in running.ids:
             restart(node, "allow", "PLAINTEXT", "SASL_SSL")
-            plain.wait_for_more()
+            plain.wait_for_more(running)
         assert node_principals(running) == {"User:ANONYMOUS"}
         tls = _Steady(secured, security.client)
-        tls.wait_for_more()
+        tls.wait_for_more(running)
         for node in running.ids:
             restart(node, "prefer", "PLAINTEXT", "SASL_SSL")
-            plain.wait_for_more()
-            tls.wait_for_more()
+            plain.wait_for_more(running)
+            tls.wait_for_more(running)
         eventually(lambda: node_principals(running) == {"User:CN=broker"})
         sent = plain.finish()
         for node in running.ids:
             restart(node, "require", "SASL_SSL")
-            tls.wait_for_more()
+            tls.wait_for_more(running)
         sent += tls.finish()
         assert sorted(read_all(secured, security.client, len(sent))) == sorted(sent)
         for address in old.values():
