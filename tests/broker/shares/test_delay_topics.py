@@ -13,6 +13,7 @@ from tests.broker.requests import (
     Topic,
     batch_of,
     create_topic,
+    delete_topic,
     list_offset,
     new_name,
     now_ms,
@@ -91,3 +92,15 @@ def test_leaders_are_killed() -> None:
         found = read(running, "orders", count)
         assert sorted(found, key=int) == [b"%d" % i for i in range(count)]
         running.wait_for_isr("orders")
+
+
+def test_a_target_that_is_created_again_gets_messages(client: RawClient) -> None:
+    """It does not know the producer id of the mover, nor its sequence."""
+    target = create_topic(client)
+    topic = delay_topic(client, target.name)
+    produce(client, topic, batch_of([b"a"]))
+    until(lambda: len(read_all(client, target)) == 1)
+    delete_topic(client, target)
+    target = create_topic(client, target.name)
+    produce(client, topic, batch_of([b"b"]))
+    until(lambda: [r.value for r in read_all(client, target)] == [b"b"])

@@ -36,6 +36,10 @@ _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 #: the longest wait without a look at the clock, which may jump
 _WAIT_MAX_S: Final = 10.0
+#: errors that last until an operator changes the configs of the target
+_REFUSALS: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD}
+)
 
 
 class DelayMover:
@@ -205,12 +209,19 @@ class DelayMover:
             batch = build_batch(
                 moved, producer_id=plan.producer_id, producer_epoch=0, base_sequence=plan.sequence
             )
-            await self._written(plan.target, batch)
+            if not await self._written(plan.target, batch):
+                # The target has lost batches of this producer id, and does not have this one.
+                self._schedule.producer_id = await self._producer_id()
+                again = plan._replace(producer_id=self._schedule.producer_id)
+                await self._append(build_plan(again, self._clock.now_ms()))
+                await self._carry_out(again)
+                return
         await self._append(build_done(Done(plan.target, plan.sequence), self._clock.now_ms()))
 
-    async def _written(self, target: Target, batch: bytes) -> None:
-        """Write until it is committed."""
+    async def _written(self, target: Target, batch: bytes) -> bool:
+        """Write until it is committed. Returns false if the target does not continue the sequence."""
         pause_s = _PAUSE_S
+        was_refused = False
         while True:
             self._check_leader()
             try:
@@ -219,8 +230,12 @@ class DelayMover:
                 log.debug("delayed_messages_not_sent", target=target.topic, error=str(e))
             else:
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    return
-                log.debug("delayed_messages_refused", target=target.topic, error=code.name)
+                    return True
+                if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    return False
+                if code in _REFUSALS and not was_refused:
+                    was_refused = True
+                    log.warning("delayed_messages_refused", target=target.topic, error=code.name)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 

@@ -39,6 +39,8 @@ _JOIN, _LEAVE, _CLOSE = 0, -1, -1
 _LEAVES: Final = 0.02
 _VANISHES: Final = 0.01
 _CLOSES: Final = 0.03
+#: of reading the metadata again without an error: a replaced leader may still answer
+_REFRESHES: Final = 0.1
 #: of keeping records of a lost session, and of an acknowledgement per record held
 _KEEPS: Final = 0.5
 _ACKNOWLEDGES: Final = 0.7
@@ -137,7 +139,10 @@ class ShareMember:
 
     async def _work(self) -> None:
         """One ShareFetch, or ShareAcknowledge, on each broker that leads a partition of the member."""
-        rng, leaders = self._client.rng, await self._client.leaders(self._topic)
+        rng = self._client.rng
+        if rng.random() < _REFRESHES:
+            self._client.forget_leaders(self._topic)
+        leaders = await self._client.leaders(self._topic)
         nodes = {leaders[index] for index in self._assigned if leaders.get(index, -1) >= 0}
         for node_id in sorted(nodes):
             session = self._sessions.setdefault(node_id, _Session())
