@@ -46,6 +46,7 @@ def main() -> int:
         made,
         java=True,
         secured=given.secured,
+        queue=True,
     )
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1

@@ -18,6 +18,7 @@ from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
 from chaos.watching import HealthWatch
+from chaos.workers import Workers
 
 __all__ = ["Verdict", "run"]
 
@@ -70,11 +71,13 @@ def run(
     *,
     java: bool = False,
     secured: bool = False,
+    queue: bool = False,
 ) -> Verdict:
     """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there.
 
     Proxies make the network unless another is given. `java` adds transactions of the Java client, unless
-    the cluster is secured. With `secured`, connections use TLS, and disks are encrypted.
+    the cluster is secured. With `secured`, connections use TLS, and disks are encrypted. With `queue`, a
+    share group consumes the topic, too.
     """
     faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
     with (
@@ -85,11 +88,17 @@ def run(
         ledger = Ledger(
             cluster.bootstrap, _HEALED_S, java=java and not secured, security=cluster.client_config
         )
-        return _suffer(cluster, ledger, seconds, faults, say)
+        workers = Workers(cluster.bootstrap, cluster.client_config, 3 if queue else 0)
+        return _suffer(cluster, ledger, workers, seconds, faults, say)
 
 
 def _suffer(
-    cluster: Cluster, ledger: Ledger, seconds: float, faults: Sequence[Fault], say: Callable[[str], None]
+    cluster: Cluster,
+    ledger: Ledger,
+    workers: Workers,
+    seconds: float,
+    faults: Sequence[Fault],
+    say: Callable[[str], None],
 ) -> Verdict:
     history, values = History(), itertools.count()
     client = cluster.client_config
@@ -101,6 +110,7 @@ def _suffer(
     for reader in readers:
         reader.start()
     ledger.start()
+    workers.start()
     health = HealthWatch({node: cluster.watched(node) for node in cluster.nodes})
     health.start()
     unleash(cluster, faults, seconds, say)
@@ -113,9 +123,15 @@ def _suffer(
     for reader in readers:
         reader.finish(_HEALED_S)
     complaints += ledger.finish()
+    complaints += workers.finish(lambda: history.sends, _HEALED_S)
+    say(f"{len(workers.deliveries)} deliveries to a share group")
     outcomes = {outcome.value: history.count(outcome) for outcome in Outcome}
     read = sum(len(poll.records) for poll in history.polls)
-    found = {**anomalies(history), **ledger.anomalies()}
+    found = {
+        **anomalies(history),
+        **ledger.anomalies(),
+        **workers.anomalies(history.sends),
+    }
     return Verdict(len(faults), outcomes, read, found, complaints, ledger.counts())
 
 
