@@ -32,6 +32,23 @@ def test_a_lock_expires_when_time_passes(penstock_queues: QueueCluster) -> None:
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
+def test_a_renewed_lock_lasts_longer(penstock_queues: QueueCluster) -> None:
+    running = penstock_queues
+    running.send("orders", "one")
+
+    async def play() -> None:
+        slow = Queue(running.bootstrap, "orders", group="workers", renew_for=0, fetch_max_wait=0.05)
+        async with slow, Queue(running.bootstrap, "orders", group="workers", fetch_max_wait=0.05) as other:
+            message = await anext(slow)
+            running.advance(20)
+            await message.renew()
+            running.advance(20)
+            assert await other.poll(wait=0.2) == []
+            await message.accept()
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
 def test_a_delayed_message_comes_when_its_time_has_passed(penstock_queues: QueueCluster) -> None:
     running = penstock_queues
 

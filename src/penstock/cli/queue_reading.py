@@ -22,7 +22,7 @@ __all__ = ["QueueEnd", "QueueReading", "group_of", "read_queue"]
 _BATCH: Final = 500
 _POLL_S: Final = 0.2
 #: no message has come for so many polls, while other members have some: the rest is theirs
-_IDLE_POLLS: Final = 10
+_IDLE_POLLS: Final = 25
 
 
 class QueueReading(NamedTuple):
