@@ -7,16 +7,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.broker.app.broker import Broker
+from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
-from penstock.security.acls import Operation, Permission, ResourceType
+from penstock.security.acls import Operation, PatternType, Permission, ResourceType
 from penstock.security.principal import Principal, Session
+from penstock.testing import cluster as thread_cluster
+from penstock.wire.apis.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.principals import encode_principal
 from tests.broker.authorization.cluster_action import BOB, CONFIG, add_acls, allow_cluster_action
 from tests.broker.nodes import cluster, eventually, run
+from tests.broker.raw import RawClient
+from tests.secured import pki
 
 
 async def envelope(
@@ -98,3 +103,61 @@ def test_the_groups_of_a_token_are_roles_of_a_forwarded_request() -> None:
             assert codes(await envelope(broker, BOB, alice, ["makers"], topic="other")) == [ErrorCode.NONE]
 
     run(main())
+
+
+def test_the_principal_of_a_certificate_counts_when_its_request_is_forwarded() -> None:
+    """Over mutual TLS from the client to a broker, and from that broker to the active controller."""
+    certificates = pki()
+    config = {
+        "listener.security.protocol.map": "PLAINTEXT:SSL,INTERNAL:SSL",
+        "ssl.keystore.location": certificates["server"],
+        "ssl.truststore.location": certificates["ca"],
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:broker",
+    }
+    with thread_cluster(brokers=2, config=config) as running:
+        active = running.controller
+        assert active is not None
+        (other,) = set(running.ids) - {active}
+        with (
+            _Certified(running.address(other), "alice") as alice,
+            _Certified(running.address(other), "server") as node,
+        ):
+            assert alice.create("t") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            grant = AclCreation(
+                resource_type=ResourceType.TOPIC,
+                resource_name="t",
+                resource_pattern_type=PatternType.LITERAL,
+                principal="User:alice",
+                host="*",
+                operation=Operation.CREATE,
+                permission_type=Permission.ALLOW,
+            )
+            request = CreateAclsRequest(creations=[grant])
+            denied = alice.call(CREATE_ACLS, 3, request).results[0].error_code
+            assert denied == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert node.call(CREATE_ACLS, 3, request).results[0].error_code == ErrorCode.NONE
+            assert alice.create("t") == ErrorCode.NONE
+            assert alice.create("u") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class _Certified(RawClient):
+    """A client with a certificate."""
+
+    def __init__(self, address: str, certificate: str) -> None:
+        super().__init__(address)
+        plain, self.socket = (
+            self.socket,
+            pki().client(certificate).wrap_socket(self.socket, server_hostname="127.0.0.1"),
+        )
+        assert plain.fileno() == -1, "the wrapped socket has its descriptor"
+
+    def __enter__(self) -> _Certified:
+        return self
+
+    def create(self, topic: str) -> int:
+        wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+        (result,) = self.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted])).topics
+        return result.error_code
