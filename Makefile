@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-clients check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -35,15 +35,20 @@ CONSOLE_TESTS := tests/console
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
-	@$(MAKE) --no-print-directory --jobs=8 --keep-going --output-sync=line check-clients check-tools check-cli check-brokers check-nodes check-replicas check-core lint
+	@$(MAKE) --no-print-directory --jobs=10 --keep-going --output-sync=line check-clients check-tools check-cli check-brokers check-handlers check-nodes check-replicas check-core check-logs lint
 
 # The longest parts start first.
 FAST_CLI_TESTS := tests/cli tests/docs
 FAST_CLIENT_TESTS := tests/client tests/examples
 FAST_TOOL_TESTS := tests/telemetry tests/testing
 
+FAST_LOG_TESTS := tests/storage tests/records tests/raft tests/replication
+
 check-core: $(READY)
-	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) $(FAST_TOOL_TESTS))
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) $(FAST_TOOL_TESTS))
+
+check-logs: $(READY)
+	$(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
 
 check-tools: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_TOOL_TESTS)
@@ -56,7 +61,10 @@ check-clients: $(READY)
 
 # Most of their time they wait for elections, timeouts and restarts, so they share a core.
 check-brokers: $(READY)
-	$(PY) -m pytest -q --fast tests/broker --ignore=tests/broker/node --ignore=tests/broker/replica --ignore=tests/broker/healing
+	$(PY) -m pytest -q --fast tests/broker $(patsubst %,--ignore=tests/broker/%,handlers request authorization node replica healing)
+
+check-handlers: $(READY)
+	$(PY) -m pytest -q --fast $(patsubst %,tests/broker/%,handlers request authorization)
 
 check-nodes: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/node
