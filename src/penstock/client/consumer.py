@@ -237,9 +237,8 @@ class Consumer:
         """At most once: buffered messages are committed before any of them is delivered."""
         fetcher = self._fetcher
         if self._at_most_once and fetcher.unclaimed:
-            await self._commit(
-                {TopicPartition(m.topic(), m.partition()): m.offset() + 1 for m in fetcher.buffer}
-            )
+            ends = {TopicPartition(m.topic(), m.partition()): m.offset() + 1 for m in fetcher.buffer}
+            await self._commit(ends)
             fetcher.unclaimed = False
 
     def _message(self, raw: Any) -> Message:

@@ -69,7 +69,10 @@ class SecureProtocol(Protocol):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """A TLS connection. `is_open` is true from the end of the handshake until the connection closes."""
+    """A TLS connection. `is_open` is true from the end of the handshake until the connection closes.
+
+    Why it has more than 25 methods: it implements the transport of asyncio beside the steps of TLS.
+    """
 
     def __init__(
         self,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.client.errors import LockLost, MisusedClient
+from penstock.client.queues.fetches import Fetched, FetchLimits
 from penstock.client.queues.message import Decoders, LockState, QueueMessage, TopicIdPartition
-from penstock.client.queues.session import Fetched, FetchLimits, ShareSession
+from penstock.client.queues.session import ShareSession
 from penstock.client.serializers import BYTES
 from penstock.model.errors import ErrorCode
 from penstock.records.record import Record, build_batch

@@ -85,7 +85,11 @@ class HostEnvironment:
 
 
 class SharePartitionHost:
-    """One share partition in one term of its leader."""
+    """One share partition in one term of its leader.
+
+    Why it has more than 25 methods: acquisition, acknowledgement and persistence share the state of one share
+    partition, and each method is one step of them.
+    """
 
     def __init__(
         self, key: ShareStateKey, partition: Partition, env: HostEnvironment, stats: ShareStats

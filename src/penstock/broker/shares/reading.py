@@ -54,6 +54,7 @@ def read_and_acquire(
 
     With `at_least_one`, the first batch may be larger. Raises ApiError, or ColdPages to be loaded.
     """
+    # Longer than other functions because the steps share the bytes and records that are left.
     share, partition = host.share, host.partition
     assert share is not None
     settings = host.settings

@@ -86,6 +86,7 @@ def reset(
 
     All messages from the start offset on are delivered again, also those that were accepted.
     """
+    # Longer than other functions because its parameters are the options of the command.
     from penstock.cli.offset_reset import moved, selected, target
     from penstock.cli.output import print_json, print_rows
     from penstock.cli.share_groups import ShareGroups

@@ -50,6 +50,7 @@ def demo(
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = 3,
 ) -> None:
     """Run a live demo: brokers, simulated GPUs, the pipeline on Spark, and the API."""
+    # Longer than other functions because its parameters are the options of the command.
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")

@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol
 
 from penstock.client.errors import Refused
 from penstock.client.queues.connections import REQUEST_TIMEOUT_S
+from penstock.client.queues.fetches import Fetched
 from penstock.client.queues.message import QueueMessage
 from penstock.client.queues.refusals import refusal
-from penstock.client.queues.session import Fetched, ShareSession
+from penstock.client.queues.session import ShareSession
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.net.client import Peer
 from penstock.net.peer_errors import PeerGone

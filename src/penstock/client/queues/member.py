@@ -14,9 +14,10 @@ from typing import Any, Final
 from penstock.client.errors import ClientError, NotReachable, Refused
 from penstock.client.queues.broker_link import BrokerLink
 from penstock.client.queues.connections import Connections
+from penstock.client.queues.fetches import FetchLimits
 from penstock.client.queues.membership import Heartbeat, Membership
 from penstock.client.queues.message import Decoders, QueueMessage, TopicIdPartition
-from penstock.client.queues.session import FetchLimits, ShareSession
+from penstock.client.queues.session import ShareSession
 from penstock.net.peer_errors import PeerGone
 from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT
 from penstock.wire.backoff import Backoff

@@ -14,11 +14,11 @@ from penstock.client.errors import ClientClosed, MisusedClient
 from penstock.client.producer import Producer
 from penstock.client.queues.configs import set_group_configs
 from penstock.client.queues.connections import Connections, addresses_of, security_from
+from penstock.client.queues.fetches import FetchLimits
 from penstock.client.queues.member import Member, MemberSettings
 from penstock.client.queues.membership import Membership
 from penstock.client.queues.message import Decoders, LockState, QueueMessage
 from penstock.client.queues.running import QueueHandler, QueueJob, QueueRun
-from penstock.client.queues.session import FetchLimits
 from penstock.client.retrying import RetryPolicy
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
 from penstock.client.settings import security_of
@@ -68,6 +68,7 @@ class Queue:
     ) -> None:
         """`max_batch` is the most messages that are acquired at a time. `config` takes security settings
         under librdkafka's names."""
+        # Longer than other functions because it has one parameter per setting.
         if not topics or max_batch < 1 or acknowledgement not in ("implicit", "explicit"):
             raise MisusedClient(
                 "a queue needs topics, max_batch of at least 1, and 'implicit' or 'explicit' acknowledgement"

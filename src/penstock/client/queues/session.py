@@ -10,11 +10,12 @@ renewal is in addition to `_held`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, TypeAlias
 
-from penstock.client.errors import LockLost, MisusedClient, Refused
+from penstock.client.errors import MisusedClient
 from penstock.client.queues.decoding import acquired_messages
+from penstock.client.queues.fetches import Fetched, FetchLimits
 from penstock.client.queues.message import (
     Acknowledgement,
     Decoders,
@@ -24,26 +25,19 @@ from penstock.client.queues.message import (
 )
 from penstock.client.queues.outcomes import Outcome, batches_of
 from penstock.client.queues.refusals import refusal
+from penstock.client.queues.session_topics import acknowledge_topics, fetch_topics, forgotten_topics
+from penstock.client.queues.settling import confirm, lock_lost, lose, remove_from
 from penstock.model.errors import ErrorCode
 from penstock.ports import Buffer
 from penstock.wire.apis.share_acknowledge import (
     AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from penstock.wire.apis.share_fetch import (
-    AcquiredRecords,
-    FetchPartition,
-    FetchTopic,
-    ForgottenTopic,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from penstock.wire.apis.share_fetch import AcquiredRecords, ShareFetchRequest, ShareFetchResponse
 from penstock.wire.routing import Reaction, reaction_to
 
-__all__ = ["FetchLimits", "Fetched", "ShareSession"]
+__all__ = ["ShareSession"]
 
 _OPENING: Final = 0
 _CLOSING: Final = -1
@@ -69,30 +63,11 @@ _PASSING: Final = frozenset(
 _Chosen: TypeAlias = dict[int, tuple[Outcome, QueueMessage | None]]
 
 
-class FetchLimits(NamedTuple):
-    """The limits of each fetch."""
-
-    min_bytes: int = 1
-    max_bytes: int = 50 << 20
-    #: Smaller requests acquire no more records than they name. Larger ones acquire whole batches, because
-    #: the broker sends a batch again for each part of it that is acquired.
-    whole_batches_from: int = 500
-
-
-class Fetched(NamedTuple):
-    """The result of a ShareFetch."""
-
-    messages: list[QueueMessage]
-    #: the metadata of partitions is out of date
-    is_stale: bool = False
-    #: a retry does not help
-    failure: Refused | None = None
-    #: the broker has no room for a session, or refuses for now
-    must_wait: bool = False
-
-
 class ShareSession:
-    """`topic_name` finds the name of a topic id. `on_work` is called when there is something to send."""
+    """`topic_name` finds the name of a topic id. `on_work` is called when there is something to send.
+
+    Why it has more than 25 methods: one per event of the session, on the same four sets of messages.
+    """
 
     def __init__(
         self,
@@ -167,7 +142,7 @@ class ShareSession:
         """Choose the outcome of a message. It goes to the broker with the next request."""
         answer = Acknowledgement(self._hurry)
         if message.state is LockState.LOST:
-            answer.resolve(_lost(message, message.loss))
+            answer.resolve(lock_lost(message, message.loss))
         elif message.state is not LockState.HELD:
             raise MisusedClient(f"{message!r} is already acknowledged: a message has one outcome")
         elif outcome is Outcome.RENEW:
@@ -185,9 +160,9 @@ class ShareSession:
 
     def _choose(self, message: QueueMessage, outcome: Outcome) -> None:
         message.state = LockState.SETTLED
-        _remove(self._held, message)
+        remove_from(self._held, message)
         if message.renewal is not None:
-            _remove(self._renewals, message)
+            remove_from(self._renewals, message)
             message.renewal.resolve(None)
             message.renewal = None
         self._pending.setdefault(message.place, {})[message.offset] = outcome, message
@@ -198,9 +173,9 @@ class ShareSession:
 
     def drop(self, message: QueueMessage) -> None:
         """Forget a message whose lock has expired before it was delivered."""
-        _remove(self._held, message)
-        _remove(self._renewals, message)
-        _lose(message, "the lock expired before the message was delivered")
+        remove_from(self._held, message)
+        remove_from(self._renewals, message)
+        lose(message, "the lock expired before the message was delivered")
 
     def renew_due(self, now_s: float, renew_for_s: float) -> None:
         """Renew locks with less than half of their time left, of messages that were acquired recently."""
@@ -242,22 +217,8 @@ class ShareSession:
             max_records=max_records,
             batch_size=max_records,
             share_acquire_mode=_RECORD_LIMIT if max_records < self._limits.whole_batches_from else 0,
-            topics=[
-                FetchTopic(
-                    topic_id=topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition_index=place.partition, acknowledgement_batches=batches.get(place, [])
-                        )
-                        for place in places
-                    ],
-                )
-                for topic_id, places in _by_topic(added | batches.keys())
-            ],
-            forgotten_topics_data=[
-                ForgottenTopic(topic_id=topic_id, partitions=[place.partition for place in places])
-                for topic_id, places in _by_topic(forgotten)
-            ],
+            topics=fetch_topics(added, batches),
+            forgotten_topics_data=forgotten_topics(forgotten),
         )
         self._known = set(self._wanted)
         self._advance()
@@ -298,18 +259,7 @@ class ShareSession:
             member_id=self._member_id,
             share_session_epoch=epoch,
             is_renew_ack=renews,
-            topics=[
-                AcknowledgeTopic(
-                    topic_id=topic_id,
-                    partitions=[
-                        AcknowledgePartition(
-                            partition_index=place.partition, acknowledgement_batches=batches[place]
-                        )
-                        for place in places
-                    ],
-                )
-                for topic_id, places in _by_topic(batches)
-            ],
+            topics=acknowledge_topics(batches),
         )
 
     def _take(
@@ -380,10 +330,10 @@ class ShareSession:
         for outcomes in chosen:
             for _, message in outcomes.values():
                 if message is not None:
-                    _lose(message, reason)
+                    lose(message, reason)
         for messages in held:
             for message in messages.values():
-                _lose(message, reason)
+                lose(message, reason)
 
     def _refused(self, code: int, text: str | None) -> Fetched:
         error = refusal(code, text, "the broker refuses the share session")
@@ -424,9 +374,9 @@ class ShareSession:
             elif outcome is Outcome.RENEW:
                 self._renewed(message, code, text)
             elif code:
-                _lose(message, str(refusal(code, text, "the broker refuses the acknowledgement")))
+                lose(message, str(refusal(code, text, "the broker refuses the acknowledgement")))
             else:
-                _confirm(message)
+                confirm(message)
 
     def _renewed(self, message: QueueMessage, code: int, text: str | None) -> None:
         renewal, message.renewal = message.renewal, None
@@ -434,7 +384,7 @@ class ShareSession:
         if not code:
             message.deadline_s = self._sent_s + self.lock_s
         else:
-            error = _lost(message, str(refusal(code, text, "the broker refuses to renew the lock")))
+            error = lock_lost(message, str(refusal(code, text, "the broker refuses to renew the lock")))
         if renewal is not None:
             renewal.resolve(error)
 
@@ -444,42 +394,4 @@ class ShareSession:
         for chosen in sent.values():
             for _, message in chosen.values():
                 if message is not None:
-                    _lose(message, "the broker has not answered the acknowledgement")
-
-
-def _by_topic(
-    places: Iterable[TopicIdPartition],
-) -> Iterator[tuple[bytes, list[TopicIdPartition]]]:
-    topics: dict[bytes, list[TopicIdPartition]] = {}
-    for place in sorted(places):
-        topics.setdefault(place.topic_id, []).append(place)
-    yield from topics.items()
-
-
-def _remove(messages: dict[TopicIdPartition, dict[int, QueueMessage]], message: QueueMessage) -> None:
-    found = messages.get(message.place)
-    if found is not None:
-        found.pop(message.offset, None)
-        if not found:
-            del messages[message.place]
-
-
-def _lost(message: QueueMessage, reason: str) -> LockLost:
-    return LockLost(message.topic_partition, message.offset, reason)
-
-
-def _lose(message: QueueMessage, reason: str) -> None:
-    message.state, message.loss = LockState.LOST, reason
-    _resolve(message, _lost(message, reason))
-
-
-def _confirm(message: QueueMessage) -> None:
-    message.state = LockState.CONFIRMED
-    _resolve(message, None)
-
-
-def _resolve(message: QueueMessage, error: LockLost | None) -> None:
-    for answer in (message.acknowledgement, message.renewal):
-        if answer is not None:
-            answer.resolve(error)
-    message.renewal = None
+                    lose(message, "the broker has not answered the acknowledgement")

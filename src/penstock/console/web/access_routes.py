@@ -71,6 +71,7 @@ async def _or_reason(answer: Awaitable[T]) -> tuple[T | None, str | None]:
 
 
 def access_routes(sessions: Sessions) -> list[Route]:
+    # Longer than other functions because it is a table: one entry per route.
     async def security(request: Request) -> Response:
         cluster = sessions.of(request).cluster
         acls, no_acls = await _or_reason(list_acls(cluster))

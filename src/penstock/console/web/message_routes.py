@@ -73,6 +73,7 @@ class NewMessage(msgspec.Struct):
 
 
 def message_routes(sessions: Sessions, closing: Closing, decode: Decoder | None) -> list[Route]:
+    # Longer than other functions because it is a table: one entry per route.
     async def messages(request: Request) -> Response:
         cluster, name = sessions.of(request).cluster, request.path_params["name"]
         layout = await layout_of(cluster, name)

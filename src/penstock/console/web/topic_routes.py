@@ -48,6 +48,7 @@ class ConfigChange(msgspec.Struct):
 
 
 def topic_routes(sessions: Sessions) -> list[Route]:
+    # Longer than other functions because it is a table: one entry per route.
     async def topics(request: Request) -> Response:
         session = sessions.of(request)
         await session.sampler.current()

@@ -5,8 +5,6 @@ The first synonym of a key is the broker config of the same meaning; the broker'
 
 from __future__ import annotations
 
-import re
-
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
     INT_MAX,
@@ -17,39 +15,19 @@ from penstock.model.config.keys import (
     Synonym,
     table,
 )
+from penstock.model.config.topic_rules import (
+    check_gzip_level,
+    check_throttled_replicas,
+    cleaner_name,
+    log_name,
+    same_name,
+)
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _MIB = 1024 * 1024
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-
-_REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
-
-
-def _gzip_level(level: int) -> str | None:
-    return (
-        None if level == -1 or 1 <= level <= 9 else "must be between 1 and 9, or -1 for the codec's default"
-    )
-
-
-def _throttled_replicas(replicas: tuple[str, ...]) -> str | None:
-    if replicas == ("*",) or all(_REPLICA.fullmatch(replica) for replica in replicas):
-        return None
-    return "must be '*' or a list of PARTITION:BROKER pairs"
-
-
-def _same(name: str) -> tuple[Synonym, ...]:
-    return (Synonym(name),)
-
-
-def _log(name: str) -> tuple[Synonym, ...]:
-    return (Synonym(f"log.{name}"),)
-
-
-def _cleaner(name: str) -> tuple[Synonym, ...]:
-    return (Synonym(f"log.cleaner.{name}"),)
-
 
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
@@ -69,7 +47,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "How old data is removed. `delete` removes whole segments by age and size. `compact` keeps "
             "the latest record of every key. Both can be combined. An empty list keeps everything.",
             choices=("compact", "delete"),
-            synonyms=_log("cleanup.policy"),
+            synonyms=log_name("cleanup.policy"),
             repeatable=True,
         ),
         ConfigKey(
@@ -77,8 +55,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             _I,
             -1,
             "The level for batches that the broker recompresses with gzip; -1 for the codec's default.",
-            check=_gzip_level,
-            synonyms=_same("compression.gzip.level"),
+            check=check_gzip_level,
+            synonyms=same_name("compression.gzip.level"),
         ),
         ConfigKey(
             "compression.lz4.level",
@@ -87,7 +65,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The level for batches that the broker recompresses with lz4.",
             low=1,
             high=17,
-            synonyms=_same("compression.lz4.level"),
+            synonyms=same_name("compression.lz4.level"),
         ),
         ConfigKey(
             "compression.type",
@@ -96,7 +74,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The codec of stored batches. `producer` keeps each batch as it was sent. With any other "
             "value the broker recompresses batches that arrive in another codec.",
             choices=COMPRESSION_TYPES,
-            synonyms=_same("compression.type"),
+            synonyms=same_name("compression.type"),
         ),
         ConfigKey(
             "compression.zstd.level",
@@ -105,7 +83,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The level for batches that the broker recompresses with zstd.",
             low=-131072,
             high=22,
-            synonyms=_same("compression.zstd.level"),
+            synonyms=same_name("compression.zstd.level"),
         ),
         ConfigKey(
             "delete.retention.ms",
@@ -114,7 +92,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "How long compaction keeps a tombstone, so that consumers that started at the beginning of "
             "the log see it.",
             low=0,
-            synonyms=_cleaner("delete.retention.ms"),
+            synonyms=cleaner_name("delete.retention.ms"),
         ),
         ConfigKey(
             "file.delete.delay.ms",
@@ -122,7 +100,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             60_000,
             "How long the files of a deleted segment stay on disk.",
             low=0,
-            synonyms=_log("segment.delete.delay.ms"),
+            synonyms=log_name("segment.delete.delay.ms"),
         ),
         ConfigKey(
             "flush.messages",
@@ -130,7 +108,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             LONG_MAX,
             "The log is synced to disk after this many records; 1 syncs every append.",
             low=1,
-            synonyms=_log("flush.interval.messages"),
+            synonyms=log_name("flush.interval.messages"),
         ),
         ConfigKey(
             "flush.ms",
@@ -145,7 +123,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             _LIST,
             (),
             "Replicas whose fetching is throttled on the follower: PARTITION:BROKER pairs, or `*` for all.",
-            check=_throttled_replicas,
+            check=check_throttled_replicas,
             repeatable=True,
         ),
         ConfigKey(
@@ -155,14 +133,14 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The number of log bytes per index entry. Smaller values find offsets faster, larger values "
             "save space.",
             low=0,
-            synonyms=_log("index.interval.bytes"),
+            synonyms=log_name("index.interval.bytes"),
         ),
         ConfigKey(
             "leader.replication.throttled.replicas",
             _LIST,
             (),
             "Replicas whose fetches are throttled on the leader: PARTITION:BROKER pairs, or `*` for all.",
-            check=_throttled_replicas,
+            check=check_throttled_replicas,
             repeatable=True,
         ),
         ConfigKey(
@@ -171,7 +149,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             -2,
             "The size of data that stays local with tiered storage; -2 follows retention.bytes.",
             low=-2,
-            synonyms=_log("local.retention.bytes"),
+            synonyms=log_name("local.retention.bytes"),
             without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
@@ -180,7 +158,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             -2,
             "How long data stays local with tiered storage; -2 follows retention.ms.",
             low=-2,
-            synonyms=_log("local.retention.ms"),
+            synonyms=log_name("local.retention.ms"),
             without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
@@ -190,7 +168,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "A record of a compacted topic becomes due for compaction at this age, whatever the dirty "
             "ratio is.",
             low=1,
-            synonyms=_cleaner("max.compaction.lag.ms"),
+            synonyms=cleaner_name("max.compaction.lag.ms"),
         ),
         ConfigKey(
             "max.message.bytes",
@@ -198,7 +176,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             _MIB + 12,
             "The largest record batch, in bytes after compression.",
             low=0,
-            synonyms=_same("message.max.bytes"),
+            synonyms=same_name("message.max.bytes"),
         ),
         ConfigKey(
             "message.timestamp.after.max.ms",
@@ -206,7 +184,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             _HOUR_MS,
             "How far a record's timestamp may be ahead of the broker's clock. Ignored with LogAppendTime.",
             low=0,
-            synonyms=_log("message.timestamp.after.max.ms"),
+            synonyms=log_name("message.timestamp.after.max.ms"),
         ),
         ConfigKey(
             "message.timestamp.before.max.ms",
@@ -214,7 +192,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             LONG_MAX,
             "How far a record's timestamp may be behind the broker's clock. Ignored with LogAppendTime.",
             low=0,
-            synonyms=_log("message.timestamp.before.max.ms"),
+            synonyms=log_name("message.timestamp.before.max.ms"),
         ),
         ConfigKey(
             "message.timestamp.type",
@@ -222,7 +200,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "CreateTime",
             "The clock that stamps records: the producer's (CreateTime) or the broker's (LogAppendTime).",
             choices=("CreateTime", "LogAppendTime"),
-            synonyms=_log("message.timestamp.type"),
+            synonyms=log_name("message.timestamp.type"),
         ),
         ConfigKey(
             "min.cleanable.dirty.ratio",
@@ -231,7 +209,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "A compacted log is cleaned when this share of it is not compacted yet.",
             low=0,
             high=1,
-            synonyms=_cleaner("min.cleanable.ratio"),
+            synonyms=cleaner_name("min.cleanable.ratio"),
         ),
         ConfigKey(
             "min.compaction.lag.ms",
@@ -239,7 +217,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             0,
             "Compaction ignores records that are younger than this.",
             low=0,
-            synonyms=_cleaner("min.compaction.lag.ms"),
+            synonyms=cleaner_name("min.compaction.lag.ms"),
         ),
         ConfigKey(
             "min.insync.replicas",
@@ -247,7 +225,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             1,
             "The number of in-sync replicas that a write with acks=all requires.",
             low=1,
-            synonyms=_same("min.insync.replicas"),
+            synonyms=same_name("min.insync.replicas"),
         ),
         ConfigKey(
             "errors.deadletterqueue.group.enable",
@@ -285,7 +263,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The largest decompressed size of a compressed batch. A larger batch is refused. The broker "
             "never decompresses more than this.",
             low=1,
-            synonyms=_same("penstock.record.decompressed.bytes.max"),
+            synonyms=same_name("penstock.record.decompressed.bytes.max"),
         ),
         ConfigKey(
             "penstock.record.validation",
@@ -296,7 +274,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "decompressed size if it is declared. `records` also checks the structure of every record, as "
             "Apache Kafka does.",
             choices=("header", "frame", "records"),
-            synonyms=_same("penstock.record.validation"),
+            synonyms=same_name("penstock.record.validation"),
         ),
         ConfigKey(
             "preallocate",
@@ -304,7 +282,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             False,
             "Whether a new segment's whole size is reserved on disk. The end of a log is the end of its "
             "file.",
-            synonyms=_log("preallocate"),
+            synonyms=log_name("preallocate"),
             without_effect=COMPATIBLE_ONLY,
         ),
         ConfigKey(
@@ -332,7 +310,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             _L,
             -1,
             "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
-            synonyms=_log("retention.bytes"),
+            synonyms=log_name("retention.bytes"),
         ),
         ConfigKey(
             "retention.ms",
@@ -352,7 +330,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             1024 * _MIB,
             "The size at which a new segment is started. Retention and compaction work on whole segments.",
             low=_MIB,
-            synonyms=_log("segment.bytes"),
+            synonyms=log_name("segment.bytes"),
         ),
         ConfigKey(
             "segment.index.bytes",
@@ -360,7 +338,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             10 * _MIB,
             "The largest size of a segment's offset index; a full index starts a new segment.",
             low=4,
-            synonyms=_log("index.size.max.bytes"),
+            synonyms=log_name("index.size.max.bytes"),
         ),
         ConfigKey(
             "segment.jitter.ms",
@@ -385,7 +363,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             False,
             "Whether an out-of-sync replica may lead if no other replica can. Records that it lacks are "
             "lost.",
-            synonyms=_same("unclean.leader.election.enable"),
+            synonyms=same_name("unclean.leader.election.enable"),
         ),
         ConfigKey(
             "unclean.recovery.strategy",
@@ -397,7 +375,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "other brokers have are lost. `none` waits for an operator's election. "
             "unclean.leader.election.enable=true means `aggressive`.",
             choices=("none", "balanced", "aggressive"),
-            synonyms=_same("unclean.recovery.strategy"),
+            synonyms=same_name("unclean.recovery.strategy"),
         ),
         ConfigKey(
             "internal.segment.bytes",

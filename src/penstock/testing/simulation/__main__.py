@@ -22,6 +22,7 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
 def main(arguments: list[str] | None = None) -> int:
+    # Longer than other functions because it has one statement per option.
     parser = argparse.ArgumentParser(prog="python -m penstock.testing.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
