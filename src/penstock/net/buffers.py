@@ -121,10 +121,6 @@ class BufferPool:
             free.append(buffer)
         self._wake()
 
-    @property
-    def is_exhausted(self) -> bool:
-        return self.held > self.limit
-
     def charge(self, size: int) -> None:
         """Count a copy of what a frame brought that outlives its buffer; `release` it when it is gone."""
         self.held += size

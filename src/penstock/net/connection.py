@@ -218,8 +218,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self, data: memoryview) -> None:
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
-        server, responses = self._server, self._responses
-        position, end = 0, len(data)
+        # One statement per name: an assignment of several takes a step more.
+        server = self._server
+        responses = self._responses
+        position = 0
+        end = len(data)
         server.serving = self
         try:
             while end - position >= 4 and not self._paused:
@@ -236,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                     self.fail(str(e))
                     break
                 position = stop
-                if answer is not None and responses.add(answer) and server.pool.is_exhausted:
+                if answer is not None and responses.add(answer) and server.pool.held > server.pool.limit:
                     # Pending requests may have been copied; reading pauses until some are done.
                     self._wait_for_buffer()
             if server.due:
@@ -366,7 +369,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Take nothing more, and close once what is ready has gone out."""
-        self._responses.flush()
+        if self._responses.ready:
+            self._responses.flush()
         self.closed = self._responses.is_closed = True
         self._transport.close()
 

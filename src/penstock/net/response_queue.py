@@ -104,9 +104,10 @@ class ResponseQueue:
             self._set_full(False)
 
     def flush(self) -> None:
-        """Send the responses that are next in order."""
-        ready, self.ready = self.ready, []
-        if ready and not self.is_closed:
+        """Send the responses that are next in order, of which there is at least one."""
+        ready = self.ready
+        self.ready = []
+        if not self.is_closed:
             self._output.write(ready)
 
     def pending_requests(self) -> Iterator[object]:
