@@ -5,6 +5,8 @@
  *   load consume BOOTSTRAP TOPIC MESSAGES PARTITIONS [key=value ...]
  *   load latency BOOTSTRAP TOPIC MESSAGES RATE [key=value ...]
  *   load steady BOOTSTRAP TOPIC MESSAGES RATE [key=value ...]
+ *   load transactions BOOTSTRAP TOPIC MESSAGES ABORTED [key=value ...]
+ *   load commits BOOTSTRAP TOPIC TRANSACTIONS SIZE [key=value ...]
  *
  * Load comes from C because a Python client tops out long before the broker does. Producing goes as fast as
  * librdkafka can and measures from the first message to the last delivery report. Consuming reads all partitions
@@ -21,6 +23,10 @@
  * Steady sends RATE messages a second until its standard input ends, MESSAGES at most, and prints when each was
  * acknowledged, in seconds of the monotonic clock, one line each as it happens. The last line is the usual one; it comes
  * when all that was sent is acknowledged. Whatever happens to brokers meanwhile, a message that fails ends the run.
+ *
+ * Transactions produces messages of 1 KB in transactions of TRANSACTION_S, until MESSAGES are committed. Every ABORTED-th
+ * transaction is aborted, none if it is 0. Commits runs transactions of one message, one after the other, and prints
+ * percentiles in milliseconds of their duration, from the message to the end of the commit.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -40,6 +46,8 @@
 #define LATENCY_SIZE 100
 #define LATENCY_PARTITIONS 4
 #define WARM_UP_S 2
+#define TRANSACTION_S 0.1
+#define TRANSACTION_SIZE 1024
 
 struct delivery {
         int64_t done;
@@ -165,6 +173,94 @@ static void produce(const char *bootstrap, const char *topic, int64_t messages, 
         free(payload);
 }
 
+static void end(rd_kafka_error_t *error, const char *what) {
+        if (error)
+                die(what, rd_kafka_error_string(error));
+}
+
+static void put(rd_kafka_t *rk, rd_kafka_topic_t *rkt, char *value, size_t size) {
+        while (rd_kafka_produce(rkt, RD_KAFKA_PARTITION_UA, 0, value, size, NULL, 0, NULL)) {
+                if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
+                        die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+                rd_kafka_poll(rk, 5);
+        }
+}
+
+static rd_kafka_t *transactional(const char *bootstrap, char **settings, int count, struct delivery *delivery) {
+        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
+        rd_kafka_conf_set_opaque(conf, delivery);
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+        rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, conf);
+        end(rd_kafka_init_transactions(rk, STALLED_MS), "init");
+        return rk;
+}
+
+static void transactions(const char *bootstrap, const char *topic, int64_t messages, int64_t aborted, char **settings,
+                         int count) {
+        struct delivery delivery = {0, 0, NULL};
+        rd_kafka_t *rk           = transactional(bootstrap, settings, count, &delivery);
+        rd_kafka_topic_t *rkt    = rd_kafka_topic_new(rk, topic, NULL);
+        char *payload            = payloads(TRANSACTION_SIZE, 0);
+        int64_t committed = 0, number = 0;
+
+        double began = now_s(), cpu = cpu_s();
+        while (committed < messages) {
+                int64_t sent = 0;
+                double until = now_s() + TRANSACTION_S;
+                end(rd_kafka_begin_transaction(rk), "begin");
+                while (now_s() < until && committed + sent < messages) {
+                        for (int i = 0; i < 100 && committed + sent < messages; i++, sent++)
+                                put(rk, rkt, payload, TRANSACTION_SIZE);
+                        rd_kafka_poll(rk, 0);
+                }
+                if (aborted && ++number % aborted == 0) {
+                        /* An abort drops what is still in the queue. */
+                        rd_kafka_flush(rk, STALLED_MS);
+                        end(rd_kafka_abort_transaction(rk, STALLED_MS), "abort");
+                } else {
+                        end(rd_kafka_commit_transaction(rk, STALLED_MS), "commit");
+                        committed += sent;
+                }
+        }
+        double seconds = now_s() - began;
+        if (delivery.failed)
+                die("delivery", delivery.why);
+        report(committed, committed * TRANSACTION_SIZE, began, seconds, cpu_s() - cpu);
+        rd_kafka_topic_destroy(rkt);
+        rd_kafka_destroy(rk);
+        free(payload);
+}
+
+static int ascending(const void *a, const void *b) {
+        double left = *(const double *)a, right = *(const double *)b;
+        return (left > right) - (left < right);
+}
+
+static void commits(const char *bootstrap, const char *topic, int64_t total, size_t size, char **settings, int count) {
+        struct delivery delivery = {0, 0, NULL};
+        rd_kafka_t *rk           = transactional(bootstrap, settings, count, &delivery);
+        rd_kafka_topic_t *rkt    = rd_kafka_topic_new(rk, topic, NULL);
+        char *payload            = payloads(size, 0);
+        double *took             = malloc((size_t)total * sizeof(double));
+
+        double began = now_s(), cpu = cpu_s();
+        for (int64_t i = 0; i < total; i++) {
+                double at = now_s();
+                end(rd_kafka_begin_transaction(rk), "begin");
+                put(rk, rkt, payload, size);
+                end(rd_kafka_commit_transaction(rk, STALLED_MS), "commit");
+                took[i] = (now_s() - at) * 1e3;
+        }
+        double seconds = now_s() - began;
+        qsort(took, (size_t)total, sizeof(double), ascending);
+        printf("{\"transactions\": %" PRId64 ", \"seconds\": %.6f, \"client_cpu\": %.6f, \"p50\": %.4f, \"p99\": %.4f}\n",
+               total, seconds, cpu_s() - cpu, took[total / 2], took[total * 99 / 100]);
+        rd_kafka_topic_destroy(rkt);
+        rd_kafka_destroy(rk);
+        free(payload);
+        free(took);
+}
+
 static void consume(const char *bootstrap, const char *topic, int64_t messages, int partitions, char **settings,
                     int count) {
         static rd_kafka_message_t *batch[CONSUME_BATCH];
@@ -251,11 +347,6 @@ static void *arrivals(void *opaque) {
                 rd_kafka_message_destroy(message);
         }
         return NULL;
-}
-
-static int ascending(const void *a, const void *b) {
-        double left = *(const double *)a, right = *(const double *)b;
-        return (left > right) - (left < right);
 }
 
 static void percentiles(const char *name, double *values, int64_t count) {
@@ -369,8 +460,8 @@ static void steady(const char *bootstrap, const char *topic, int64_t messages, i
 
 int main(int argc, char **argv) {
         if (argc < 6) {
-                fprintf(stderr, "usage: load produce|consume|latency|steady BOOTSTRAP TOPIC MESSAGES "
-                                "SIZE|PARTITIONS|RATE [key=value ...]\n");
+                fprintf(stderr, "usage: load produce|consume|latency|steady|transactions|commits BOOTSTRAP TOPIC "
+                                "MESSAGES SIZE|PARTITIONS|RATE|ABORTED [key=value ...]\n");
                 return 2;
         }
         int64_t messages = strtoll(argv[4], NULL, 10);
@@ -383,6 +474,10 @@ int main(int argc, char **argv) {
                 latency(argv[2], argv[3], messages, argument, argv + 6, argc - 6);
         else if (!strcmp(argv[1], "steady"))
                 steady(argv[2], argv[3], messages, argument, argv + 6, argc - 6);
+        else if (!strcmp(argv[1], "transactions"))
+                transactions(argv[2], argv[3], messages, argument, argv + 6, argc - 6);
+        else if (!strcmp(argv[1], "commits"))
+                commits(argv[2], argv[3], messages, (size_t)argument, argv + 6, argc - 6);
         else
                 die(argv[1], "unknown mode");
         return 0;

@@ -65,6 +65,17 @@ class Latency:
     messages_per_request: float
 
 
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Transactions of one message; `p50` and `p99` in milliseconds."""
+
+    transactions: int
+    seconds: float
+    client_cpu: float
+    p50: float
+    p99: float
+
+
 def compiled() -> Path:
     """The generator."""
     library = librdkafka().include
@@ -100,6 +111,22 @@ def produce(
 
     with ThreadPoolExecutor(clients) as pool:
         return joined(list(pool.map(run, [messages // clients] * clients)))
+
+
+def transactions(
+    bootstrap: str, topic: str, messages: int, settings: Mapping[str, str], aborted: int = 0
+) -> Flow:
+    """Send messages of 1 KB in transactions of 100 ms until so many are committed.
+
+    Every `aborted`-th transaction is aborted, none if it is 0.
+    """
+    named = {"transactional.id": topic, **settings}
+    return Flow(**_run("transactions", bootstrap, topic, messages, aborted, named))
+
+
+def commits(bootstrap: str, topic: str, count: int, settings: Mapping[str, str]) -> Commits:
+    """Run transactions of one message of 100 bytes, one after the other."""
+    return Commits(**_run("commits", bootstrap, topic, count, 100, {"transactional.id": topic, **settings}))
 
 
 def joined(flows: Sequence[Flow]) -> Flow:

@@ -25,6 +25,7 @@ from bench import (
     shares,
     spark,
     throughput,
+    transactions,
 )
 from bench.table import Row
 
@@ -46,6 +47,7 @@ ROWS: tuple[Row, ...] = (
     *spark.ROWS,
     *cluster.ROWS,
     *failover.ROWS,
+    *transactions.ROWS,
     *pipeline.ROWS,
     *pipeline_start.ROWS,
     *pipeline_scale.ROWS,
