@@ -156,7 +156,7 @@ class Cluster:
     def damage(self, number: int) -> None:
         """Flip a byte in the middle of the first sealed segment of a replica."""
         home = self._home / f"broker-{number}"
-        segment = min(home.glob(f"data*/{DAMAGED}-0/*.log"))
+        segment = min(home.glob(f"data*/topics/{DAMAGED}/partition-0/*.log"))
         with segment.open("r+b") as file:
             file.seek(segment.stat().st_size // 2)
             byte = file.read(1)
