@@ -7,7 +7,8 @@ import time
 import pytest
 
 from penstock.model.errors import ErrorCode
-from penstock.testing import cluster
+from penstock.testing import broker, cluster
+from tests.broker.authorization.acls import CONFIG, Admin
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
@@ -55,6 +56,21 @@ def test_messages_are_moved_when_they_are_due(client: RawClient) -> None:
     assert b"never" in [r.value for r in read_all(client, topic, start)]
 
 
+@pytest.mark.parametrize("target", ["__consumer_offsets", "itself", "another"])
+def test_internal_topics_and_delay_topics_are_no_targets(client: RawClient, target: str) -> None:
+    """A message would be moved again and again."""
+    name = new_name("delay")
+    other = delay_topic(client, "nowhere").name if target == "another" else target
+    wanted = name if target == "itself" else other
+    topic = create_topic(client, name, configs={**FOREVER, "penstock.delay.target": wanted})
+    produce(client, topic, batch_of([b"a"]))
+    moved = create_topic(client)
+    probe = delay_topic(client, moved.name)
+    produce(client, probe, batch_of([b"b"]))
+    until(lambda: len(read_all(client, moved)) == 1)
+    assert [r.value for r in read_all(client, topic)] == [b"a"]
+
+
 def test_finished_messages_leave_the_delay_topic(client: RawClient) -> None:
     target = create_topic(client)
     topic = delay_topic(client, target.name)
@@ -70,6 +86,16 @@ def test_a_delay_topic_keeps_its_messages(client: RawClient, configs: dict[str, 
     result = request_topic(client, new_name(), configs={**configs, "penstock.delay.target": "x"})
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert "must not be deleted" in (result.error_message or "")
+
+
+def test_with_an_authorizer_the_target_has_to_agree() -> None:
+    with broker(config=CONFIG) as running, Admin(running.bootstrap) as admin:
+        closed = create_topic(admin)
+        agreed = create_topic(admin, configs={"penstock.delay.source.enable": "true"})
+        produce(admin, delay_topic(admin, closed.name), batch_of([b"a"]))
+        produce(admin, delay_topic(admin, agreed.name), batch_of([b"b"]))
+        until(lambda: len(read_all(admin, agreed)) == 1)
+        assert read_all(admin, closed) == []
 
 
 def test_leaders_are_killed() -> None:

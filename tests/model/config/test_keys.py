@@ -60,6 +60,7 @@ KAFKA_TOPIC_DEFAULTS = {
 # KIP-966 has it; no release of Kafka does yet.
 AHEAD_OF_KAFKA = {"errors.deadletterqueue.group.enable": "false", "unclean.recovery.strategy": "balanced"}
 OWN = {
+    "penstock.delay.source.enable": "false",
     "penstock.delay.target": "",
     "penstock.delete.after.consumption": "false",
     "penstock.delivery.delay.ms": "0",

@@ -164,6 +164,7 @@ class BrokerParts:
             node.peers.get,
             self.topic_writer,
             self.producer_ids.take,
+            self.access is not None,
         )
         self.groups = GroupCoordinator(
             config,

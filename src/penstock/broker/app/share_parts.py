@@ -47,7 +47,9 @@ class ShareParts:
         peer: Callable[[int, str], Peer],
         writer: TopicWriter,
         new_producer_id: Callable[[], int | None],
+        is_restricted: bool,
     ) -> None:
+        """`is_restricted` is true if clients have different rights."""
         read_bytes = cast("dict[str, Any]", config)["share.coordinator.load.buffer.size"]
         loader = Loader(world.workers, metrics, repair, read_bytes)
         self._image = image
@@ -64,7 +66,9 @@ class ShareParts:
         )
         interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
         self.consumed = ConsumedRecords(image, partitions, self.persister, interval_s)
-        self.delays = DelayTopics(image, partitions, world.clock, world.workers, writer, new_producer_id)
+        self.delays = DelayTopics(
+            image, partitions, world.clock, world.workers, writer, new_producer_id, is_restricted
+        )
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
 
     def start(self) -> None:

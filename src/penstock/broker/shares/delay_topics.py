@@ -15,10 +15,11 @@ from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
 
-__all__ = ["DELAY_KEY", "DelayTopics"]
+__all__ = ["DELAY_KEY", "SOURCE_KEY", "DelayTopics"]
 
 log = get_logger("delays")
 DELAY_KEY: Final = "penstock.delay.target"
+SOURCE_KEY: Final = "penstock.delay.source.enable"
 #: how often the partitions that this broker leads are compared with the movers
 _INTERVAL_S: Final = 0.5
 
@@ -34,13 +35,18 @@ class DelayTopics:
         workers: Workers,
         writer: TopicWriter,
         new_producer_id: Callable[[], int | None],
+        is_restricted: bool,
     ) -> None:
+        """With `is_restricted`, targets need penstock.delay.source.enable: clients have different rights."""
         self._image = image
         self._partitions = partitions
         self._clock = clock
         self._workers = workers
         self._writer = writer
         self._new_producer_id = new_producer_id
+        self._is_restricted = is_restricted
+        #: (topic, target) pairs that were refused and logged
+        self._refused: set[tuple[str, str]] = set()
         self._tasks: dict[tuple[Partition, int, str], asyncio.Task[None]] = {}
 
     def is_target(self, topic: str) -> bool:
@@ -87,10 +93,28 @@ class DelayTopics:
             topic = self._image.topics.get(name)
             if kind != TOPIC or topic is None or not target:
                 continue
+            reason = self._refusal(name, target)
+            if reason is not None:
+                if (name, target) not in self._refused:
+                    self._refused.add((name, target))
+                    log.warning("delay_target_refused", topic=name, target=target, reason=reason)
+                continue
+            self._refused.discard((name, target))
             for index in topic.partitions:
                 partition = self._partitions.find(name, index)
                 if not isinstance(partition, ErrorCode) and partition.leading:
                     yield partition, target
+
+    def _refusal(self, topic: str, target: str) -> str | None:
+        """The reason why messages must not be moved to a target; None if they may."""
+        configs = self._image.configs.get((TOPIC, target), {})
+        if target.startswith("__"):
+            return "the target is an internal topic"
+        if target == topic or configs.get(DELAY_KEY):
+            return "the target is a delay topic"
+        if self._is_restricted and configs.get(SOURCE_KEY) != "true":
+            return f"the target does not have {SOURCE_KEY}=true"
+        return None
 
 
 def _report(task: asyncio.Task[Any]) -> None:

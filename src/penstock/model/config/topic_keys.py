@@ -234,6 +234,13 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "Whether brokers may write dead letters of share groups to the topic (KIP-1191).",
         ),
         ConfigKey(
+            "penstock.delay.source.enable",
+            _B,
+            False,
+            "Whether messages of delay topics may be moved to the topic. Only brokers with an authorizer "
+            "require it: clients that may change a delay topic need no right to write to its target.",
+        ),
+        ConfigKey(
             "penstock.delay.target",
             _S,
             "",

@@ -17,6 +17,7 @@ _NOT_FOR_THE_LOG = frozenset(
         "follower.replication.throttled.replicas",
         "internal.segment.bytes",
         "leader.replication.throttled.replicas",
+        "penstock.delay.source.enable",
         "penstock.delay.target",
         "penstock.delete.after.consumption",
         "penstock.delivery.delay.ms",
