@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.shares.partition_host import SharePartitionHost
-from penstock.shares import acquisition, partition
+from penstock.shares import acquisition, partition, persisted
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import PersistedState
@@ -169,5 +169,29 @@ SHARE_MUTANTS: Final = (
         guard="each delivery counts",
         changes=((SharePartition, "lock", _lock_uncounted),),
         shared=True,
+    ),
+    Mutant(
+        guard="snapshots have all states",
+        changes=((PersistedState, "as_cold_snapshot", _empty_snapshot),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="updates keep other states",
+        changes=((persisted, "combine", _newest_first),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="the log of states keeps the last snapshots",
+        changes=((ShareShard, "prune", _prune_all),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="the start offset is persisted",
+        changes=((PersistedState, "updated", _lost_start),),
+        shared=True,
+        allowed=_KILLS,
     ),
 )
