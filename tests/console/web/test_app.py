@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from starlette.testclient import TestClient
@@ -75,32 +75,24 @@ def test_ticks_and_messages_arrive_as_events(bootstrap: str, topic: str, console
     assert json.loads(messages)["messages"][0]["value"]["text"] == "new"
 
 
-async def _event(host: str, port: int, path: str, name: str, then: object = None) -> str:
-    """The data of the first event of a name; `then` runs when the stream is open."""
+async def _event(
+    host: str, port: int, path: str, name: str, then: Callable[[], Awaitable[None]] | None = None
+) -> str:
+    """The data of the first event of a name; of the second one, if `then` runs after the first."""
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    pending = then
     async with asyncio.timeout(20):
         while True:
             line = (await reader.readline()).decode().strip()
             assert line or not reader.at_eof()
-            if pending is not None and line == "event: open":
-                # The tail begins at the end offsets, which it looks up first.
-                task = asyncio.create_task(_repeat(pending))
-                pending = None
             if line == f"event: {name}":
                 data = (await reader.readline()).decode().removeprefix("data: ")
-                break
+                if then is None:
+                    break
+                await then()
+                then = None
     writer.close()
-    if then is not None:
-        task.cancel()
     return data
-
-
-async def _repeat(run: object) -> None:
-    while True:
-        await run()  # type: ignore[operator]
-        await asyncio.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.cli.cluster.faults import LocalFaults
     from penstock.console.web.app import ConsoleSettings
     from penstock.console.web.fleet_routes import Telemetry
+    from penstock.console.web.registry import SchemaRegistry
 
 __all__ = ["DEFAULT_CONSOLE_PORT", "console"]
 
@@ -42,6 +43,10 @@ def console(
     trace_url: Annotated[
         str | None,
         typer.Option("--trace-url", metavar="URL", help="Link of a trace, with {trace_id} in it."),
+    ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option("--schema-registry", metavar="URL", help="A schema registry with Confluent's REST API."),
     ] = None,
     telemetry: Annotated[
         str | None,
@@ -76,6 +81,7 @@ def console(
     names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
     settings = replace(
         _settings(connection.bootstrap, connection.timeout, names, trace_url),
+        registry=_registry(schema_registry),
         telemetry=_telemetry(telemetry, telemetry_token_file),
         faults=_faults(where.data) if faults else None,
     )
@@ -85,6 +91,14 @@ def console(
         word = "console" if beside_broker else "ready"
         typer.echo(f"{word} {url_of(host, listening, certificate is not None)}")
         serve(build_app(settings), listening, None if certificate is None else str(certificate))
+
+
+def _registry(url: str | None) -> SchemaRegistry | None:
+    from penstock.console.web.registry import SchemaRegistry
+
+    if url is not None and not url.startswith(("http://", "https://")):
+        misused(f"--schema-registry {url!r} is not a URL, such as http://127.0.0.1:8081")
+    return None if url is None else SchemaRegistry(url)
 
 
 def _telemetry(url: str | None, token_file: Path | None) -> Telemetry | None:

@@ -44,7 +44,10 @@ class Caught:
 async def tail(
     cluster: Cluster, topic: str, partitions: set[int] | None, predicate: Predicate | None
 ) -> AsyncGenerator[Caught, None]:
-    """Messages from now on, by the time of their creation. Errors are yielded, and the tail goes on."""
+    """Messages from now on, by the time of their creation. Errors are yielded, and the tail goes on.
+
+    The first yield is empty: messages that are written after it are not missed.
+    """
     follower = _Follower(cluster.sibling(), topic, partitions, predicate)
     reader = asyncio.create_task(follower.run())
     try:
@@ -84,7 +87,9 @@ class _Follower:
         while True:
             try:
                 layout = await layout_of(self.cluster, self._topic)
-                await self._start(layout)
+                if await self._start(layout):
+                    # From here on no message is missed.
+                    await self.waiting.put(Caught())
                 async with asyncio.TaskGroup() as group:
                     for leader, led in self._by_leader(layout).items():
                         group.create_task(self._follow(layout, leader, led))
@@ -92,8 +97,9 @@ class _Follower:
                 await self.waiting.put(Caught(errors=sorted({str(each) for each in failed.exceptions})))
             await asyncio.sleep(_RETRY_S)
 
-    async def _start(self, layout: Layout) -> None:
-        """Begin at the end of partitions that have no position yet."""
+    async def _start(self, layout: Layout) -> bool:
+        """Begin at the end of partitions that have no position yet; returns true if there was none at all."""
+        is_first = not self._positions
         new = {
             (layout.topic, p): leader
             for p, leader in layout.leaders.items()
@@ -101,6 +107,7 @@ class _Follower:
         }
         for (_, partition), offset in (await list_offsets(self.cluster, new, LATEST)).items():
             self._positions[partition] = offset
+        return is_first and bool(self._positions)
 
     def _by_leader(self, layout: Layout) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}

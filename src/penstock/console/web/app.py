@@ -19,7 +19,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.console.views.overview import overview
-from penstock.console.views.payloads import Decoder
 from penstock.console.web.access_routes import access_routes, quota_routes, transaction_routes
 from penstock.console.web.answers import as_json, body_of, on_error
 from penstock.console.web.cluster_routes import cluster_routes
@@ -29,6 +28,7 @@ from penstock.console.web.group_routes import group_routes
 from penstock.console.web.guard import SECURITY_HEADERS, refusal
 from penstock.console.web.live import Closing, event_stream, ticks
 from penstock.console.web.message_routes import message_routes
+from penstock.console.web.registry import SchemaRegistry
 from penstock.console.web.sessions import COOKIE, LoginNeeded, LoginRefused, LoginSecurity, Sessions
 from penstock.console.web.topic_routes import topic_routes
 from penstock.model.errors import PenstockError
@@ -57,7 +57,8 @@ class ConsoleSettings:
     telemetry: Telemetry | None = None
     #: for development: buttons that kill and pause local brokers
     faults: Faults | None = None
-    decode: Decoder | None = None
+    #: decodes messages by their schemas; None without a registry
+    registry: SchemaRegistry | None = None
 
 
 class Credentials(msgspec.Struct):
@@ -115,7 +116,7 @@ def build_app(settings: ConsoleSettings) -> Starlette:
             *transaction_routes(sessions),
             *fleet_routes(sessions, settings.telemetry),
             *fault_routes(sessions, settings.faults),
-            *message_routes(sessions, closing, settings.decode),
+            *message_routes(sessions, closing, settings.registry),
             *_pages(),
         ],
         middleware=[Middleware(_Guarded, hosts=settings.hosts)],

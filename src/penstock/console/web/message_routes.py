@@ -20,9 +20,10 @@ from penstock.console.kafka.offsets import list_offsets
 from penstock.console.kafka.reading import Browse, Layout, Page, bounds, browse, layout_of, read_one
 from penstock.console.kafka.tailing import tail
 from penstock.console.views.filters import Predicate, parse_filter
-from penstock.console.views.payloads import DETAIL_MAX, FORMATS, Decoder, exported, message_view
+from penstock.console.views.payloads import DETAIL_MAX, FORMATS, exported, message_view
 from penstock.console.web.answers import BadInput, as_json, body_of, whole
 from penstock.console.web.live import Closing, Events, event_stream
+from penstock.console.web.registry import SchemaRegistry
 from penstock.console.web.sessions import Sessions
 from penstock.records.record import Header, Record
 
@@ -72,7 +73,14 @@ class NewMessage(msgspec.Struct):
     partition: int | None = None
 
 
-def message_routes(sessions: Sessions, closing: Closing, decode: Decoder | None) -> list[Route]:
+def message_routes(sessions: Sessions, closing: Closing, registry: SchemaRegistry | None) -> list[Route]:
+    decode = None if registry is None else registry.decode
+
+    async def prepare(*records: Record) -> None:
+        """Fetch schemas before messages are shown."""
+        if registry is not None:
+            await registry.prepare(records)
+
     # Longer than other functions because it is a table: one entry per route.
     async def messages(request: Request) -> Response:
         cluster, name = sessions.of(request).cluster, request.path_params["name"]
@@ -80,11 +88,13 @@ def message_routes(sessions: Sessions, closing: Closing, decode: Decoder | None)
         wanted = await _wanted(cluster, layout, request, whole(request, "limit", _LIMIT, 1, _LIMIT_MAX))
         page = await browse(cluster, layout, wanted)
         form = _format(request)
+        await prepare(*(found.record for found in page.found))
         shown = [message_view(p, record, wanted=form, decode=decode) for p, record in page.found]
         return as_json({"messages": shown, **_progress(layout, wanted, page)})
 
     async def message(request: Request) -> Response:
         partition, record = await _one(sessions, request)
+        await prepare(record)
         shown = message_view(partition, record, limit=DETAIL_MAX, wanted=_format(request), decode=decode)
         return as_json(shown)
 
@@ -108,7 +118,7 @@ def message_routes(sessions: Sessions, closing: Closing, decode: Decoder | None)
         layout = await layout_of(cluster, name)
         chosen = _partitions(request, layout)
         predicate = _predicate(request)
-        return event_stream(closing, _tail(cluster, name, set(chosen), predicate, decode))
+        return event_stream(closing, _tail(cluster, name, set(chosen), predicate, registry))
 
     async def send(request: Request) -> Response:
         cluster, new = sessions.of(request).cluster, await body_of(request, NewMessage)
@@ -153,12 +163,18 @@ async def _produced(
 
 
 async def _tail(
-    cluster: Cluster, topic: str, partitions: set[int], predicate: Predicate | None, decode: Decoder | None
+    cluster: Cluster,
+    topic: str,
+    partitions: set[int],
+    predicate: Predicate | None,
+    registry: SchemaRegistry | None,
 ) -> Events:
+    decode = None if registry is None else registry.decode
     caught_up = tail(cluster, topic, partitions, predicate)
     try:
-        yield "open", {}
         async for caught in caught_up:
+            if registry is not None:
+                await registry.prepare(found.record for found in caught.found)
             shown = [message_view(p, record, decode=decode) for p, record in caught.found]
             yield "messages", {"messages": shown, "skipped": caught.skipped, "errors": caught.errors}
     finally:

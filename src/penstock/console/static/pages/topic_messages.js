@@ -119,7 +119,7 @@ export async function mountMessages(root, name, context) {
     shown();
     live.setAttribute("aria-pressed", "true");
     let seen = 0, skipped = 0;
-    status.textContent = "waiting for new messages…";
+    status.textContent = "connecting…";
     const { partition: p, key: k, filter: f } = query();
     source = listen(`${topicPath(name, "tail")}?${params({ partition: p, key: k, filter: f })}`, {
       messages: (found) => {
@@ -128,7 +128,7 @@ export async function mountMessages(root, name, context) {
         rows = [...found.messages.reverse(), ...rows].slice(0, TAIL_ROWS);
         list.update(rows);
         replace(problem, found.errors.length ? note(found.errors.join("; "), "warn") : null);
-        status.textContent = `live: ${grouped(seen)} new${skipped ? `, ${grouped(skipped)} left out` : ""}`;
+        status.textContent = !seen ? "live: waiting for new messages…" : `live: ${grouped(seen)} new${skipped ? `, ${grouped(skipped)} left out` : ""}`;
       },
     }, (on) => { if (!on && source) status.textContent = "connecting again…"; });
   }
