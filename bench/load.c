@@ -72,15 +72,23 @@ static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
                 die(key, why);
 }
 
-static rd_kafka_conf_t *configuration(const char *bootstrap, char **settings, int count) {
+static int is_security(const char *setting) {
+        return !strncmp(setting, "security.", 9) || !strncmp(setting, "ssl.", 4) || !strncmp(setting, "sasl.", 5);
+}
+
+/* With only_security, settings of TLS and SASL are taken, and the others are left out. */
+static rd_kafka_conf_t *configuration(const char *bootstrap, char **settings, int count, int only_security) {
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
         set(conf, "bootstrap.servers", bootstrap);
         for (int i = 0; i < count; i++) {
                 char *value = strchr(settings[i], '=');
                 if (!value)
                         die(settings[i], "expected key=value");
+                if (only_security && !is_security(settings[i]))
+                        continue;
                 *value = '\0';
                 set(conf, settings[i], value + 1);
+                *value = '=';
         }
         return conf;
 }
@@ -136,7 +144,7 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void 
 static void produce(const char *bootstrap, const char *topic, int64_t messages, size_t size, char **settings,
                     int count) {
         struct delivery delivery = {0, 0, NULL};
-        rd_kafka_conf_t *conf    = configuration(bootstrap, settings, count);
+        rd_kafka_conf_t *conf    = configuration(bootstrap, settings, count, 0);
         size_t room              = compresses(conf) ? VARIED_BYTES : 0;
         rd_kafka_conf_set_opaque(conf, &delivery);
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
@@ -264,7 +272,7 @@ static void commits(const char *bootstrap, const char *topic, int64_t total, siz
 static void consume(const char *bootstrap, const char *topic, int64_t messages, int partitions, char **settings,
                     int count) {
         static rd_kafka_message_t *batch[CONSUME_BATCH];
-        rd_kafka_t *rk            = client(RD_KAFKA_CONSUMER, configuration(bootstrap, settings, count));
+        rd_kafka_t *rk            = client(RD_KAFKA_CONSUMER, configuration(bootstrap, settings, count, 0));
         rd_kafka_topic_t *rkt     = rd_kafka_topic_new(rk, topic, NULL);
         rd_kafka_queue_t *queue   = rd_kafka_queue_new(rk);
         int64_t seen = 0, bytes = 0;
@@ -385,7 +393,7 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         char interval[32];
         snprintf(interval, sizeof(interval), "%" PRId64, latency.messages * 1000 / rate * 95 / 100 + 1);
 
-        rd_kafka_t *reader         = client(RD_KAFKA_CONSUMER, configuration(bootstrap, NULL, 0));
+        rd_kafka_t *reader         = client(RD_KAFKA_CONSUMER, configuration(bootstrap, settings, count, 1));
         rd_kafka_topic_t *readable = rd_kafka_topic_new(reader, topic, NULL);
         latency.arrivals           = rd_kafka_queue_new(reader);
         for (int partition = 0; partition < LATENCY_PARTITIONS; partition++)
@@ -393,7 +401,7 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         pthread_t thread;
         pthread_create(&thread, NULL, arrivals, &latency);
 
-        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
+        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count, 0);
         set(conf, "statistics.interval.ms", interval);
         rd_kafka_conf_set_opaque(conf, &latency);
         rd_kafka_conf_set_dr_msg_cb(conf, on_acknowledged);
@@ -436,7 +444,7 @@ static void steady(const char *bootstrap, const char *topic, int64_t messages, i
                    int count) {
         char payload[LATENCY_SIZE] = {0};
         int64_t acknowledged = 0, sent = 0;
-        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
+        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count, 0);
         rd_kafka_conf_set_opaque(conf, &acknowledged);
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery_report);
         rd_kafka_t *rk        = client(RD_KAFKA_PRODUCER, conf);
