@@ -92,7 +92,7 @@ def test_no_keystream_is_used_twice() -> None:
     file.truncate(0)
     file.append(b"x" * 64)
     seen.append(keystream(inner, b"x" * 64, 0))
-    # A crash has taken what was written after the first 16 bytes, and nobody has truncated the file.
+    # A crash has lost the bytes after the first 16, and the file was not truncated.
     del inner.root["f"].content[HEADER_BYTES + 16 :]  # type: ignore[union-attr]
     crashed = EncryptedFiles(inner, RING).open(PATH)
     crashed.append(b"y" * 48)

@@ -26,7 +26,7 @@ _IDLE_POLLS: Final = 25
 
 
 class QueueReading(NamedTuple):
-    """What to read, and how to print it."""
+    """The messages to read, and their format."""
 
     topic: str
     group: str

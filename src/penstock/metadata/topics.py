@@ -50,7 +50,7 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] = {}
     configs: Mapping[str, str] = {}
-    #: whether a partition was assigned more than once, so that `assignments` is not all that was asked for
+    #: whether a partition was assigned more than once, so that `assignments` is not all that was requested
     is_ambiguous: bool = False
 
 

@@ -70,7 +70,7 @@ def subscriptions_of(
 
 
 class ClientInstance:
-    """What the broker knows of one client instance."""
+    """The state of one client instance."""
 
     __slots__ = (
         "error",

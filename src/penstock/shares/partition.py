@@ -88,7 +88,7 @@ class Transition(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """What the end of acquisition locks and retry backoffs has changed."""
+    """The changes by the end of acquisition locks and retry backoffs."""
 
     #: true if records may be available now
     is_changed: bool

@@ -96,7 +96,7 @@ def test_locks_are_renewed_while_a_message_is_processed(bootstrap: str, name: st
             now_s = asyncio.get_running_loop().time()
             message.deadline_s = now_s + 10  # as if 20 of the 30 seconds had passed
             queue._running().wake()
-            while message.deadline_s < now_s + 30:  # noqa: ASYNC110 - no event tells of a renewal
+            while message.deadline_s < now_s + 30:  # noqa: ASYNC110 - a renewal has no event
                 await asyncio.sleep(0.01)
             assert message.is_held
             await message.accept()

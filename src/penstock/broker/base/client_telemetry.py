@@ -1,4 +1,4 @@
-"""The metrics that clients push to this broker (KIP-714): who may push, totals, and where they go on to."""
+"""The metrics that clients push to this broker (KIP-714): clients that may push, totals, receivers."""
 
 from __future__ import annotations
 

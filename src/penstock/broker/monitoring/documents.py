@@ -20,6 +20,6 @@ def plain_text(status: HTTPStatus, text: str) -> Document:
     return Document(status, _TEXT, [text.encode()])
 
 
-#: the path that tells whether the event loop runs. It depends on no worker thread.
+#: the path that shows whether the event loop runs. It depends on no worker thread.
 LIVENESS: Final = "/healthz"
 ALIVE: Final = plain_text(HTTPStatus.OK, "alive\n")

@@ -160,7 +160,7 @@ def _run(
 
 @contextmanager
 def _console_beside(broker: BrokerConfig, port: int | None) -> Iterator[Callable[[str], None]]:
-    """What to do when the broker is ready: print its address, and start the console if there is a port."""
+    """The callback of a ready broker: print its address, and start the console if there is a port."""
     if port is None:
         yield _say_ready
         return

@@ -29,7 +29,7 @@ QueueHandler: TypeAlias = Callable[[QueueMessage], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJob:
-    """What a run does with each message. `dead_letters` are a producer and a topic."""
+    """The handling of each message in a run. `dead_letters` are a producer and a topic."""
 
     handler: QueueHandler
     concurrency: int

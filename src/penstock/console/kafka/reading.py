@@ -58,7 +58,7 @@ class Layout:
 
 @dataclass(slots=True)
 class Browse:
-    """What to read. `positions` are offsets by partition: the first to read, or the first not to read."""
+    """The range. `positions` are offsets by partition: the first to read, or the first not to read."""
 
     positions: dict[int, int]
     starts: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""What has changed between two samples of a cluster, as lines for people."""
+"""Changes between two samples of a cluster, as lines for people."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TIMESTAMP_MAX: Final = 253_402_300_799_999
 
 
 class Decoded(NamedTuple):
-    """What a schema has made of bytes: its name, and JSON."""
+    """Bytes decoded by a schema: its name, and JSON."""
 
     schema: str
     json: bytes

@@ -42,7 +42,7 @@ STATIC: Final = Path(__file__).parents[1] / "static"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings:
-    """What a console serves, and to whom."""
+    """The pages of a console, and the users that may see them."""
 
     bootstrap: list[Address]
     security: ClientSecurity | None = None

@@ -67,7 +67,7 @@ ACCESS_KEYS: list[ConfigKey] = [
         "penstock.audit.overflow",
         ConfigType.STRING,
         "drop",
-        "What happens if the queue of the audit topic is full: `drop` drops events and counts them; `block` "
+        "The effect of a full queue of the audit topic: `drop` drops events and counts them; `block` "
         "makes administrative requests wait, and refuses them after 30 seconds. Other events are dropped.",
         choices=("drop", "block"),
     ),

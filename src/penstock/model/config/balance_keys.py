@@ -25,7 +25,7 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance",
         _S,
         "off",
-        "What the controller moves by itself if the load of brokers is uneven: nothing, leaders, or "
+        "The parts that the controller moves itself if the load of brokers is uneven: nothing, leaders, or "
         "leaders and replicas.",
         choices=("off", "leaders", "replicas"),
         update_mode=_CLUSTER,

@@ -54,7 +54,7 @@ class Sight:
 
     @property
     def step(self) -> str:
-        """What the pipeline does before its first batch."""
+        """The state of the pipeline before its first batch."""
         return self.steps[-1] if self.steps else "Spark is starting"
 
     @property

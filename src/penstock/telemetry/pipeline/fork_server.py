@@ -137,7 +137,7 @@ class _Server:
             connection.sendall(b"+")
 
     def _ended(self, pid: int) -> None:
-        """Tell the stand-in the exit code of its process."""
+        """Send the exit code of its process to the stand-in."""
         _, status = os.waitpid(pid, 0)
         process, connection = self._children.pop(pid)
         self._selector.unregister(process)
