@@ -10,7 +10,7 @@ PenstockError
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
     ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
     ├── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
-    ├── LockLost             a queue's message is delivered again: its outcome came too late
+    ├── LockLost             a queue's message may be delivered again: its outcome came too late
     ├── TransactionAborted   a transaction was rolled back: run it again
     └── TransactionFailed    a transactional producer cannot continue: make a new one
         └── ProducerFenced   another producer has taken over the transactional id, or a transaction timed out
@@ -104,11 +104,11 @@ class HandlerFailed(ClientError):
 
 
 class LockLost(ClientError):
-    """The outcome of a queue's message was not, or may not have been, applied: it is delivered again."""
+    """The outcome of a queue's message was not applied, or its answer was lost: it may be delivered again."""
 
     def __init__(self, partition: object, offset: int, reason: str) -> None:
         super().__init__(
-            f"the lock of {partition} offset {offset} is lost ({reason}): the message is delivered again. "
+            f"the lock of {partition} offset {offset} is lost ({reason}): it may be delivered again. "
             "If processing takes long, renew the lock or raise visibility_timeout"
         )
 

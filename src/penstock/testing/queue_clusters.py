@@ -37,7 +37,7 @@ class QueueCluster(Cluster):
         key: str | bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Send messages, and wait until they are acknowledged."""
+        """Send messages at least once, and wait until they are acknowledged."""
         # librdkafka takes half a second to notice a topic that was created for it.
         self._connected(lambda connections: connections.refresh([topic]))
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **self.client_config})
