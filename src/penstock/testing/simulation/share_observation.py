@@ -52,7 +52,7 @@ class ShareObservation:
         view = self._views.get(host)
         if view is None:
             view = self._views[host] = _View(share)
-            self._checker.has_led(_name(host), host.leader_epoch)
+            self._checker.has_led(_name(host), host.partition.leader_epoch)
         locks = share.locks
         state = (share.start_offset, share.next_offset, share.available, share.complete, locks.added)
         if state == view.state:
@@ -69,7 +69,7 @@ class ShareObservation:
             if before.get(offset) != delivery:
                 self._checker.delivered(
                     _name(host),
-                    host.leader_epoch,
+                    host.partition.leader_epoch,
                     offset,
                     delivery,
                     before.get(offset),
