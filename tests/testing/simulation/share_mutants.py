@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
 from penstock.shares import acquisition, partition, persisted
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import PersistedState
-from penstock.shares.shard import PruneLog, ShareShard, ShareStateKey
+from penstock.shares.shard import PruneLog, ShareShard
 from penstock.shares.states import TERMINAL, RecordState, StateBatch
 from tests.testing.simulation.hunting import Mutant
 
@@ -56,10 +57,6 @@ def _forget_counts(
     return loaded
 
 
-def _is_current_in_any_epoch(self: SharePartitionHost) -> bool:
-    return self.partition.leading and self.error is None
-
-
 def _begin_past_others(self: SharePartition, targets: Any) -> Transition:
     """The start offset passes records whose transitions may be rolled back, or that are still acquired."""
     runs = []
@@ -101,12 +98,6 @@ _acquire = acquisition.acquire
 
 
 # -- the share coordinator
-
-_read = ShareShard.read
-
-
-def _read_without_fencing(self: ShareShard, key: ShareStateKey, leader_epoch: int) -> Any:
-    return _read(self, key, -1)
 
 
 def _empty_snapshot(self: PersistedState, now_ms: int) -> PersistedState:
@@ -168,6 +159,11 @@ SHARE_MUTANTS: Final = (
     Mutant(
         guard="each delivery counts",
         changes=((SharePartition, "lock", _lock_uncounted),),
+        shared=True,
+    ),
+    Mutant(
+        guard="only offsets without records are skipped",
+        changes=((reading, "acquire", _acquire_behind_a_hole),),
         shared=True,
     ),
     Mutant(
