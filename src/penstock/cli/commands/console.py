@@ -69,6 +69,7 @@ def console(
     where: DataOrConnection,
 ) -> None:
     """Serve a web console for a cluster, until Ctrl-C. Users of a cluster with SASL log in as themselves."""
+    # Longer than other functions because its parameters are the options of the command.
     require_extra("starlette", "console")
     require_extra("uvicorn", "console")
     from penstock.cli.console_child import end_with_stdin

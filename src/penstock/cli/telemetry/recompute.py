@@ -33,6 +33,7 @@ def recompute(
     storage_option: StorageOptions = None,
 ) -> None:
     """Compute rollups and views again from samples, and compare them with the pipeline's tables."""
+    # Longer than other functions because its parameters are the options of the command.
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")
