@@ -53,6 +53,9 @@ _NOT_REACHED = {
     *("group.share.delivery.count.limit", "group.share.record.lock.duration.ms"),
     "group.share.partition.max.record.locks",
     *(f"share.coordinator.state.topic.{name}" for name in ("replication.factor", "min.isr", "segment.bytes")),
+    *(f"errors.deadletterqueue.{name}" for name in ("auto.create.topics.enable", "topic.name.prefix")),
+    *("errors.deadletterqueue.group.enable", "penstock.delay.source.enable", "penstock.delay.target"),
+    *("penstock.delete.after.consumption", "penstock.delivery.delay.ms"),
     # Requests that the clients of the runs do not send, and states that they do not reach.
     *("request.timeout.ms", "max.request.partition.size.limit", "producer.id.expiration.ms"),
     *("replica.selector.class", "penstock.balance.exclude.brokers"),
