@@ -72,6 +72,17 @@ def test_records_are_delivered_once_they_are_accepted(client: RawClient, topic: 
     assert offsets(client, group) == [(3, 0)]
 
 
+def test_a_fetch_of_no_bytes_acquires_nothing(client: RawClient, topic: Topic, group: str) -> None:
+    append(client, topic, b"a")
+    member = Member(client, group, topic).join()
+    assert member.take() == [(0, 0, 1)]
+    append(client, topic, b"b")
+    response, partition = member.fetch(max_bytes=0, max_wait_ms=1)
+    assert response.error_code == ErrorCode.NONE
+    assert partition is None or partition.acquired_records == []
+    assert member.take() == [(1, 1, 1)]
+
+
 def test_a_new_record_wakes_a_waiting_fetch(client: RawClient, topic: Topic, group: str) -> None:
     append(client, topic, b"a")
     member = Member(client, group, topic).join()

@@ -162,7 +162,8 @@ class ShareFetch:
         wishes = self._wishes
         left, missing = wishes.max_bytes, wishes.acquire.records_max
         for host in hosts:
-            if missing <= 0 or host.share is None:
+            # As in Kafka, a request for no bytes gets no records, not even the first batch.
+            if missing <= 0 or wishes.max_bytes <= 0 or host.share is None:
                 continue
             request = wishes.acquire._replace(records_max=missing)
             found = self._read(host, request, left, at_least_one=left == wishes.max_bytes)
