@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -178,6 +179,8 @@ def main() -> int:
     parser = Arguments(prog="python -m differential.share_tools", description=__doc__)
     parser.add_argument("--against", choices=("kafka", "penstock"), default="kafka")
     given = parser.parse_args()
+    # Ends the brokers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     different = 0
     with _started("penstock") as ours, _started(given.against) as theirs, ThreadPoolExecutor(2) as both:
         for step in STEPS:
