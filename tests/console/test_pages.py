@@ -281,6 +281,26 @@ _CONTRAST = """(a, b) => {
 }"""
 
 
+def test_a_plot_agrees_with_its_axis(page: Page, url: str) -> None:
+    """The value at the top of the axis lies on the upper line of the grid, and 0 on the lower one."""
+    page.open(url)
+    found = page.js(_PLOT)
+    assert found["line"] == [found["low"], found["high"]]
+
+
+_PLOT = """(async () => {
+  const { chart } = await import('/static/plots.js');
+  const plot = chart({ label: 'x' });
+  document.body.append(plot.node);
+  plot.update([[0, 0], [1, 100]]);
+  await new Promise(requestAnimationFrame);
+  const grid = [...plot.node.querySelectorAll('line.grid')].map(l => Number(l.getAttribute('y1')));
+  const ends = plot.node.querySelector('path.line').getAttribute('d').slice(1).split('L');
+  plot.node.remove();
+  return { line: ends.map(e => Number(e.split(',')[1])), low: Math.max(...grid), high: Math.min(...grid) };
+})()"""
+
+
 def test_a_killed_broker_is_seen_while_the_page_is_open(page: Page, url: str, brokers: Cluster) -> None:
     page.open(url)
     page.until_text("The cluster is healthy", "main")

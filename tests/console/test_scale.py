@@ -159,16 +159,12 @@ def test_ten_open_pages_cost_a_cluster_less_than_a_twentieth_of_a_core(
                 time.sleep(_TICKS_S)
                 share = (_cpu_s(data) - before) / (time.monotonic() - began)
                 print(f"brokers with ten open pages: {share:.1%} of a core", file=sys.stderr)
-                assert share < 0.05 + _IDLE
+                assert share < 0.05
             finally:
                 console.terminate()
                 console.wait(20)
     finally:
         run("cluster", "stop", "--data", str(data))
-
-
-#: what three idle brokers use by themselves, of a core
-_IDLE = 0.05
 
 
 def _cpu_s(data: Path) -> float:

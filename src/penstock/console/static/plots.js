@@ -6,18 +6,19 @@ import { h, s, short } from "./dom.js";
 export function spark(points, label, { width = 96, height = 22 } = {}) {
   const svg = s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   if (points.length < 2) return svg;
-  const { path, area } = shape(points, width, height, Math.max(...points.map((p) => p[1]), 1));
+  const { path, area } = shape(points, Math.max(...points.map((p) => p[1]), 1), { left: 0, right: width, low: height - 1, high: 2 });
   svg.append(s("path", { class: "area", d: area }), s("path", { class: "line", d: path }));
   return svg;
 }
 
-function shape(points, width, height, top, left = 0) {
+// The path of points between the lines `low` (0) and `high` (`top`) of a picture.
+function shape(points, top, { left, right, low, high }) {
   const [first, last] = [points[0][0], points[points.length - 1][0]];
   const span = Math.max(last - first, 1e-9);
-  const at = ([t, v]) => [left + ((t - first) / span) * (width - left), height - 1 - (v / top) * (height - 3)];
+  const at = ([t, v]) => [left + ((t - first) / span) * (right - left), low - (v / top) * (low - high)];
   const steps = points.map(at).map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`);
   const path = `M${steps.join("L")}`;
-  return { path, area: `${path}L${width},${height}L${left},${height}Z` };
+  return { path, area: `${path}L${right},${low}L${left},${low}Z` };
 }
 
 const LEFT = 54;
@@ -41,9 +42,10 @@ export function chart({ label, format = short, height = 120 }) {
     const last = points[points.length - 1];
     readout.textContent = last ? format(last[1]) : "–";
     svg.setAttribute("aria-label", `${label}: ${last ? format(last[1]) : "no value yet"}`);
+    const [low, high] = [height - 17, 9];
     const top = niceTop(Math.max(...points.map((p) => p[1]), 0));
     for (const share of [0, 0.5, 1]) {
-      const y = height - 17 - share * (height - 26);
+      const y = low - share * (low - high);
       svg.append(s("line", { class: "grid", x1: LEFT, x2: width, y1: y, y2: y }));
       svg.append(s("text", { class: "tick", x: LEFT - 6, y: y + 3.5, "text-anchor": "end" }, format(top * share)));
     }
@@ -51,7 +53,7 @@ export function chart({ label, format = short, height = 120 }) {
       svg.append(s("text", { class: "tick", x: width / 2, y: height / 2, "text-anchor": "middle" }, "collecting samples…"));
       return;
     }
-    const drawn = shape(points, width, height - 16, top, LEFT);
+    const drawn = shape(points, top, { left: LEFT, right: width, low, high });
     svg.append(s("path", { class: "area", d: drawn.area }), s("path", { class: "line", d: drawn.path }));
     for (const [x, t, anchor] of [[LEFT, points[0][0], "start"], [width, last[0], "end"]]) {
       const time = new Date(t * 1000).toLocaleTimeString([], { hour12: false });

@@ -174,7 +174,7 @@ export function tabs(label, items, current) {
 }
 
 export const stat = (label, value, hint, level = "") => h("div", { class: `stat ${level}` },
-  h("span", { class: "label" }, label), h("span", { class: "value" }, value), hint && h("span", { class: "hint" }, hint));
+  h("span", { class: "label" }, label), h("span", { class: typeof value === "string" && value.length > 12 ? "value text" : "value" }, value), hint && h("span", { class: "hint" }, hint));
 
 export function card(title, ...children) {
   return h("section", { class: "card", "aria-label": title }, h("h2", {}, title), ...children);

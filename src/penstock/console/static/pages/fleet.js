@@ -48,7 +48,7 @@ async function mountFleet(root) {
       stat("Power", `${(power / 1000).toFixed(1)} kW`, "now"), stat("Wasted", grouped((found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0)), "allocated, not used", (found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0) ? "warn" : ""),
       stat("Silent", grouped(found.gpus.silent ?? 0), "no new sample", found.gpus.silent ? "warn" : ""), stat("Open alerts", grouped(open.length), `${grouped(open.filter((a) => a.severity === "critical").length)} critical`, open.some((a) => a.severity === "critical") ? "bad" : ""));
     draw();
-    replace(alerts, found.alerts.length ? found.alerts.slice(0, 60).map(alertLine) : h("li", { class: "dim" }, h("span", {}, "no alert was raised")));
+    replace(alerts, found.alerts.length ? [...open, ...found.alerts.filter((a) => a.state !== "open")].slice(0, 60).map(alertLine) : h("li", { class: "dim" }, h("span", {}, "no alert was raised")));
   }
   await update();
   const timer = setInterval(update, 3000);
