@@ -195,7 +195,7 @@ static void put(rd_kafka_t *rk, rd_kafka_topic_t *rkt, char *value, size_t size)
 }
 
 static rd_kafka_t *transactional(const char *bootstrap, char **settings, int count, struct delivery *delivery) {
-        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
+        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count, 0);
         rd_kafka_conf_set_opaque(conf, delivery);
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
         rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, conf);
