@@ -23,6 +23,7 @@ COMMON = {
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
 }
 SCENARIOS = {
     DEFAULT_SCENARIO: (3, COMMON),
