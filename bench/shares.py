@@ -74,19 +74,19 @@ class Member:
             self._answers.extend(response.message for response in self._conversation.receive(data))
         return self._answers.popleft()
 
-    def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
+    def call(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
         self.send(api, version, request)
         return cast("ResponseT", self.receive())
 
     def join(self, name: str) -> None:
         """Send heartbeats until the partition is assigned."""
-        self.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group]))
+        self.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group]))
         epoch, deadline = 0, time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             request = ShareGroupHeartbeatRequest(
                 group_id=self._group, member_id=self.id, member_epoch=epoch, subscribed_topic_names=[name]
             )
-            answer = self.ask(SHARE_GROUP_HEARTBEAT, 1, request)
+            answer = self.call(SHARE_GROUP_HEARTBEAT, 1, request)
             if not answer.error_code:
                 epoch = answer.member_epoch
                 if answer.assignment is not None and answer.assignment.topic_partitions:
@@ -135,10 +135,10 @@ def _members(server: Server, name: str, count: int, records: int) -> Iterator[li
         admin = Member(server, group, b"", 0)
         stack.callback(admin.socket.close)
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-        topic_id = admin.ask(METADATA, 12, wanted).topics[0].topic_id
+        topic_id = admin.call(METADATA, 12, wanted).topics[0].topic_id
         change = configs.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
         resource = configs.AlterConfigsResource(resource_type=_GROUP, resource_name=group, configs=[change])
-        admin.ask(
+        admin.call(
             configs.INCREMENTAL_ALTER_CONFIGS, 1, configs.IncrementalAlterConfigsRequest(resources=[resource])
         )
         made = [Member(server, group, topic_id, records) for _ in range(count)]

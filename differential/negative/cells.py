@@ -119,7 +119,7 @@ def _with_certificate(
 
 def _served(line: Line) -> str:
     with line:
-        return "refused" if line.ask(API_VERSIONS, _hello()) is None else "served"
+        return "refused" if line.call(API_VERSIONS, _hello()) is None else "served"
 
 
 def _garbage(ports: Ports) -> tuple[str, None]:
@@ -181,7 +181,7 @@ def _good(line: Line, mechanism: str, credentials: Credentials) -> str:
     if outcome != "served":
         return outcome
     # The internal listener answers with an error of its own, because this request is for brokers.
-    return CLOSED if line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(), 0) is None else "served"
+    return CLOSED if line.call(DESCRIBE_CLUSTER, DescribeClusterRequest(), 0) is None else "served"
 
 
 def _describe(line: Line) -> str:
@@ -195,7 +195,7 @@ def _unknown_version(line: Line, key: int, version: int) -> str:
 
 
 def _hello_twice(line: Line) -> str:
-    assert line.ask(API_VERSIONS, _hello()) is not None
+    assert line.call(API_VERSIONS, _hello()) is not None
     return line.error(API_VERSIONS, _hello())
 
 

@@ -63,7 +63,7 @@ class Line:
         except (ConnectionResetError, BrokenPipeError, ssl.SSLError):
             return None
 
-    def ask(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
+    def call(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
         """The response; None if the broker closes the connection instead."""
         version = api.max_version if version is None else version
         encoded = b"".join(encode_request(api, version, 7, "matrix", request))  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ class Line:
 
     def error(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> str:
         """The error of a response, and whether the connection is closed after it."""
-        answer = self.ask(api, request, version)
+        answer = self.call(api, request, version)
         if answer is None:
             return CLOSED
         self.message = getattr(answer, "error_message", None)
@@ -90,7 +90,7 @@ class Line:
 
     def challenge(self, token: bytes) -> bytes | None:
         """The answer to a token; None if it is an error."""
-        answer = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
+        answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
         if answer is None or answer.error_code:
             self.message = None if answer is None else answer.error_message
             return None

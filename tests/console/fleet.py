@@ -56,10 +56,10 @@ ANSWERS: dict[str, Any] = {
 
 
 class _Api(BaseHTTPRequestHandler):
-    asked: list[str]
+    requested: list[str]
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        self.server.requested.append(self.path)  # type: ignore[attr-defined]
         found = ANSWERS.get(self.path.partition("?")[0].replace("GPU-2", "GPU-1"))
         allowed = self.headers.get("Authorization") == "Bearer s3cret"
         self.send_response(401 if not allowed else 200 if found is not None else 404)
@@ -73,11 +73,11 @@ class _Api(BaseHTTPRequestHandler):
 @contextmanager
 def telemetry_api() -> Iterator[tuple[str, list[str]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Api) as server:
-        server.asked = []  # type: ignore[attr-defined]
+        server.requested = []  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
+            yield f"http://127.0.0.1:{server.server_port}", server.requested  # type: ignore[attr-defined]
         finally:
             server.shutdown()
             thread.join()

@@ -19,7 +19,7 @@ FORM = {
 }
 
 
-def asked(principal: str = "User:ada", name: str = "orders-eu", **configs: str) -> Any:
+def requested(principal: str = "User:ada", name: str = "orders-eu", **configs: str) -> Any:
     return explain(
         [acl_from(FORM)],
         {"ops": ["User:ada"]},
@@ -45,14 +45,16 @@ def test_a_wrong_form_is_refused(part: dict[str, str]) -> None:
 
 
 def test_a_decision_names_the_binding() -> None:
-    allowed = asked()
+    allowed = requested()
     assert allowed["allowed"]
     assert allowed["acl"]["principal"] == "Role:ops"
-    denied = asked("User:bob")
+    denied = requested("User:bob")
     assert (denied["allowed"], denied["acl"]) == (False, None)
-    assert asked("User:root", **{"super.users": "User:root;User:x"})["reason"] == "User:root is a super user"
+    assert (
+        requested("User:root", **{"super.users": "User:root;User:x"})["reason"] == "User:root is a super user"
+    )
     with pytest.raises(InvalidAcl):
-        asked("bob")
+        requested("bob")
 
 
 def test_the_form_offers_operations_by_resource() -> None:

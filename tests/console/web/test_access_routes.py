@@ -22,8 +22,8 @@ ACL = {
 def test_acls_are_added_explained_and_removed(console: TestClient) -> None:
     assert console.post("/api/acls", json=ACL).status_code == 200
     assert ACL in console.get("/api/security").json()["acls"]
-    asked = {"principal": "User:mallory", "operation": "read", "resource": "topic", "name": "payroll"}
-    answer = console.post("/api/why", json=asked).json()
+    requested = {"principal": "User:mallory", "operation": "read", "resource": "topic", "name": "payroll"}
+    answer = console.post("/api/why", json=requested).json()
     assert (answer["allowed"], answer["acl"], answer["enforced"]) == (False, ACL, True)
     assert console.request("DELETE", "/api/acls", json=ACL).status_code == 200
     assert ACL not in console.get("/api/security").json()["acls"]

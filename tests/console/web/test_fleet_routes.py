@@ -15,16 +15,16 @@ def client(telemetry: Telemetry | None) -> TestClient:
 
 
 def test_the_fleet_its_alerts_and_one_gpu() -> None:
-    with telemetry_api() as (url, asked), client(Telemetry(url, "s3cret")) as console:
+    with telemetry_api() as (url, requested), client(Telemetry(url, "s3cret")) as console:
         assert console.get("/api/session").json()["telemetry"]
         fleet = console.get("/api/fleet").json()
         assert (fleet["items"][0]["gpu_id"], fleet["alerts"][0]["rule"]) == ("GPU-1", "idle_occupied")
         page = console.get("/api/fleet/GPU-1", params={"minutes": 5}).json()
         (series,) = page["series"]
         assert [value for _, value in series["points"]] == [5.0, 7.0]
-        assert any("start_time=2030-01-01T00%3A05" in path for path in asked)
+        assert any("start_time=2030-01-01T00%3A05" in path for path in requested)
         assert console.get("/api/fleet/..%2F..%2Fsecret").status_code in (404, 409)
-        assert not any("/secret" in path for path in asked)
+        assert not any("/secret" in path for path in requested)
 
 
 def test_refusals_and_silence_are_explained() -> None:

@@ -32,7 +32,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 class _Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        self.server.requested.append(self.path)  # type: ignore[attr-defined]
         found = SCHEMAS.get(self.path)
         self.send_response(404 if found is None else 200)
         self.end_headers()
@@ -45,11 +45,11 @@ class _Api(BaseHTTPRequestHandler):
 @contextmanager
 def registry() -> Iterator[tuple[str, list[str]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Api) as server:
-        server.asked = []  # type: ignore[attr-defined]
+        server.requested = []  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/", server.asked  # type: ignore[attr-defined]
+            yield f"http://127.0.0.1:{server.server_port}/", server.requested  # type: ignore[attr-defined]
         finally:
             server.shutdown()
             thread.join()
@@ -74,11 +74,11 @@ def test_values_are_decoded_and_schemas_fetched_once() -> None:
         Record(1, 0, None, value),
         Record(2, 0, framed(404, b"x"), None),
     ]
-    with registry() as (url, asked):
+    with registry() as (url, requested):
         schemas = SchemaRegistry(url)
         for _ in range(2):
             asyncio.run(schemas.prepare(records))
-        assert sorted(asked) == ["/schemas/ids/404", "/schemas/ids/7", "/schemas/ids/8"]
+        assert sorted(requested) == ["/schemas/ids/404", "/schemas/ids/7", "/schemas/ids/8"]
     shown = show(value, decode=schemas.decode)
     assert (shown["kind"], shown["schema"]) == ("schema", "Avro, schema 7")
     assert '"id": 9007199254740993' in shown["text"]

@@ -31,7 +31,7 @@ TASKS = 2
 
 
 def task(place: Path, **changes: Any) -> ShardTask:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "tables": Store(str(place / "tables")),
         "state": Store(str(place / "state")),
         "batch_id": 0,
@@ -43,7 +43,7 @@ def task(place: Path, **changes: Any) -> ShardTask:
         "topics": None,
         "thresholds": load_thresholds(),
     }
-    return ShardTask(**{**told, **changes})
+    return ShardTask(**{**reported, **changes})
 
 
 def results(frame: DataFrame) -> list[ShardResult]:

@@ -107,18 +107,18 @@ def access_routes(sessions: Sessions) -> list[Route]:
         return as_json({})
 
     async def why(request: Request) -> Response:
-        cluster, asked = sessions.of(request).cluster, await body_of(request, Question)
+        cluster, requested = sessions.of(request).cluster, await body_of(request, Question)
         acls, roles = await list_acls(cluster), await list_roles(cluster)
         configs = await authorizer_configs(cluster)
         answer = explain(
             acls,
             roles or {},
             configs,
-            principal=asked.principal,
-            host=asked.host,
-            operation=asked.operation,
-            resource=asked.resource,
-            name=asked.name,
+            principal=requested.principal,
+            host=requested.host,
+            operation=requested.operation,
+            resource=requested.resource,
+            name=requested.name,
         )
         return as_json({**answer, "enforced": bool(configs.get("authorizer.class.name"))})
 
