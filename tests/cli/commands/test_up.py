@@ -233,7 +233,7 @@ def test_a_host_that_is_not_here() -> None:
 def test_other_machines_are_not_served_without_security_by_default() -> None:
     code, said = fails("--memory", "--port", "0", "--host", "0.0.0.0")
     assert code == 2
-    assert "PLAINTEXT://0.0.0.0:0 would serve anyone" in said
+    assert "PLAINTEXT://0.0.0.0:0 would serve any machine" in said
     assert "--allow-insecure" in said
 
 
