@@ -1,4 +1,4 @@
-"""`Queue` while brokers die: no message is lost, and the queue finds the new leaders and coordinators."""
+"""`Queue` with several brokers: one that dies loses no message, and idle ones hold up none of the others."""
 
 from __future__ import annotations
 
@@ -57,3 +57,19 @@ def test_nothing_is_lost_when_a_broker_is_killed() -> None:
         work = asyncio.run(asyncio.wait_for(play(cluster), 100))
         assert set(work.done) == {str(n).encode() for n in range(2 * MESSAGES)}
         assert cluster.lag("workers") == 0
+
+
+def test_brokers_without_messages_do_not_take_the_room_of_others() -> None:
+    async def play(cluster: QueueCluster) -> Work:
+        work = Work()
+        async with quick(cluster.bootstrap, "orders", group="workers") as queue:
+            running = asyncio.create_task(queue.run(work, concurrency=1, prefetch=0))
+            await asyncio.to_thread(cluster.send, "orders", *map(str, range(MESSAGES)), key="one partition")
+            await work.reach(MESSAGES)
+            queue.stop()
+            await running
+        return work
+
+    with queues(3, config={"num.partitions": 3}) as cluster:
+        work = asyncio.run(asyncio.wait_for(play(cluster), 30))
+        assert sum(work.done.values()) == MESSAGES

@@ -41,7 +41,10 @@ class LinkOwner(Protocol):
     """The member that a link belongs to."""
 
     def room(self) -> int:
-        """How many records the member can take now."""
+        """How many records a link may fetch now: its share of those that the member can take.
+
+        All fetches together may ask for one record more per broker. In large requests each asks for all.
+        """
         ...
 
     def reserve(self, records: int) -> None:

@@ -158,7 +158,12 @@ class Member:
     # -- for links
 
     def room(self) -> int:
-        return self._wants(self.held_count) - self._reserved
+        wanted = self._wants(self.held_count)
+        if wanted <= 0 or wanted >= self._settings.limits.whole_batches_from:
+            return wanted
+        sharing = sum(bool(link.session.wanted) for link in self._links.values())
+        # At least one: a broker without messages must not keep the room that another one needs.
+        return max(1, min(wanted - self._reserved, -(-wanted // max(1, sharing))))
 
     def reserve(self, records: int) -> None:
         self._reserved += records

@@ -255,7 +255,8 @@ class Queue:
         """Call the handler with each message, up to `concurrency` at a time, until the queue is stopped.
 
         `prefetch` messages wait for a free handler, as many as there are handlers by default. Pass 0 if
-        messages take long: other members can have them then.
+        messages take long: other members can have them then. With several brokers up to one more message
+        per broker waits.
 
         A message is accepted when its handler returns, unless the handler has chosen another outcome. If the
         handler raises, the message is released after the backoff of `retry`. After `retry.attempts`
