@@ -2,9 +2,10 @@
 
 | anomaly | meaning |
 |---|---|
-| queue-lost | an acknowledged value was never accepted by a member |
+| queue-lost | no member got and accepted an acknowledged value |
 | queue-redelivered | a value was delivered long after its acceptance was answered |
 
+An acceptance counts although its response is lost with a broker: the member has got the value.
 A response may be late, and a leader that was replaced may deliver accepted values until it learns of it. So a
 delivery counts only if it comes more than `LATE_S` after the acceptance.
 """
@@ -41,18 +42,20 @@ class Delivery:
 
     value: int
     at: float
+    is_accepted: bool
     accepted_at: float | None = None
 
 
 def queue_anomalies(sends: Iterable[Send], deliveries: Sequence[Delivery]) -> dict[str, Sequence[object]]:
     accepted: dict[int, float] = {}
+    done = {delivery.value for delivery in deliveries if delivery.is_accepted}
     for delivery in deliveries:
         if delivery.accepted_at is not None:
             first = accepted.get(delivery.value, delivery.accepted_at)
             accepted[delivery.value] = min(first, delivery.accepted_at)
     found: dict[str, Sequence[object]] = {
         "queue-lost": [
-            send for send in sends if send.outcome is Outcome.ACKNOWLEDGED and send.value not in accepted
+            send for send in sends if send.outcome is Outcome.ACKNOWLEDGED and send.value not in done
         ],
         "queue-redelivered": [
             delivery
@@ -124,9 +127,10 @@ class Workers:
             answers: list[asyncio.Task[None]] = []
             try:
                 async for message in queue:
-                    delivery = Delivery(int(message.value), time.monotonic())
+                    is_accepted = rng.random() >= _RELEASES
+                    delivery = Delivery(int(message.value), time.monotonic(), is_accepted)
                     self.deliveries.append(delivery)
-                    if rng.random() < _RELEASES:
+                    if not is_accepted:
                         message.release()
                     else:
                         answers.append(asyncio.create_task(_note(message.accept(), delivery)))

@@ -8,14 +8,27 @@ from chaos.workers import LATE_S, Delivery, queue_anomalies
 SENT = [Send("writer", 0, 1, Outcome.ACKNOWLEDGED), Send("writer", 0, 2, Outcome.UNKNOWN)]
 
 
+def released(at: float) -> Delivery:
+    return Delivery(1, at, is_accepted=False)
+
+
+def accepted(at: float, answered_at: float | None) -> Delivery:
+    return Delivery(1, at, is_accepted=True, accepted_at=answered_at)
+
+
 def test_an_accepted_value_is_neither_lost_nor_delivered_again() -> None:
-    assert queue_anomalies(SENT, [Delivery(1, 5.0), Delivery(1, 6.0, 7.0), Delivery(1, 8.0)]) == {}
+    assert queue_anomalies(SENT, [released(5.0), accepted(6.0, 7.0), released(8.0)]) == {}
 
 
 def test_a_value_that_no_member_accepted_is_lost() -> None:
-    assert queue_anomalies(SENT, [Delivery(1, 5.0)]) == {"queue-lost": [SENT[0]]}
+    assert queue_anomalies(SENT, []) == {"queue-lost": [SENT[0]]}
+    assert queue_anomalies(SENT, [released(5.0)]) == {"queue-lost": [SENT[0]]}
+
+
+def test_an_acceptance_counts_although_its_response_is_lost() -> None:
+    assert queue_anomalies(SENT, [accepted(5.0, None)]) == {}
 
 
 def test_a_delivery_long_after_the_acceptance() -> None:
-    late = Delivery(1, 7.5 + LATE_S)
-    assert queue_anomalies(SENT, [Delivery(1, 5.0, 7.0), late]) == {"queue-redelivered": [late]}
+    late = released(7.5 + LATE_S)
+    assert queue_anomalies(SENT, [accepted(5.0, 7.0), late]) == {"queue-redelivered": [late]}
