@@ -195,3 +195,13 @@ def test_a_late_write_does_not_change_the_count_of_finished_records() -> None:
     coordinator.write(5, (12, 12, ACKNOWLEDGED, 1), complete=14)
     found = coordinator.shard.summary(KEY)
     assert (found.start_offset, found.delivery_complete_count) == (20, 1)
+
+
+def test_two_writes_at_the_same_time_count_all_their_finished_records() -> None:
+    """The second one does not know yet that the first one raises the start offset."""
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.write(5, complete=0)
+    coordinator.write(0, (5, 9, ACKNOWLEDGED, 1), complete=10)
+    found = coordinator.shard.summary(KEY)
+    assert (found.start_offset, found.delivery_complete_count) == (5, 5)

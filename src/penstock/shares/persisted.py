@@ -52,10 +52,12 @@ class PersistedState(NamedTuple):
     ) -> PersistedState:
         """The state after one more write. The start offset never goes back within a state epoch.
 
-        A write with a lower start offset arrives late: its count is of records that are no longer in flight.
+        A write with a lower start offset was on its way beside the one that raised the start offset. Its
+        count has the finished records from its own start offset on: those below ours no longer count.
         """
         start = max(self.start_offset, start_offset)
-        complete = self.delivery_complete_count if start_offset < start else complete
+        if start_offset < start:
+            complete = max(self.delivery_complete_count, complete - (start - start_offset))
         return self._replace(
             leader_epoch=self.leader_epoch if leader_epoch == NO_EPOCH else leader_epoch,
             start_offset=start,
