@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,7 +10,6 @@ from functools import partial
 
 import pytest
 
-from lab.server import free_port
 from penstock.broker.app.broker import Broker
 from penstock.model.config import BrokerConfig
 from penstock.model.config.monitoring_keys import metrics_address
@@ -37,11 +37,16 @@ def at(port: int) -> dict[str, str]:
 
 
 def port_with_free_neighbour() -> int:
-    while True:
-        port = free_port()
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", port + OFFSET)):
-                return port
+    """A free port whose neighbour is free, too. Neither other tests nor the kernel take such ports."""
+    for port in random.sample(range(12_000, 12_760), 100):
+        with closing(socket.socket()) as one, closing(socket.socket()) as other:
+            try:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + OFFSET))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port with a free neighbour")
 
 
 def test_the_port_is_that_of_clients_plus_an_offset_on_loopback(as_process: None) -> None:
@@ -55,7 +60,7 @@ def test_the_port_is_that_of_clients_plus_an_offset_on_loopback(as_process: None
 
 
 def test_a_port_that_is_taken_is_replaced(as_process: None) -> None:
-    port = free_port()
+    port = port_with_free_neighbour()
     with closing(socket.socket()) as other:
         other.bind(("127.0.0.1", port + OFFSET))
         other.listen()
