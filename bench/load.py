@@ -1,4 +1,4 @@
-"""The load generator: `load.c`, compiled once against the lab's librdkafka, and topics to point it at.
+"""The load generator: `load.c`, compiled once with librdkafka, and topics to point it at.
 
 `echo.c` is compiled here, too: a broker that takes next to no time.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.home import command, lab_root, require
@@ -77,10 +78,10 @@ class Commits:
 
 
 def compiled() -> Path:
-    """The generator."""
-    library = librdkafka().include
-    paths = (f"-isystem{library}", f"-L{library}", f"-Wl,-rpath,{library}")
-    return _compiled(SOURCE, *paths, "-lrdkafka", "-pthread")
+    """The generator, with the library of confluent-kafka, which has every codec: a local build may not."""
+    (library,) = Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs").glob("librdkafka*")
+    paths = (f"-isystem{librdkafka().include}", f"-Wl,-rpath,{library.parent}")
+    return _compiled(SOURCE, *paths, str(library), "-pthread")
 
 
 def echo(folder: Path) -> Server:
@@ -90,8 +91,9 @@ def echo(folder: Path) -> Server:
 
 
 def _compiled(source: Path, *libraries: str) -> Path:
-    """A program, named by its source's hash so that an edit compiles again."""
-    name = f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    """A program, named by the hash of its source and libraries so that an edit compiles again."""
+    digest = hashlib.sha256(source.read_bytes() + " ".join(libraries).encode())
+    name = f"{source.stem}-{digest.hexdigest()[:12]}"
     binary = lab_root() / "bin" / name
     if not binary.exists():
         require("cc")
