@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from math import inf
 
 import uvloop
 
@@ -21,8 +22,9 @@ from tests.broker.replication import TOPIC, make_topic, replica
 from tests.broker.requests import batch_of
 
 WARM_UP = 20
-#: the cheapest of a few rounds counts: now and then nodes talk about other things
-ROUNDS = 6
+#: The cheapest round counts, because the brokers also exchange other requests. On a busy machine that is in
+#: nearly every round, so there are up to this many.
+ROUNDS = 30
 BATCHES = 8
 #: produced at once
 BURST = 200
@@ -76,15 +78,17 @@ def test_a_replicated_batch_stays_within_its_budget() -> None:
             size = await producer.send([frame()], 1)
             for _ in range(WARM_UP):
                 await producer.send([frame()], size)
-            rounds = []
-            for _ in range(ROUNDS):
+            cheapest = inf
+            rounds = 0
+            while cheapest > STEPS and rounds < ROUNDS:
+                rounds += 1
                 frames = [frame()] * BATCHES
                 with StepCounter() as counter:
                     for each in frames:
                         await producer.send([each], size)
-                rounds.append(counter.opcodes / BATCHES)
+                cheapest = min(cheapest, counter.opcodes / BATCHES)
             producer.close()
-            return min(rounds)
+            return cheapest
 
     steps = uvloop.run(main())
     assert steps <= STEPS, f"{steps:.0f} interpreter steps, the budget is {STEPS}: see `test_budget`"
