@@ -6,29 +6,18 @@ import base64
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.home import built, command, lab_root, require
+from lab.home import command
+from lab.maven import jars
 from lab.server import HOST, Server, free_ports
 
 VERSION = "4.3.1"
 CLUSTER_ID = base64.urlsafe_b64encode(b"penstock-lab-one").decode().rstrip("=")
 
-POM = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>lab</groupId><artifactId>kafka</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 
 # The options of Apache Kafka's own start script for a server, with a heap of constant size.
 JVM = (
@@ -98,12 +87,4 @@ def tool(main_class: str) -> list[str]:
 
 
 def kafka_classpath() -> str:
-    return f"{built(lab_root() / 'kafka' / 'libs', (POM,), _download)}/*"
-
-
-def _download(libs: Path) -> None:
-    require("mvn", "java")
-    print(f"fetching Apache Kafka {VERSION} from Maven Central (once)", flush=True)
-    (libs.parent / "pom.xml").write_text(POM)
-    copy = ["mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies"]
-    command([*copy, f"-DoutputDirectory={libs}"], libs.parent)
+    return jars("kafka", "kafka", *ARTIFACTS)
