@@ -148,7 +148,7 @@ sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=
 	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(SECURED),--secured)
 
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
-	$(PY) -m tests.testing.simulation.mutants
+	$(PY) -m tests.testing.simulation.mutants $(GUARDS)
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured)
