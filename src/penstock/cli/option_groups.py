@@ -13,7 +13,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+
+import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, ClusterIn, Timeout
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
 
-__all__ = ["Connection", "DataOrConnection", "grouped"]
+__all__ = ["Connection", "DataOrConnection", "NewOffset", "grouped"]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,3 +85,17 @@ class DataOrConnection(NamedTuple):
         from penstock.cli.cluster.broker_home import bootstrap_of
 
         return Connection(bootstrap_of(self.data, self.bootstrap), self.timeout)
+
+
+class NewOffset(NamedTuple):
+    """The offset to which a command moves a group."""
+
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="To the first message at or after this time: ISO 8601, or ms since 1970."
+        ),
+    ] = None

@@ -11,18 +11,21 @@ from penstock.cli.failure import Failure, misused
 __all__ = ["check_exposure", "listening_on", "url_of"]
 
 
-def check_exposure(host: str, has_tls: bool, allow_insecure: bool) -> None:
-    """Refuse to serve other machines without TLS, unless the user accepts the risk."""
+def check_exposure(host: str, is_secured: bool, allow_insecure: bool, danger: str, remedy: str) -> None:
+    """Refuse to serve other machines without protection, unless the user accepts the risk.
+
+    `danger` completes "the host serves", and `remedy` names the options that protect it.
+    """
     from penstock.model.config.listeners import is_loopback
 
-    if has_tls or is_loopback(host):
+    if is_secured or is_loopback(host):
         return
     if not allow_insecure:
         misused(
-            f"{host} would serve passwords and messages unencrypted: set --certificate, bind loopback with "
-            f"--host 127.0.0.1, or accept the risk with --allow-insecure"
+            f"{host} would serve {danger}: set {remedy}, bind loopback with --host 127.0.0.1, or accept the "
+            f"risk with --allow-insecure"
         )
-    typer.echo(f"{host} serves passwords and messages unencrypted (--allow-insecure)", err=True)
+    typer.echo(f"{host} serves {danger} (--allow-insecure)", err=True)
 
 
 def listening_on(host: str, port: int) -> socket.socket:

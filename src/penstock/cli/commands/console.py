@@ -78,7 +78,8 @@ def console(
     from penstock.console.web.server import serve
 
     connection = where.connection()
-    check_exposure(host, certificate is not None, allow_insecure)
+    danger = "passwords and messages unencrypted"
+    check_exposure(host, certificate is not None, allow_insecure, danger, "--certificate")
     names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
     settings = replace(
         _settings(connection.bootstrap, connection.timeout, names, trace_url),

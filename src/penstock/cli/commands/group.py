@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.completion import group_names, topic_names
-from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.option_groups import Connection, NewOffset, grouped
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -78,22 +78,14 @@ def reset_offsets(
             help="All or some partitions of a topic; repeatable. [default: all with a committed offset]",
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="To the first message at or after this time: ISO 8601, or ms since 1970."
-        ),
-    ] = None,
+    *,
+    to: NewOffset,
     shift_by: Annotated[
         int | None, typer.Option(metavar="N", help="From the committed offset, forward by N or back by -N.")
     ] = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Commit the offsets instead of only printing them.")
     ] = False,
-    *,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +97,7 @@ def reset_offsets(
     from penstock.cli.offset_reset import commit, committed_offsets, moved, selected, target
     from penstock.cli.output import print_json, print_rows
 
-    goal = target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
+    goal = target(*to, shift_by)
 
     cluster = connection.cluster()
     committed = committed_offsets(cluster, name)

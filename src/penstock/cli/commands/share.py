@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.completion import share_group_names, topic_names
 from penstock.cli.failure import Failure
-from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.option_groups import Connection, NewOffset, grouped
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -66,19 +66,11 @@ def reset(
             help="All or some partitions of a topic; repeatable. [default: all that the group has]",
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="To the first message at or after this time: ISO 8601, or ms since 1970."
-        ),
-    ] = None,
+    *,
+    to: NewOffset,
     execute: Annotated[
         bool, typer.Option("--execute", help="Set the offsets instead of only printing them.")
     ] = False,
-    *,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +83,7 @@ def reset(
     from penstock.cli.output import print_json, print_rows
     from penstock.cli.share_groups import ShareGroups
 
-    goal = target(to_earliest, to_latest, to_offset, to_datetime, None)
+    goal = target(*to, None)
     cluster = connection.cluster()
     with connection.direct() as line:
         groups = ShareGroups(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -14,6 +13,7 @@ from penstock.cli.options import AsJson, pairs
 from penstock.cli.private_files import is_open_to_others
 from penstock.cli.requirements import require_extra
 from penstock.cli.telemetry.run import StorageOptions, ThresholdFile
+from penstock.cli.web_listening import check_exposure, listening_on
 
 if TYPE_CHECKING:
     from penstock.telemetry.queries.now import NowGpu
@@ -55,14 +55,16 @@ def serve(
     """Serve a REST API about GPUs and the fleet, until Ctrl-C."""
     require_extra("fastapi")
     token = None if token_file is None else _token(token_file)
-    _check_exposure(host, certificate is not None and token is not None, allow_insecure)
+    is_secured = certificate is not None and token is not None
+    danger = "any machine that reaches it"
+    check_exposure(host, is_secured, allow_insecure, danger, "--certificate and --token-file")
     reader, limits = _reader(tables, storage_option), _thresholds(thresholds)
 
     from penstock.telemetry.api import build_app
     from penstock.telemetry.api import serve as answer
 
     app = build_app(reader, limits, token)
-    with _listening(host, port) as listening:
+    with listening_on(host, port) as listening:
         own = f"[{host}]" if ":" in host else host
         url = f"{'http' if certificate is None else 'https'}://{own}:{listening.getsockname()[1]}"
         typer.echo(f"ready {url}/api/v1/gpus (documentation: {url}/docs)")
@@ -183,28 +185,3 @@ def _token(path: Path) -> str:
     if is_open_to_others(path):
         typer.echo(f"other users of this machine can read {path}: chmod 600", err=True)
     return token
-
-
-def _check_exposure(host: str, is_secured: bool, allow_insecure: bool) -> None:
-    """Refuse to serve other machines without TLS and a token, unless the user accepts the risk."""
-    from penstock.model.config.listeners import is_loopback
-
-    if is_secured or is_loopback(host):
-        return
-    if not allow_insecure:
-        misused(
-            f"{host} would serve any machine that reaches it: set --certificate and --token-file, bind "
-            f"loopback with --host 127.0.0.1, or accept the risk with --allow-insecure"
-        )
-    typer.echo(f"{host} serves any machine that reaches it (--allow-insecure)", err=True)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        reason = error.strerror or error
-        raise Failure(
-            f"cannot listen on {host} port {port}: {reason}; choose another --host or --port"
-        ) from error
