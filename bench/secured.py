@@ -102,8 +102,18 @@ def _handshakes(contender: Contender, scale: float) -> list[Values]:
                 stormy = p99(waits(plain, name, STORM_S * scale))
                 done = sum(count.value for count in counts)
                 rate = done / (time.perf_counter() - began)
-            rounds.append({"handshakes/s": rate, "p99 alone": calm, "p99 under the storm": stormy})
+            found = {"handshakes/s": rate, "p99 alone": calm, "p99 under the storm": stormy}
+            rounds.append({**found, "CPU per handshake": _handshake_cpu(made, STORM_S * scale / 2)})
     return rounds[1:]
+
+
+def _handshake_cpu(made: SecuredServer, seconds: float) -> float:
+    """Milliseconds of the broker's CPU per connection, handshake and first request, without other clients."""
+    with _storm(made) as counts:
+        before, done = cpu_seconds(made.server.pid), sum(count.value for count in counts)
+        time.sleep(seconds)
+        spent, done = cpu_seconds(made.server.pid) - before, sum(count.value for count in counts) - done
+    return spent / max(1, done) * 1000
 
 
 @contextmanager
@@ -210,6 +220,7 @@ ROWS = (
         "mutual TLS handshakes of two clients (ECDSA P-256), and one-record Produce requests of others",
         (
             Metric("handshakes/s", "", True, times_kafka=0.7),
+            Metric("CPU per handshake", "ms", False),
             Metric("p99 alone", "ms", False),
             Metric("p99 under the storm", "ms", False, times_kafka=1.0),
         ),

@@ -1,14 +1,16 @@
-"""TLS between a fake transport and a fake application: the end of a failed handshake."""
+"""TLS between a fake transport and a fake application: handshakes that fail, wait for their turn, or end."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
 
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_transition import TransitionalTransport
 from tests.secured import pki
@@ -20,6 +22,15 @@ class Wire:
     def __init__(self) -> None:
         self.written = b""
         self.closed = False
+        self.pauses = self.resumptions = 0
+        #: the options of the socket that were set
+        self.options: list[tuple[int, int, int]] = []
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"socket": self, "peername": ("198.51.100.7", 40_000)}.get(name, default)
+
+    def setsockopt(self, *option: int) -> None:
+        self.options.append(cast(Any, option))
 
     def write(self, data: bytes) -> None:
         self.written += bytes(data)
@@ -30,9 +41,11 @@ class Wire:
     def is_closing(self) -> bool:
         return self.closed
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.pauses += 1
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.resumptions += 1
 
 
 class Application:
@@ -42,6 +55,7 @@ class Application:
         self.transport: Any = None
         self.received = b""
         self.failures: list[str] = []
+        self.is_ended = False
         self._buffer = bytearray(5)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,6 +70,14 @@ class Application:
     def handshake_failed(self, reason: str) -> None:
         self.failures.append(reason)
         self.transport.close()
+
+    def secured(self, channel: TlsTransport) -> None: ...
+
+    def eof_received(self) -> bool:
+        self.is_ended = True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
 
 
 class Timers:
@@ -75,6 +97,48 @@ def context() -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.load_cert_chain(pki()["server"])
     return made
+
+
+class Client:
+    """The peer's side of a handshake, in memory."""
+
+    def __init__(self) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        trusting = pki().client(None)
+        self._tls = trusting.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def next(self, received: bytes = b"", then: bytes = b"") -> bytes:
+        """The bytes after those of the server, with a request once the handshake is done."""
+        self._incoming.write(received)
+        try:
+            self._tls.do_handshake()
+            self._tls.write(then)
+        except ssl.SSLWantReadError:
+            pass
+        return self._outgoing.read()
+
+
+class Busy(HandshakeTurns):
+    """Turns that do not come before `grant`: another handshake has had the one of this iteration."""
+
+    def __init__(self) -> None:
+        super().__init__(Later())
+        self._is_scheduled = True
+
+    def grant(self) -> None:
+        self._next()
+        self._is_scheduled = True
+
+
+class Later:
+    def call_soon(self, callback: Any) -> None: ...
+
+
+def waiting(turns: HandshakeTurns | None = None) -> tuple[TlsTransport, Wire, Application]:
+    wire, application = Wire(), Application()
+    channel = TlsTransport(cast(Any, Timers()), context, cast(Any, application), turns=turns)
+    channel.connection_made(cast(Any, wire))
+    return channel, wire, application
 
 
 def feed(channel: TlsTransport, data: bytes) -> None:
@@ -138,3 +202,76 @@ def test_a_peer_without_tls_is_served_during_the_move() -> None:
     channel.close()
     assert (wire.written, wire.closed) == (b"response", True)
     assert channel.peer_certificate is None and not application.failures
+
+
+def test_a_handshake_waits_for_its_turn() -> None:
+    turns, client = Busy(), Client()
+    channel, wire, application = waiting(turns)
+    feed(channel, client.next())
+    assert wire.written == b"" and len(turns) == 1
+    turns.grant()
+    assert len(wire.written)
+    feed(channel, client.next(wire.written, b"request"))
+    assert len(application.received) == 0
+    turns.grant()
+    assert application.received == b"request" and channel.is_open
+    assert not len(turns) and not wire.pauses
+
+
+def test_bytes_that_wait_are_bounded() -> None:
+    turns, hello = Busy(), Client().next()
+    channel, wire, _ = waiting(turns)
+    feed(channel, hello[:100])
+    assert wire.pauses == 0
+    feed(channel, hello[100:200])
+    assert (wire.pauses, wire.resumptions) == (1, 0), "at most two reads are in memory"
+    turns.grant()
+    assert (wire.resumptions, wire.written) == (1, b"")
+    feed(channel, hello[200:])
+    turns.grant()
+    assert wire.written
+
+
+def test_the_request_of_a_peer_that_closes_at_once_is_served() -> None:
+    """A client may send its last handshake message and a request without response, and close."""
+    turns, client = Busy(), Client()
+    channel, wire, application = waiting(turns)
+    feed(channel, client.next())
+    turns.grant()
+    feed(channel, client.next(wire.written, b"request"))
+    assert channel.eof_received(), "the connection stays open until the bytes are processed"
+    turns.grant()
+    assert application.received == b"request" and application.is_ended and wire.closed
+    assert not application.failures
+
+
+def test_a_peer_that_closes_during_the_handshake_has_failed() -> None:
+    turns = Busy()
+    channel, wire, application = waiting(turns)
+    feed(channel, Client().next()[:50])
+    assert channel.eof_received()
+    turns.grant()
+    assert len(application.failures) == 1 and wire.closed
+
+
+def test_a_lost_connection_does_not_wait_for_its_turn() -> None:
+    turns = Busy()
+    channel, _, _ = waiting(turns)
+    feed(channel, Client().next())
+    channel.connection_lost(None)
+    assert not len(turns)
+
+
+@pytest.mark.parametrize("tickets", [0, 1])
+def test_the_end_of_a_handshake_is_acknowledged_at_once(tickets: int) -> None:
+    """A client with Nagle's algorithm sent its first request 40 ms late, after a delayed acknowledgement."""
+    made = context()
+    made.num_tickets = tickets
+    wire, client = Wire(), Client()
+    channel = TlsTransport(cast(Any, Timers()), lambda: made, cast(Any, Application()))
+    channel.connection_made(cast(Any, wire))
+    feed(channel, client.next())
+    feed(channel, client.next(wire.written))
+    assert channel.is_open
+    quick = (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    assert wire.options == ([] if tickets else [quick]), "a ticket carries the acknowledgement"

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.net.application import Application
 from penstock.net.connection import Connection
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.sasl_gate import SaslGate, SaslServer
 from penstock.net.tls import TlsTransport
 from penstock.net.tls_contexts import TlsContexts
@@ -35,11 +36,13 @@ class SecureListener:
         failed: Callable[[Connection, str], None] = lambda connection, reason: None,
         accepts_plaintext: bool = False,
         failure_delay_s: float = 0.0,
+        turns: HandshakeTurns | None = None,
     ) -> None:
         """`refused` is called if a certificate has no principal, `failed` if a handshake fails.
 
         With `accepts_plaintext`, a connection without TLS is served, too, without authentication.
-        A connection whose handshake has failed is closed after `failure_delay_s`.
+        A connection whose handshake has failed is closed after `failure_delay_s`. Listeners of one event
+        loop share `turns`.
         """
         self._loop = loop
         self.tls = tls
@@ -48,6 +51,7 @@ class SecureListener:
         self._failed = failed
         self._accepts_plaintext = accepts_plaintext
         self._failure_delay_s = failure_delay_s
+        self._turns = turns
 
     def wrap(self, connection: Any) -> asyncio.BufferedProtocol:
         if self.tls is None:
@@ -60,8 +64,15 @@ class SecureListener:
                 connection,
                 accepted=lambda: connection.authenticated(connection.server_application),
                 failure_delay_s=self._failure_delay_s,
+                turns=self._turns,
             )
-        return TlsTransport(self._loop, self.tls.context, connection, failure_delay_s=self._failure_delay_s)
+        return TlsTransport(
+            self._loop,
+            self.tls.context,
+            connection,
+            failure_delay_s=self._failure_delay_s,
+            turns=self._turns,
+        )
 
     def gate(self, connection: Any, application: Any) -> Application[Connection]:
         if self.sasl is None:

@@ -49,6 +49,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         # A ticket outlives the removal of the authority that had signed the client's certificate.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
+    else:
+        # A client needs one ticket to resume its session; OpenSSL would make two.
+        context.num_tickets = 1
     return context
 
 

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.tls import SecureProtocol, TlsTransport
 from penstock.ports import Buffer
 
@@ -30,9 +31,10 @@ class TransitionalTransport(TlsTransport):
         *,
         accepted: Callable[[], None],
         failure_delay_s: float = 0.0,
+        turns: HandshakeTurns | None = None,
     ) -> None:
         """`accepted` is called once the peer has begun without TLS."""
-        super().__init__(loop, context, application, failure_delay_s=failure_delay_s)
+        super().__init__(loop, context, application, failure_delay_s=failure_delay_s, turns=turns)
         self._accepted = accepted
         self._is_plain = False
 

@@ -25,6 +25,7 @@ from penstock.security.tls_settings import TlsSettings, tls_settings
 
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
+    from penstock.net.handshake_turns import HandshakeTurns
     from penstock.net.secure_listener import SecureListener
 
 __all__ = ["ListenerSecurities"]
@@ -42,6 +43,7 @@ class ListenerSecurities:
         self._world = world
         self._secret = b""
         self._secured: dict[str, SecureListener] = {}
+        self._turns: HandshakeTurns | None = None
         self._client: ClientSecurity | None = None
         self._client_listener = ""
         self._verifiers: list[Any] = []
@@ -61,8 +63,12 @@ class ListenerSecurities:
         protocol = listener.security_protocol
         if protocol == "PLAINTEXT":
             return
+        from penstock.net.handshake_turns import HandshakeTurns
         from penstock.net.secure_listener import SecureListener
 
+        loop = asyncio.get_running_loop()
+        if self._turns is None:
+            self._turns = HandshakeTurns(loop)
         self._secret = self._secret or self._world.rng.token(32)
         tls = None
         if protocol.endswith("SSL"):
@@ -74,13 +80,14 @@ class ListenerSecurities:
             sasl = self._sasl(listener.name) if protocol.startswith("SASL_") else None
         lookup = self._config.for_listener(listener.name)
         secured = SecureListener(
-            asyncio.get_running_loop(),
+            loop,
             tls,
             sasl,
             refused=self._refused,
             failed=self._handshake_failed,
             accepts_plaintext=self._is_in_transition(listener),
             failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
+            turns=self._turns,
         )
         self._secured[listener.name] = secured
         listener.security = secured
