@@ -32,3 +32,35 @@ def test_other_settings_pass() -> None:
         "linger.ms": "5",
     }
     assert librdkafka_names({"ssl.keystore.type": "PEM", "linger.ms": "5"}) == {"linger.ms": "5"}
+
+
+def test_client_credentials_have_the_names_of_librdkafka() -> None:
+    module = (
+        'OAuthBearerLoginModule required clientId="me" clientSecret="pw" scope="kafka" extension_a="1" '
+        'extension_b="2" ssl.truststore.location="/etc/ca.pem";'
+    )
+    settings = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": module,
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.oauthbearer.jwt.retriever.class": "org.example.Retriever",
+        "sasl.login.callback.handler.class": "org.example.Handler",
+    }
+    assert librdkafka_names(settings) == {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "pw",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "a=1,b=2",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "https.ca.location": "/etc/ca.pem",
+    }
+
+
+def test_client_credentials_of_librdkafka_have_the_names_of_java_clients() -> None:
+    settings = {"sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "pw"}
+    assert java_names(settings) == {
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": "pw",
+    }

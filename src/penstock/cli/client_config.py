@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.failure import Failure, misused
 
@@ -27,6 +27,7 @@ __all__ = [
     "use_by_default",
 ]
 
+_BEARER: Final = "OAUTHBEARER"
 _chosen: list[Path] = []
 _default: list[Path] = []
 
@@ -72,14 +73,22 @@ def java_settings() -> dict[str, str]:
     return {name: value for name, value in settings.items() if name.startswith(SECURITY_PREFIXES)}
 
 
-def librdkafka_settings() -> dict[str, str]:
+def librdkafka_settings() -> dict[str, Any]:
     """The settings for librdkafka."""
     found = java_settings()
     if not found:
         return {}
-    from penstock.security.client_names import librdkafka_names
+    if found.get("sasl.mechanism") != _BEARER:
+        from penstock.security.client_names import librdkafka_names
 
-    return librdkafka_names(found)
+        return dict(librdkafka_names(found))
+    from penstock.model.errors import InvalidConfig
+    from penstock.net.client_security import librdkafka_security
+
+    try:
+        return librdkafka_security(found)
+    except InvalidConfig as error:
+        raise Failure(f"{(_chosen or _default)[0]}: {error}") from error
 
 
 def client_security() -> ClientSecurity | None:
@@ -106,6 +115,9 @@ def client_login() -> Callable[[str, str], ClientSecurity] | None:
     protocol = settings.get("security.protocol", "PLAINTEXT")
     if not protocol.startswith("SASL_"):
         return None
+    if settings.get("sasl.mechanism") == _BEARER:
+        # Every user would have the rights of the token.
+        raise Failure("a login with a password needs SCRAM or PLAIN as sasl.mechanism, not OAUTHBEARER")
     import asyncio
 
     from penstock.net.client_security import client_security as of

@@ -134,9 +134,12 @@ def check_delivery(
         )
 
 
+_SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.ca.", "oauth")
+
+
 def security_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The security settings in `settings`, for another client of the same cluster."""
-    return {k: v for k, v in settings.items() if k.startswith(("security.", "sasl.", "ssl.", "oauth"))}
+    return {k: v for k, v in settings.items() if k.startswith(_SECURITY)}
 
 
 def consumer_config(

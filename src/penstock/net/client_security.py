@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import InvalidConfig
 from penstock.net.tls_contexts import TlsContexts
-from penstock.security.sasl_client import Login, SaltedPasswords
+from penstock.security.bearer_settings import token_settings
+from penstock.security.client_names import librdkafka_names
+from penstock.security.sasl_client import BearerTokens, Login, SaltedPasswords
 from penstock.security.sasl_users import parse_jaas
 from penstock.security.tls_settings import tls_settings
 
-__all__ = ["ClientSecurity", "client_security"]
+__all__ = ["ClientSecurity", "TokenFunction", "client_security", "librdkafka_security"]
 
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
+#: librdkafka's `oauth_cb`: returns a token and its expiry
+TokenFunction: TypeAlias = Callable[[str], tuple[Any, ...]]
 
 
 class ClientSecurity(NamedTuple):
@@ -32,8 +36,12 @@ def client_security(
     *,
     mechanism: str | None = None,
     in_thread: InThread | None = None,
+    oauth_cb: TokenFunction | None = None,
 ) -> ClientSecurity | None:
-    """The security of a protocol and client configs; None for plaintext, InvalidConfig if incomplete."""
+    """The security of a protocol and client configs; None for plaintext, InvalidConfig if incomplete.
+
+    `oauth_cb` returns the tokens of OAUTHBEARER, if another function than ours is to get them.
+    """
     if protocol == "PLAINTEXT":
         return None
     tls = TlsContexts(tls_settings(lookup), server=False) if protocol.endswith("SSL") else None
@@ -41,7 +49,33 @@ def client_security(
         return ClientSecurity(tls)
     mechanism = mechanism or lookup("sasl.mechanism") or "SCRAM-SHA-512"
     keys = SaltedPasswords(deferred=in_thread is not None)
+    if mechanism == "OAUTHBEARER":
+        user, tokens = _tokens(lookup, oauth_cb)
+        return ClientSecurity(tls, Login(mechanism, user, str, nonce, keys, tokens), in_thread)
     return ClientSecurity(tls, _login(mechanism, lookup, nonce, keys), in_thread)
+
+
+def _tokens(lookup: Callable[[str], str | None], oauth_cb: TokenFunction | None) -> tuple[str, BearerTokens]:
+    """The name of the client, for error messages, and the source of its tokens."""
+    from penstock.net.token_source import CallbackTokens, TokenSource  # only OAUTHBEARER needs urllib
+
+    if oauth_cb is not None:
+        return "oauth_cb", CallbackTokens(oauth_cb, lookup("sasl.oauthbearer.config") or "")
+    settings = token_settings(lookup)
+    return settings.client_id or settings.url, TokenSource(settings)
+
+
+def librdkafka_security(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Client configs under librdkafka's names, with a function for tokens that it cannot get itself."""
+    found: dict[str, Any] = librdkafka_names(settings)
+    if settings.get("sasl.mechanism") == "OAUTHBEARER":
+        tokens = token_settings(settings.get)
+        if tokens.is_file:
+            from penstock.net.token_source import TokenCallback
+
+            found = {name: value for name, value in found.items() if not name.startswith("sasl.oauthbearer.")}
+            found["oauth_cb"] = TokenCallback(tokens)
+    return found
 
 
 def _login(
@@ -51,7 +85,9 @@ def _login(
     user = options.get("username") or lookup("sasl.username")
     password = options.get("password") or lookup("sasl.password")
     if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        raise InvalidConfig(f"SASL mechanism {mechanism} is not supported here: use SCRAM-SHA-512 or PLAIN")
+        raise InvalidConfig(
+            f"SASL mechanism {mechanism} is not supported: use SCRAM-SHA-512, PLAIN or OAUTHBEARER"
+        )
     if not user or password is None:
         raise InvalidConfig(
             f"SASL mechanism {mechanism} needs a user and a password: set username and password in "

@@ -11,7 +11,7 @@ from penstock.security.sasl_users import parse_jaas
 __all__ = ["SECURITY_PREFIXES", "java_names", "librdkafka_names"]
 
 #: how the names of security settings begin
-SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.")
+SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "https.ca.")
 #: names of Kafka's Java clients, and of librdkafka
 _RENAMED: Final = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -33,10 +33,30 @@ _LIBRDKAFKA: Final = frozenset(
         "ssl.certificate.location",
         "ssl.endpoint.identification.algorithm",
         "enable.ssl.certificate.verification",
+        "https.ca.location",
+        "https.ca.pem",
         *_RENAMED.values(),
     }
 )
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
+_BEARER: Final = "sasl.oauthbearer."
+#: settings of OAUTHBEARER by the names of Java clients, and of librdkafka; options of the login module
+_BEARER_NAMES: Final = {
+    "client.credentials.client.id": ("client.id", "clientId"),
+    "client.credentials.client.secret": ("client.secret", "clientSecret"),
+    "scope": ("scope", "scope"),
+    "token.endpoint.url": ("token.endpoint.url", ""),
+}
+#: those of Java clients that librdkafka refuses
+_ONLY_OF_JAVA: Final = (
+    "header.urlencode",
+    "jwt.",
+    "jwks.",
+    "expected.",
+    "clock.",
+    "sub.claim.",
+    "scope.claim.",
+)
 
 
 def librdkafka_names(settings: Mapping[str, str]) -> dict[str, str]:
@@ -51,13 +71,36 @@ def librdkafka_names(settings: Mapping[str, str]) -> dict[str, str]:
     for name in ("username", "password"):
         if name in login:
             found[f"sasl.{name}"] = login[name]
+    if settings.get("sasl.mechanism", settings.get("sasl.mechanisms")) == "OAUTHBEARER":
+        found |= _bearer_names(settings, login)
+    return found
+
+
+def _bearer_names(settings: Mapping[str, str], login: Mapping[str, str]) -> dict[str, str]:
+    """How librdkafka gets tokens from an endpoint, unless `settings` has its own names."""
+    if f"{_BEARER}token.endpoint.url" not in settings:
+        return {}
+    found = {f"{_BEARER}method": "oidc"}
+    for java, (own, option) in _BEARER_NAMES.items():
+        value = settings.get(f"{_BEARER}{own}") or settings.get(f"{_BEARER}{java}") or login.get(option)
+        if value:
+            found[f"{_BEARER}{own}"] = value
+    extensions = [
+        f"{name.removeprefix('extension_')}={value}"
+        for name, value in login.items()
+        if name.startswith("extension_")
+    ]
+    if extensions:
+        found[f"{_BEARER}extensions"] = ",".join(extensions)
+    if "ssl.truststore.location" in login:
+        found["https.ca.location"] = login["ssl.truststore.location"]
     return found
 
 
 def _is_known(name: str) -> bool:
-    return (
-        name in _LIBRDKAFKA or name.startswith("sasl.oauthbearer.") or not name.startswith(SECURITY_PREFIXES)
-    )
+    if name.startswith(_BEARER):
+        return not name.removeprefix(_BEARER).startswith(_ONLY_OF_JAVA)
+    return name in _LIBRDKAFKA or not name.startswith(SECURITY_PREFIXES)
 
 
 def java_names(settings: Mapping[str, str]) -> dict[str, str]:
@@ -79,4 +122,7 @@ def java_names(settings: Mapping[str, str]) -> dict[str, str]:
         found.setdefault("sasl.mechanism", found["sasl.mechanisms"])
     if found.get(_ALGORITHM) == "none":
         found[_ALGORITHM] = ""
+    for java, (own, _) in _BEARER_NAMES.items():
+        if own != java and f"{_BEARER}{own}" in found:
+            found.setdefault(f"{_BEARER}{java}", found.pop(f"{_BEARER}{own}"))
     return found

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock.security.sasl_scram import ITERATIONS_MIN, SCRAM_HASHES, client_proof
 
-__all__ = ["KeyNeeded", "Login", "LoginFailed", "SaltedPasswords", "SaslClient"]
+__all__ = ["BearerTokens", "KeyNeeded", "Login", "LoginFailed", "SaltedPasswords", "SaslClient"]
 
 #: more would keep the caller busy for seconds
 _ITERATIONS_MAX: Final = 1 << 20
@@ -26,7 +26,10 @@ class LoginFailed(Exception):
 
 
 class KeyNeeded(Exception):
-    """A step needs a key that takes milliseconds to compute. After `compute`, the same step succeeds."""
+    """A step needs a key that takes milliseconds to compute, or a token that another server issues.
+
+    After `compute`, the same step goes on.
+    """
 
     def __init__(self, compute: Callable[[], object]) -> None:
         super().__init__()
@@ -39,10 +42,10 @@ class SaltedPasswords:
     Invariant: with `deferred`, PBKDF2 runs only in `KeyNeeded.compute`, which any thread may call.
     """
 
-    __slots__ = ("_deferred", "_known")
+    __slots__ = ("_known", "deferred")
 
     def __init__(self, *, deferred: bool = False) -> None:
-        self._deferred = deferred
+        self.deferred = deferred
         self._known: dict[tuple[str, bytes, bytes, int], bytes] = {}
 
     def get(self, kind: str, password: bytes, salt: bytes, iterations: int) -> bytes:
@@ -51,7 +54,7 @@ class SaltedPasswords:
         found = self._known.get(wanted)
         if found is not None:
             return found
-        if self._deferred:
+        if self.deferred:
             raise KeyNeeded(lambda: self._compute(wanted))
         return self._compute(wanted)
 
@@ -79,8 +82,29 @@ class SaslClient(Protocol):
         ...
 
 
+class BearerTokens(Protocol):
+    """The source of the tokens of a client."""
+
+    @property
+    def extensions(self) -> tuple[tuple[str, str], ...]:
+        """Further pairs of the client's message."""
+        ...
+
+    def current(self) -> str | None:
+        """The token, None if a new one is due."""
+        ...
+
+    def fetch(self) -> str:
+        """The current token, or a new one; LoginFailed if there is none. It blocks, in any thread."""
+        ...
+
+    def discard(self) -> None:
+        """The server has refused the token."""
+        ...
+
+
 class Login(NamedTuple):
-    """How a client authenticates. `secret` is a password, or for OAUTHBEARER returns a token."""
+    """How a client authenticates. `secret` returns the password; OAUTHBEARER has `tokens` instead."""
 
     mechanism: str
     user: str
@@ -88,13 +112,15 @@ class Login(NamedTuple):
     nonce: Callable[[], str]
     #: keys of earlier authentications
     keys: SaltedPasswords | None = None
+    tokens: BearerTokens | None = None
 
     def begin(self) -> SaslClient:
+        keys = self.keys or SaltedPasswords()
         if self.mechanism == "PLAIN":
             return _Plain(self.user, self.secret())
         if self.mechanism == "OAUTHBEARER":
-            return _Bearer(self.secret())
-        keys = self.keys or SaltedPasswords()
+            assert self.tokens is not None
+            return _Bearer(self.tokens, deferred=keys.deferred)
         return _Scram(SCRAM_HASHES[self.mechanism], self.user, self.secret(), self.nonce(), keys)
 
     def __repr__(self) -> str:
@@ -113,15 +139,39 @@ class _Plain:
 
 
 class _Bearer:
-    def __init__(self, token: str) -> None:
-        self._token = token
+    """OAUTHBEARER (RFC 7628). With `deferred`, `start` raises KeyNeeded if a new token is due."""
+
+    def __init__(self, tokens: BearerTokens, *, deferred: bool) -> None:
+        self._tokens = tokens
+        self._deferred = deferred
+        self._fetched: str | None = None
+        self._failure: LoginFailed | None = None
 
     def start(self) -> bytes:
-        return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+        token = self._fetched or self._tokens.current()
+        if token is None and self._failure is None:
+            if self._deferred:
+                raise KeyNeeded(self._fetch)
+            self._fetch()
+            token = self._fetched
+        if token is None:
+            assert self._failure is not None
+            raise self._failure
+        pairs = ("auth", f"Bearer {token}"), *self._tokens.extensions
+        return ("n,," + "".join(f"\x01{name}={value}" for name, value in pairs) + "\x01\x01").encode()
+
+    def _fetch(self) -> None:
+        try:
+            self._fetched = self._tokens.fetch()
+        except LoginFailed as e:
+            self._failure = e
 
     def step(self, challenge: bytes) -> bytes | None:
+        if not challenge:
+            return None
         # A challenge is the reason for a refusal, which the client has to acknowledge.
-        return b"\x01" if challenge else None
+        self._tokens.discard()
+        return b"\x01"
 
 
 class _Scram:

@@ -13,7 +13,7 @@ import socket
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import inf
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
 from penstock.ports import Buffer
+from penstock.security.client_names import librdkafka_names
 from penstock.spark.errors import Disconnected
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -32,7 +33,16 @@ from penstock.wire.routing import Address, ClusterView, Reaction, reaction_to
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["Attempts", "Cluster", "Connection", "Endpoint", "Security", "close_clusters", "cluster_of"]
+__all__ = [
+    "Attempts",
+    "Cluster",
+    "Connection",
+    "Endpoint",
+    "Security",
+    "close_clusters",
+    "cluster_of",
+    "librdkafka_settings",
+]
 
 _BACKOFF_FIRST_S: Final = 0.05
 _BACKOFF_LIMIT_S: Final = 1.0
@@ -61,6 +71,15 @@ class Security:
         made = client_security(self.protocol, dict(self.settings).get, nonce)
         assert made is not None, "plaintext has no security"
         return made
+
+
+def librdkafka_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Client configs under librdkafka's names; they can be pickled. InvalidConfig if one is malformed."""
+    if settings.get("sasl.mechanism") != "OAUTHBEARER":
+        return dict(librdkafka_names(settings))
+    from penstock.net.client_security import librdkafka_security
+
+    return librdkafka_security(settings)
 
 
 @cache

@@ -10,14 +10,14 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicPartition
-from penstock.security.client_names import SECURITY_PREFIXES, java_names, librdkafka_names
-from penstock.spark.connection import Endpoint, Security
+from penstock.security.client_names import SECURITY_PREFIXES, java_names
+from penstock.spark.connection import Endpoint, Security, librdkafka_settings
 from penstock.spark.errors import WrongOption
 from penstock.spark.offsets import EARLIEST, LATEST, Position, parse_partition_map
 from penstock.wire.routing import Address
@@ -153,7 +153,7 @@ class WriteOptions:
     """Where rows go, checked; `producer` is for librdkafka."""
 
     topic: str | None
-    producer: Mapping[str, str] = field(repr=False)
+    producer: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -165,7 +165,10 @@ class WriteOptions:
             for key, value in named.items()
             if key not in _NOT_OF_PRODUCERS
         }
-        return cls(given.get("topic"), librdkafka_names(producer))
+        try:
+            return cls(given.get("topic"), librdkafka_settings(producer))
+        except InvalidConfig as e:
+            raise WrongOption(str(e)) from e
 
 
 class _GivenOptions:

@@ -55,11 +55,17 @@ def addresses_of(bootstrap: str) -> list[Address]:
 
 def security_from(config: Mapping[str, Any]) -> ClientSecurity | None:
     """TLS and SASL from settings under librdkafka's names, or those of Java clients; None for plaintext."""
-    settings = java_names({name: str(value) for name, value in security_of(config).items()})
+    given = security_of(config)
+    oauth_cb = given.pop("oauth_cb", None)
+    settings = java_names({name: str(value) for name, value in given.items()})
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     try:
         return client_security(
-            protocol, settings.get, lambda: b64encode(os.urandom(24)).decode(), in_thread=asyncio.to_thread
+            protocol,
+            settings.get,
+            lambda: b64encode(os.urandom(24)).decode(),
+            in_thread=asyncio.to_thread,
+            oauth_cb=oauth_cb,
         )
     except InvalidConfig as e:
         raise MisusedClient(f"security settings of config=: {e}") from e

@@ -165,7 +165,7 @@ _SASL: Final = [
         "SCRAM-SHA-512",
         "The SASL mechanism that this broker uses as a client of other brokers. Kafka's default is GSSAPI, "
         "which is not supported.",
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
     ),
     ConfigKey(
         "sasl.jaas.config",
@@ -250,6 +250,28 @@ _SASL: Final = [
         low=0,
     ),
     ConfigKey("sasl.oauthbearer.sub.claim.name", _S, "sub", "The claim that has the name of the user."),
+    ConfigKey(
+        "sasl.oauthbearer.token.endpoint.url",
+        _S,
+        None,
+        "Where this broker gets its own token, if it logs in to other brokers with OAUTHBEARER: the https or "
+        "http URL of a token endpoint, or the file URL of a token.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.id",
+        _S,
+        None,
+        "The client id of this broker at the token endpoint.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        _SECRET,
+        None,
+        "The client secret of this broker at the token endpoint.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope", _S, None, "The scope of the tokens that this broker requests for itself."
+    ),
     ConfigKey(
         "penstock.sasl.oauthbearer.groups.claim.name",
         _S,

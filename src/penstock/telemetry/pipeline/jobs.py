@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.security.client_names import librdkafka_names
 from penstock.spark import PenstockDataSource
+from penstock.spark.connection import librdkafka_settings
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
@@ -137,7 +137,7 @@ def explained() -> Iterator[None]:
 
 def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> Started:
     """Start the query; it goes on where its checkpoint is. QueryFailed if Spark cannot start it."""
-    topics = Topics(job.bootstrap, librdkafka_names(job.security))
+    topics = Topics(job.bootstrap, librdkafka_settings(job.security))
     topics.create()
     topics.wait_for(job.topic, job.topic_wait_s)
     batches = Batches(

@@ -47,8 +47,12 @@ class Topics:
 
     __slots__ = ("_settings",)
 
-    def __init__(self, bootstrap: str, settings: dict[str, str] | None = None) -> None:
-        self._settings = {"bootstrap.servers": bootstrap, "log_level": "2", **(settings or {})}
+    def __init__(self, bootstrap: str, settings: dict[str, Any] | None = None) -> None:
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": "2",
+            **(settings or {}),
+        }
 
     def create(self) -> None:
         """Make what is missing: alerts are compacted, so that the topic holds the state of each."""
