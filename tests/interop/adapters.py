@@ -10,7 +10,7 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final, Protocol
 
@@ -28,6 +28,7 @@ WAIT_S: Final = 60.0
 #: so long that what is sent together stays together, on a machine that stands still as well, until it is
 #: flushed; aiokafka does not get round to sending in between anyway
 LINGER_MS: Final = 60_000
+NO_SECURITY: Final[Mapping[str, Any]] = {}
 #: room for messages larger than clients expect: ten times their defaults
 LARGE: Final = 10_000_000
 
@@ -55,6 +56,10 @@ class Adapter(Protocol):
 class ConfluentKafka:
     name = "confluent-kafka"
 
+    def __init__(self, security: Mapping[str, Any] = NO_SECURITY) -> None:
+        """`security` has TLS and SASL by the names of the library, here and in the other adapters."""
+        self._security = security
+
     def can_send(self, message: Message) -> bool:
         return True
 
@@ -63,7 +68,7 @@ class ConfluentKafka:
     ) -> None:
         errors: list[Any] = []
         settings = {"compression.type": codec, "linger.ms": LINGER_MS, "message.max.bytes": LARGE}
-        producer = Producer({"bootstrap.servers": bootstrap, **settings})
+        producer = Producer({"bootstrap.servers": bootstrap, **settings, **self._security})
         for message in messages:
             producer.produce(
                 topic,
@@ -83,7 +88,7 @@ class ConfluentKafka:
         self, bootstrap: str, topic: str, count: int, offset: int = 0, partition: int = 0
     ) -> list[Message]:
         settings = {"group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
-        with closing(Consumer({"bootstrap.servers": bootstrap, **settings})) as consumer:
+        with closing(Consumer({"bootstrap.servers": bootstrap, **settings, **self._security})) as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])
             read = []
             for message in consumer.consume(count, WAIT_S):
@@ -97,6 +102,9 @@ class ConfluentKafka:
 class KafkaPython:
     name = "kafka-python"
 
+    def __init__(self, security: Mapping[str, Any] = NO_SECURITY) -> None:
+        self._security = security
+
     def can_send(self, message: Message) -> bool:
         nothing = message.key is None and message.value is None
         return not nothing and all(value is not None for _, value in message.headers)
@@ -109,6 +117,7 @@ class KafkaPython:
             compression_type=None if codec == "none" else codec,
             linger_ms=LINGER_MS,
             max_request_size=LARGE,
+            **self._security,
         )
         with closing(producer):
             sent = [
@@ -125,7 +134,11 @@ class KafkaPython:
         self, bootstrap: str, topic: str, count: int, offset: int = 0, partition: int = 0
     ) -> list[Message]:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False, check_crcs=True
+            bootstrap_servers=bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            check_crcs=True,
+            **self._security,
         )
         where = KafkaPythonTopicPartition(topic, partition)
         read: list[Message] = []
@@ -142,6 +155,9 @@ class KafkaPython:
 class AioKafka:
     name = "aiokafka"
 
+    def __init__(self, security: Mapping[str, Any] = NO_SECURITY) -> None:
+        self._security = security
+
     def can_send(self, message: Message) -> bool:
         return message.key is not None or message.value is not None
 
@@ -154,6 +170,7 @@ class AioKafka:
                 compression_type=None if codec == "none" else codec,
                 linger_ms=5,
                 max_request_size=LARGE,
+                **self._security,
             )
             async with producer:
                 sent = [
@@ -172,7 +189,11 @@ class AioKafka:
 
         async def run() -> list[Message]:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False, check_crcs=True
+                bootstrap_servers=bootstrap,
+                group_id=None,
+                enable_auto_commit=False,
+                check_crcs=True,
+                **self._security,
             )
             consumer.assign([where])
             async with consumer:
@@ -192,6 +213,9 @@ class Kcat:
 
     name = "kcat"
 
+    def __init__(self, security: Mapping[str, Any] = NO_SECURITY) -> None:
+        self._security = [text for name, value in security.items() for text in ("-X", f"{name}={value}")]
+
     def can_send(self, message: Message) -> bool:
         """-Z makes both null that are empty, and a header without a name is not one."""
         mixes_empty_and_null = None in message[:2] and b"" in message[:2]
@@ -209,15 +233,14 @@ class Kcat:
                 flags += ["-z", codec]
             lines = b"\n".join((m.key or b"") + b"\t" + (m.value or b"") for m in run)
             where = ["-t", topic, "-p", str(partition)]
-            _kcat(
-                bootstrap, "-P", *where, "-K", "\t", *flags, "-X", f"message.max.bytes={LARGE}", stdin=lines
-            )
+            flags += ["-X", f"message.max.bytes={LARGE}", *self._security]
+            _kcat(bootstrap, "-P", *where, "-K", "\t", *flags, stdin=lines)
 
     def consume(
         self, bootstrap: str, topic: str, count: int, offset: int = 0, partition: int = 0
     ) -> list[Message]:
         where = ["-t", topic, "-p", str(partition), "-o", str(offset), "-c", str(count)]
-        output = _kcat(bootstrap, "-C", *where, "-J", "-q")
+        output = _kcat(bootstrap, "-C", *where, "-J", "-q", *self._security)
         return [_from_json(json.loads(line)) for line in output.splitlines()]
 
 

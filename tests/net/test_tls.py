@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -116,6 +117,21 @@ class Client:
         except ssl.SSLWantReadError:
             pass
         return self._outgoing.read()
+
+    def close(self) -> bytes:
+        """The bytes of `close_notify`, without a wait for the server's."""
+        with suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        return self._outgoing.read()
+
+    def is_closed_by(self, received: bytes) -> bool:
+        """Whether the server has answered with its own `close_notify`."""
+        self._incoming.write(received)
+        try:
+            self._tls.unwrap()
+        except ssl.SSLWantReadError:
+            return False
+        return True
 
 
 class Busy(HandshakeTurns):
@@ -275,3 +291,16 @@ def test_the_end_of_a_handshake_is_acknowledged_at_once(tickets: int) -> None:
     assert channel.is_open
     quick = (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     assert wire.options == ([] if tickets else [quick]), "a ticket carries the acknowledgement"
+
+
+@pytest.mark.parametrize("then", [b"", b"request"])
+def test_the_end_of_the_peer_is_answered(then: bytes) -> None:
+    """Clients on asyncio wait for it: aiokafka took 30 seconds to close each connection."""
+    channel, wire, application = waiting()
+    client = Client()
+    feed(channel, client.next())
+    seen = len(wire.written)
+    feed(channel, client.next(wire.written))
+    feed(channel, client.next(b"", then) + client.close())
+    assert application.received == then
+    assert wire.closed and client.is_closed_by(wire.written[seen:])

@@ -240,24 +240,22 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         try:
             while self.is_open and not self._paused:
                 view = application.get_buffer(-1)
-                room, filled, more = len(view), 0, True
+                room, filled, more, is_ended = len(view), 0, True, False
                 try:
-                    while filled < room:
+                    while filled < room and not is_ended:
                         count = tls.read(room - filled, view[filled:] if filled else view)
-                        if not count:
-                            more = False
-                            break
                         filled += cast(int, count)
+                        # The peer has sent `close_notify`.
+                        is_ended = not count
                 except ssl.SSLWantReadError:
                     more = False
                 except ssl.SSLZeroReturnError:
-                    if filled:
-                        application.buffer_updated(filled)
-                    self.close()
-                    return
+                    is_ended = True
                 if filled:
                     application.buffer_updated(filled)
-                if not more:
+                if is_ended:
+                    self.close()
+                if is_ended or not more:
                     break
         except ssl.SSLError as e:
             self._fail(f"TLS: {handshake_error(e)}")
