@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance clean
+.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -183,6 +183,9 @@ test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer 
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile
+
+conformance-secured: $(READY) ## librdkafka's tests over SASL_SSL with ACLs (ONLY='0081 0115')
+	$(PY) -m conformance --secured --update $(ONLY)
 
 conformance: $(READY) ## all of other people's tests, and the scoreboard in docs/conformance.md
 	$(PY) -m conformance --update

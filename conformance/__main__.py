@@ -7,19 +7,29 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from conformance.brokers import Brokers, ExternalBrokers
+from conformance.brokers import Brokers, ExternalBrokers, Starter
 from conformance.goals import Goal, load_goals
 from conformance.kafka_python import KafkaPythonSuite
 from conformance.kafka_tools import kafka_tools, penstock_tools
 from conformance.librdkafka import LibrdkafkaSuite
-from conformance.outcome import REFERENCE, RESULTS, Results, load, save
+from conformance.outcome import (
+    REFERENCE,
+    RESULTS,
+    SECURED_REFERENCE,
+    SECURED_RESULTS,
+    Results,
+    load,
+    save,
+)
 from conformance.runner import Runner, subset
 from conformance.scoreboard import PAGE, Change, compare, merge, render
 from lab import LabError
 from lab.apache_kafka import ACCESS_CONTROL
 from lab.cluster import Cluster, kafka_cluster, penstock_cluster
+from lab.secured_cluster import secured_cluster
 from tools.arguments import Arguments
 
 SUBSET_S = 240.0
@@ -39,6 +49,11 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--suite", action="append", default=[], choices=("librdkafka", "librdkafka-consumer", "kafka-python")
     )
+    parser.add_argument(
+        "--secured",
+        action="store_true",
+        help="librdkafka's tests over SASL_SSL with ACLs, in a record of their own",
+    )
     parser.add_argument("--milestone", action="append", default=[], help="instead of the current ones")
     parser.add_argument("--logs", type=Path, help="keep the tests' output here")
     parser.add_argument("only", nargs="*", help="tests whose name contains one of these")
@@ -49,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = options().parse_args(arguments)
     # An exit like any other, so that the brokers that were started here end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    record = RESULTS if wanted.against == "penstock" else REFERENCE
+    record = _record(wanted)
     if not wanted.render:
         recorded = load(record)
         goals = _goals(wanted, recorded)
@@ -63,12 +78,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         change = compare(found, recorded)
         _summarize(found, change)
+        if wanted.secured:
+            plain = compare(found, load(RESULTS if wanted.against == "penstock" else REFERENCE))
+            print(f"passed over plaintext only: {' '.join(plain.lost) or 'none'}")
         if wanted.update:
             # Read again: other parts of the suites may have been recorded while these ran.
             save(record, merge(found, load(record), lower=wanted.force))
     if wanted.update or wanted.render:
-        PAGE.write_text(render(load_goals(), load(RESULTS), load(REFERENCE)))
+        secured = load(SECURED_RESULTS), load(SECURED_REFERENCE)
+        PAGE.write_text(render(load_goals(), load(RESULTS), load(REFERENCE), secured))
     return 1 if not wanted.render and change.lost and not wanted.force else 0
+
+
+def _record(wanted: argparse.Namespace) -> Path:
+    if wanted.secured:
+        return SECURED_RESULTS if wanted.against == "penstock" else SECURED_REFERENCE
+    return RESULTS if wanted.against == "penstock" else REFERENCE
 
 
 def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
@@ -77,6 +102,8 @@ def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
     selected = goals.select(wanted.suite, milestones, wanted.only)
     if wanted.against == "penstock" and not wanted.only:
         selected = [goal for goal in selected if not goals.waits_for(goal)]
+    if wanted.secured:
+        selected = [goal for goal in selected if goal.suite.startswith("librdkafka")]
     return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
 
 
@@ -86,7 +113,9 @@ def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -
         logs = wanted.logs or folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         tools = (kafka_tools if wanted.against == "kafka" else penstock_tools)(folder / "kafka")
-        starter = _kafka_with_access_control if wanted.against == "kafka" else penstock_cluster
+        starter: Starter = _kafka_with_access_control if wanted.against == "kafka" else penstock_cluster
+        if wanted.secured:
+            starter = partial(secured_cluster, wanted.against)
         brokers = ExternalBrokers(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder)
         with brokers:
             suites = (LibrdkafkaSuite(), LibrdkafkaSuite("consumer"), KafkaPythonSuite())

@@ -62,6 +62,11 @@ class Brokers:
             self._cluster, self._scenario = self._start(scenario), scenario
         return self._cluster.bootstrap
 
+    @property
+    def client(self) -> Mapping[str, str]:
+        """What clients of the cluster need beside its addresses."""
+        return {} if self._cluster is None else self._cluster.client
+
     def obituary(self) -> str:
         """Empty for a healthy cluster; else how a sick broker's log ends, and the cluster is ended."""
         assert self._cluster is not None, "its addresses were not requested"
@@ -93,6 +98,7 @@ class ExternalBrokers(Brokers):
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self._cluster = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

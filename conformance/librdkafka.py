@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from conformance.goals import DEFAULT_SCENARIO, Goal
+from conformance.kafka_tools import tool_environment
 from conformance.outcome import Outcome, Verdict, one_line
 from conformance.suite import Unit, Workbench, run_logged
 from lab.librdkafka import Librdkafka, librdkafka
@@ -74,7 +75,7 @@ class LibrdkafkaSuite:
     def _environment(self, unit: Unit, workbench: Workbench) -> dict[str, str]:
         assert self._build is not None
         configuration = workbench.folder / "test.conf"
-        configuration.write_text(_configuration(workbench.bootstrap))
+        configuration.write_text(_configuration(workbench.bootstrap, workbench.client))
         inherited = {key: value for key, value in os.environ.items() if key != "CI"}
         return {
             **inherited,
@@ -87,16 +88,19 @@ class LibrdkafkaSuite:
             "TEST_CONSUMER_GROUP_PROTOCOL": self._protocol,
             "BROKERS": workbench.bootstrap,
             "KAFKA_PATH": str(workbench.kafka_path),
+            **tool_environment(workbench.folder, workbench.client),
         }
 
 
-def _configuration(bootstrap: str) -> str:
-    return (
-        "test.timeout.multiplier=2\n"
-        "test.topic.prefix=rdkt\n"
-        "test.topic.random=true\n"
-        f"bootstrap.servers={bootstrap}\n"
-    )
+def _configuration(bootstrap: str, client: Mapping[str, str]) -> str:
+    settings = {
+        "test.timeout.multiplier": "2",
+        "test.topic.prefix": "rdkt",
+        "test.topic.random": "true",
+        "bootstrap.servers": bootstrap,
+        **client,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def judge(output: str, unit: Unit, ended: int | None) -> dict[str, Outcome]:

@@ -12,6 +12,9 @@ from typing import Any, TypeAlias
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"
 REFERENCE = FOLDER / "reference.json"
+#: verdicts over SASL_SSL with ACLs
+SECURED_RESULTS = FOLDER / "secured_results.json"
+SECURED_REFERENCE = FOLDER / "secured_reference.json"
 REASON_LENGTH_MAX = 400
 
 

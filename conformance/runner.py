@@ -59,7 +59,8 @@ class Runner:
         return outcomes
 
     def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:
-        workbench = Workbench(self.brokers.bootstrap(unit.scenario), self.folder, self.kafka_path)
+        bootstrap = self.brokers.bootstrap(unit.scenario)
+        workbench = Workbench(bootstrap, self.folder, self.kafka_path, self.brokers.client)
         found = suite.run(unit, workbench)
         death = self.brokers.obituary()
         if death:

@@ -79,9 +79,16 @@ def merge(found: Results, recorded: Results, *, lower: bool) -> Results:
     return merged
 
 
-def render(goals: Goals, results: Results, reference: Results) -> str:
-    """The page, from recorded data alone: the same record always gives the same bytes."""
+def render(
+    goals: Goals, results: Results, reference: Results, secured: tuple[Results, Results] = ({}, {})
+) -> str:
+    """The page, from recorded data alone: the same record always gives the same bytes.
+
+    `secured` has the verdicts of Penstock and of Kafka over SASL_SSL.
+    """
     sections = [INTRODUCTION, _totals(goals, results, reference), _not_passed(goals, results, reference)]
+    if secured[0]:
+        sections.append(_secured(goals, results, *secured))
     for suite in sorted({goal.suite for goal in goals.tests}):
         rows = [goal for goal in goals.tests if goal.suite == suite]
         sections.append(_section(goals, rows, results.get(suite, {}), reference.get(suite, {})))
@@ -109,6 +116,28 @@ def _not_passed(goals: Goals, results: Results, reference: Results) -> str:
         if not _is_pass(mine):
             why = _escape(_why(goals, goal, mine, his))
             cells = (goal.suite, f"`{goal.test}`", _cells(mine)[0], _cells(his)[0], why)
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _secured(goals: Goals, plain: Results, ours: Results, theirs: Results) -> str:
+    """The tests that ran over SASL_SSL, and those of them that pass over plaintext only."""
+    rows = [goal for goal in goals.tests if goal.test in ours.get(goal.suite, {})]
+    lines = [
+        "## Over SASL_SSL with ACLs",
+        "",
+        "`make conformance-secured` runs librdkafka's tests over SASL_SSL (PLAIN). The authorizer denies by",
+        "default, and the user of the tests has ACLs. Brokers use mutual TLS among themselves.",
+        "",
+        f"{len(rows)} tests ran, {_passed(rows, ours)} passed. {_passed(rows, plain)} pass over plaintext.",
+        "",
+        "| suite | test | Penstock | Kafka | why |",
+        "|---|---|---|---|---|",
+    ]
+    for goal in sorted(rows, key=lambda goal: (goal.suite, goal.test)):
+        mine, his = ours[goal.suite][goal.test], theirs.get(goal.suite, {}).get(goal.test)
+        if not _is_pass(mine):
+            cells = (goal.suite, f"`{goal.test}`", _cells(mine)[0], _cells(his)[0], _escape(mine.reason))
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

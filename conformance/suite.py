@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +45,8 @@ class Workbench:
     bootstrap: str
     folder: Path
     kafka_path: Path
+    #: TLS and SASL of clients, by the names of librdkafka
+    client: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_logged(

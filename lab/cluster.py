@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -50,6 +50,8 @@ class Cluster:
     """Brokers that are started and stopped together; a failed start stops those that run."""
 
     brokers: list[Server]
+    #: what clients need beside the addresses, by the names of librdkafka
+    client: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -102,18 +104,23 @@ def penstock_cluster(
 
     `python` is the interpreter of an environment that has the package.
     """
-    return _cluster(partial(penstock_node, python=python), "INTERNAL", folder, settings, brokers, way)
+    return cluster_of(partial(penstock_node, python=python), "INTERNAL", folder, settings, brokers, way)
 
 
 def kafka_cluster(folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct) -> Cluster:
     """As `penstock_cluster`, of Apache Kafka in KRaft combined mode, formatted."""
-    return _cluster(kafka_node, "CONTROLLER", folder, settings, brokers, way)
+    return cluster_of(kafka_node, "CONTROLLER", folder, settings, brokers, way)
 
 
-def _cluster(
-    maker: NodeMaker, internal: str, folder: Path, settings: Mapping[str, str], brokers: int, way: Way
+def cluster_of(
+    maker: NodeMaker,
+    internal: str,
+    folder: Path,
+    settings: Mapping[str, str],
+    brokers: int,
+    way: Way = direct,
 ) -> Cluster:
-    """`internal` is the listener that the voters talk on."""
+    """Brokers that `maker` makes; `internal` is the listener that the voters talk on."""
     nodes = range(1, brokers + 1)
     ports = free_ports(2 * brokers)
     client_ports, internal_ports = ports[:brokers], ports[brokers:]

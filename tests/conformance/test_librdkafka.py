@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conformance.goals import Goal, load_goals
-from conformance.librdkafka import LibrdkafkaSuite, judge
+from conformance.kafka_tools import tool_environment
+from conformance.librdkafka import LibrdkafkaSuite, _configuration, judge
 from conformance.outcome import Outcome, Verdict
 from conformance.suite import Unit
 
@@ -106,3 +109,22 @@ def test_the_new_protocol_is_a_suite_of_its_own() -> None:
     assert LibrdkafkaSuite().name == "librdkafka"
     assert LibrdkafkaSuite("consumer").name == "librdkafka-consumer"
     assert {goal.milestone for goal in load_goals().select(["librdkafka-consumer"])} == {"groups"}
+
+
+def test_the_tests_and_the_tools_connect_with_the_security_of_the_cluster(tmp_path: Path) -> None:
+    client = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "tester",
+        "sasl.password": "secret",
+        "ssl.ca.location": "/ca.pem",
+    }
+    assert "sasl.password=secret\nssl.ca.location=/ca.pem\n" in _configuration("host:1", client)
+    environment = tool_environment(tmp_path, client)
+    path = Path(environment["PENSTOCK_COMMAND_CONFIG"])
+    assert path.stat().st_mode & 0o077 == 0
+    settings = dict(line.split("=", 1) for line in path.read_text().splitlines())
+    assert settings["ssl.truststore.location"] == "/ca.pem"
+    assert (settings["security.protocol"], settings["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert 'username="tester" password="secret"' in settings["sasl.jaas.config"]
+    assert tool_environment(tmp_path, {}) == {}

@@ -94,3 +94,15 @@ def test_every_recorded_test_is_a_goal() -> None:
 
 def test_the_committed_page_is_the_one_that_the_record_gives() -> None:
     assert PAGE.read_text() == render(load_goals(), load(RESULTS), load(REFERENCE))
+
+
+def test_verdicts_over_sasl_ssl_have_a_section_of_their_own() -> None:
+    tests = tuple(Goal("librdkafka", name, "broker", 1.0) for name in ("a", "b", "c"))
+    goals = Goals(("broker",), frozenset(), tests)
+    plain: Results = {"librdkafka": {"a": PASSED, "b": PASSED, "c": PASSED}}
+    secured: Results = {"librdkafka": {"a": PASSED, "b": FAILED}}
+    page = render(goals, plain, {}, (secured, {"librdkafka": {"b": PASSED}}))
+    section = page.partition("## Over SASL_SSL")[2].partition("\n## ")[0]
+    assert "2 tests ran, 1 passed. 2 pass over plaintext." in section
+    assert "| librdkafka | `b` | **failed** | passed | no \\| way |" in section
+    assert "Over SASL_SSL" not in render(goals, plain, {})
