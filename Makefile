@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -143,6 +143,9 @@ fuzz-authentication-long: $(READY) ## the same for ten minutes
 
 security-matrix: $(READY) ## wrong clients of every mechanism against Penstock and Apache Kafka, and docs/security-matrix.md
 	$(PY) -m differential.negative
+
+security-tools: $(READY) ## Kafka's tools for ACLs, passwords, quotas and tokens against secured Penstock and Apache Kafka
+	nice -n 5 $(PY) -m differential.secured_tools
 
 sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1, SECURED=1)
 	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(SECURED),--secured)

@@ -27,7 +27,7 @@ from tests.broker.authorization.requests import CASES, TOPIC_ID, Case, Needed
 _CODES = (29, 30, 31, 53)
 #: keys of APIs that need nothing, of those that only filter their responses, and of those that query the
 #: handler for partitions (`test_enforcement` and the tests of Produce and Fetch have them)
-_ELSEWHERE = {0, 16, 17, 18, 36, 66, 71, 72}
+_ELSEWHERE = {0, 16, 17, 18, 36, 38, 39, 40, 41, 66, 71, 72}
 
 
 class Stage:

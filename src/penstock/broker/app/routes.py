@@ -18,6 +18,12 @@ from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.client_telemetry import ClientTelemetryHandlers
 from penstock.broker.handlers.cluster import ClusterHandlers
 from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
+from penstock.broker.handlers.delegation_tokens import (
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from penstock.broker.handlers.fetch import ClientFetchHandler
 from penstock.broker.handlers.find_coordinator import CoordinatorLookup
 from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
@@ -52,6 +58,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from penstock.wire.apis.create_acls import CREATE_ACLS
+from penstock.wire.apis.create_delegation_token import CREATE_DELEGATION_TOKEN
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_acls import DELETE_ACLS
@@ -61,6 +68,7 @@ from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
 from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_delegation_token import DESCRIBE_DELEGATION_TOKEN
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
@@ -70,6 +78,7 @@ from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
 from penstock.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.end_txn import END_TXN
+from penstock.wire.apis.expire_delegation_token import EXPIRE_DELEGATION_TOKEN
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.get_telemetry_subscriptions import GET_TELEMETRY_SUBSCRIPTIONS
@@ -91,6 +100,7 @@ from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.push_telemetry import PUSH_TELEMETRY
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.renew_delegation_token import RENEW_DELEGATION_TOKEN
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.sync_group import SYNC_GROUP
@@ -305,6 +315,10 @@ class Routes:
             DESCRIBE_ACLS: self.access.describe_acls,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.access.describe_user_scram_credentials,
             DESCRIBE_CLIENT_QUOTAS: self.quotas.describe_client_quotas,
+            CREATE_DELEGATION_TOKEN: create_delegation_token,
+            RENEW_DELEGATION_TOKEN: renew_delegation_token,
+            EXPIRE_DELEGATION_TOKEN: expire_delegation_token,
+            DESCRIBE_DELEGATION_TOKEN: describe_delegation_token,
         }
 
     def _forwarding_handlers(self) -> dict[Api[Any, Any], Handler]:

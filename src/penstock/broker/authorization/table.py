@@ -78,6 +78,8 @@ RULES: Final[dict[int, Rule]] = {
     35: Rule("Cluster Describe", _DESCRIBE),
     36: Rule("nothing", open_to_all),
     37: Rule("Topic Alter", topics.check_create_partitions),
+    # Delegation tokens are not supported: the handlers answer so.
+    **dict.fromkeys(range(38, 42), Rule("nothing", open_to_all)),
     42: Rule("Group Delete", groups.check_delete_groups),
     43: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_elections)),
     44: Rule(

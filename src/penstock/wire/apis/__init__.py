@@ -28,6 +28,7 @@ from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from penstock.wire.apis.controller_registration import CONTROLLER_REGISTRATION
 from penstock.wire.apis.create_acls import CREATE_ACLS
+from penstock.wire.apis.create_delegation_token import CREATE_DELEGATION_TOKEN
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_acls import DELETE_ACLS
@@ -40,6 +41,7 @@ from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
 from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_delegation_token import DESCRIBE_DELEGATION_TOKEN
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
@@ -52,6 +54,7 @@ from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.end_txn import END_TXN
 from penstock.wire.apis.envelope import ENVELOPE
+from penstock.wire.apis.expire_delegation_token import EXPIRE_DELEGATION_TOKEN
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
@@ -78,6 +81,7 @@ from penstock.wire.apis.push_telemetry import PUSH_TELEMETRY
 from penstock.wire.apis.read_share_group_state import READ_SHARE_GROUP_STATE
 from penstock.wire.apis.read_share_group_state_summary import READ_SHARE_GROUP_STATE_SUMMARY
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.renew_delegation_token import RENEW_DELEGATION_TOKEN
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from penstock.wire.apis.share_acknowledge import SHARE_ACKNOWLEDGE
@@ -115,6 +119,10 @@ APIS: dict[int, Api[Any, Any]] = {
         LIST_GROUPS,
         SASL_HANDSHAKE,
         API_VERSIONS,
+        CREATE_DELEGATION_TOKEN,
+        RENEW_DELEGATION_TOKEN,
+        EXPIRE_DELEGATION_TOKEN,
+        DESCRIBE_DELEGATION_TOKEN,
         DESCRIBE_USER_SCRAM_CREDENTIALS,
         ALTER_USER_SCRAM_CREDENTIALS,
         DELETE_ACLS,

@@ -1,0 +1,27 @@
+"""RenewDelegationToken, versions 1 and 2."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import Struct, byte_string, int16, int32, int64
+
+
+class RenewDelegationTokenRequest(Struct):
+    hmac: bytes = byte_string()
+    renew_period_ms: int = int64()
+
+
+class RenewDelegationTokenResponse(Struct):
+    error_code: int = int16()
+    expiry_timestamp_ms: int = int64()
+    throttle_time_ms: int = int32()
+
+
+RENEW_DELEGATION_TOKEN = Api(
+    39,
+    "RenewDelegationToken",
+    (1, 2),
+    flexible_from=2,
+    request=RenewDelegationTokenRequest,
+    response=RenewDelegationTokenResponse,
+)
