@@ -12,7 +12,7 @@ from penstock.cli.cluster.broker_home import homes_in
 from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes
 from penstock.cli.cluster.security import ClusterSecurity
 from penstock.cli.failure import Failure
-from tests.cli.running import run
+from tests.cli.running import run, run_here
 
 pytest.importorskip("cryptography")
 
@@ -35,7 +35,7 @@ def test_a_cluster_is_not_secured_by_starting_it_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_secured_cluster_from_start_to_stop(tmp_path: Path) -> None:
+def test_a_secured_cluster_from_start_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = str(tmp_path / "c")
     try:
         started = run("cluster", "start", "--secure", "--brokers", "2", "--port", "0", "--data", data)
@@ -45,10 +45,14 @@ def test_a_secured_cluster_from_start_to_stop(tmp_path: Path) -> None:
         assert " ".join(config) in started.stdout
         made = run(*config, "topic", "create", "t", "--replication-factor", "2", bootstrap=address)
         assert made.returncode == 0, made.stderr
-        assert "up" in run("cluster", "status", "--data", data).stdout
+        assert run_here("cluster", "status", "--data", data) == 0
+        assert "up" in capsys.readouterr().out
         before = [ClusterSecurity.keystore_of(home).read_text() for home in homes_in(Path(data))]
-        assert run("cert", "renew", "--data", data).returncode == 0
+        assert run_here("cert", "renew", "--data", data) == 0
         assert before != [ClusterSecurity.keystore_of(home).read_text() for home in homes_in(Path(data))]
-        assert run("topic", "list", "--timeout", "0.5", bootstrap=address).returncode == 1
+        client_config.use(None)
+        assert run_here("topic", "list", "--timeout", "0.5", "--bootstrap", address) == 1
     finally:
-        run("cluster", "stop", "--data", data)
+        client_config.use(None)
+        assert run_here("cluster", "stop", "--data", data) == 0
+        client_config.use(None)
