@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.history import History, Outcome, Poll, Record, Send
@@ -45,12 +45,15 @@ class Writer:
         self._history = history
         self._values = values
         self._stopped = threading.Event()
+        #: the error after which librdkafka takes no more messages; None if there was none
+        self.fatal_error: str | None = None
         self._producer = Producer(
             {
                 **_QUIET,
                 **security,
                 "bootstrap.servers": bootstrap,
                 "client.id": name,
+                "error_cb": self._note_error,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
@@ -73,6 +76,12 @@ class Writer:
         self._thread.join(timeout_s)
         return int(self._producer.flush(timeout_s))
 
+    def _note_error(self, error: KafkaError) -> None:
+        """Record a fatal error with its cause, which later calls do not name."""
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.fatal_error = self.fatal_error or str(error)
+            self._stopped.set()
+
     def _run(self) -> None:
         for partition in itertools.cycle(range(PARTITIONS)):
             if self._stopped.wait(_PACE_S):
@@ -92,6 +101,12 @@ class Writer:
             )
         except BufferError:
             send.outcome = Outcome.FAILED
+        except KafkaException as e:
+            # Not sent. Without a fatal error it would be a mistake of this program.
+            send.outcome = Outcome.FAILED
+            self._note_error(e.args[0])
+            if self.fatal_error is None:
+                raise
 
 
 def _conclude(send: Send, error: KafkaError | None, message: Message) -> None:

@@ -142,6 +142,11 @@ def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History
         complaints.append(f"not every replica was in sync within {_HEALED_S:g} s")
     for writer in writers:
         writer.stop()
+    complaints += [
+        f"{writer.name} has ended with a fatal error: {writer.fatal_error}"
+        for writer in writers
+        if writer.fatal_error is not None
+    ]
     for writer in writers:
         if missing := writer.finish(_HEALED_S):
             complaints.append(f"{writer.name} has heard nothing of {missing} messages within {_HEALED_S:g} s")

@@ -25,6 +25,8 @@ COMMON = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
 }
+#: clients need a certificate
+MUTUAL = "mutual"
 SCENARIOS = {
     DEFAULT_SCENARIO: (3, COMMON),
     "noautocreate": (3, {**COMMON, "auto.create.topics.enable": "false"}),
@@ -33,6 +35,7 @@ SCENARIOS = {
     # An authorizer that allows what no ACL is about. Alone: nodes of a cluster have to be super users, and on
     # plaintext listeners every client would be one, too.
     "authorized": (1, {**COMMON, **ACCESS_CONTROL}),
+    MUTUAL: (1, COMMON),
 }
 
 
@@ -42,8 +45,10 @@ class Brokers:
     There is one cluster at a time: a request for another scenario ends the one that runs.
     """
 
-    def __init__(self, starter: Starter, folder: Path) -> None:
+    def __init__(self, starter: Starter, folder: Path, mutual: Starter | None = None) -> None:
+        """`mutual` makes the clusters of the scenario with client certificates."""
         self._starter = starter
+        self._mutual = mutual
         self._folder = folder
         self._scenario = ""
         self._cluster: Cluster | None = None
@@ -67,6 +72,11 @@ class Brokers:
         """What clients of the cluster need beside its addresses."""
         return {} if self._cluster is None else self._cluster.client
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables for the tests: files with keys and certificates."""
+        return {} if self._cluster is None else self._cluster.environment
+
     def obituary(self) -> str:
         """Empty for a healthy cluster; else how a sick broker's log ends, and the cluster is ended."""
         assert self._cluster is not None, "its addresses were not requested"
@@ -83,7 +93,9 @@ class Brokers:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         brokers, settings = SCENARIOS[scenario]
-        cluster = self._starter(folder, settings, brokers)
+        starter = self._mutual if scenario == MUTUAL else self._starter
+        assert starter is not None, f"no clusters for {scenario}"
+        cluster = starter(folder, settings, brokers)
         cluster.start()
         return cluster
 

@@ -34,7 +34,7 @@ def penstock_tools(folder: Path) -> Path:
 
 def tool_environment(folder: Path, client: Mapping[str, str]) -> dict[str, str]:
     """The environment in which the scripts connect with `client`, which are settings of librdkafka."""
-    if not client:
+    if "sasl.username" not in client:
         return {}
     settings = java_names({name: value for name, value in client.items() if not name.startswith("sasl.user")})
     login = f'username="{client["sasl.username"]}" password="{client["sasl.password"]}"'

@@ -70,6 +70,9 @@ class LibrdkafkaSuite:
         directory.mkdir(exist_ok=True)
         if not source.exists():
             source.symlink_to(self._build.include)
+        fixtures = directory / "fixtures"
+        if not fixtures.exists():
+            fixtures.symlink_to(self._build.fixtures)
         return directory
 
     def _environment(self, unit: Unit, workbench: Workbench) -> dict[str, str]:
@@ -88,6 +91,7 @@ class LibrdkafkaSuite:
             "TEST_CONSUMER_GROUP_PROTOCOL": self._protocol,
             "BROKERS": workbench.bootstrap,
             "KAFKA_PATH": str(workbench.kafka_path),
+            **workbench.environment,
             **tool_environment(workbench.folder, workbench.client),
         }
 

@@ -60,7 +60,9 @@ class Runner:
 
     def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:
         bootstrap = self.brokers.bootstrap(unit.scenario)
-        workbench = Workbench(bootstrap, self.folder, self.kafka_path, self.brokers.client)
+        workbench = Workbench(
+            bootstrap, self.folder, self.kafka_path, self.brokers.client, self.brokers.environment
+        )
         found = suite.run(unit, workbench)
         death = self.brokers.obituary()
         if death:

@@ -47,6 +47,8 @@ class Workbench:
     kafka_path: Path
     #: TLS and SASL of clients, by the names of librdkafka
     client: Mapping[str, str] = field(default_factory=dict)
+    #: variables that the tests read: files with keys and certificates
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_logged(

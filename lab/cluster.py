@@ -52,6 +52,8 @@ class Cluster:
     brokers: list[Server]
     #: what clients need beside the addresses, by the names of librdkafka
     client: dict[str, str] = field(default_factory=dict)
+    #: variables for tests of clients: files with keys and certificates
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

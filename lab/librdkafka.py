@@ -34,6 +34,11 @@ class Librdkafka:
         return self.root / "src"
 
     @property
+    def fixtures(self) -> Path:
+        """Keys and certificates of the tests."""
+        return self.root / "tests" / "fixtures"
+
+    @property
     def library_path(self) -> str:
         return f"{self.root / 'src'}:{self.root / 'src-cpp'}"
 

@@ -1,4 +1,4 @@
-"""Clusters of both kinds for clients over SASL_SSL, with an authorizer that needs an ACL for everything.
+"""Clusters of both kinds for clients over SASL_SSL, or with certificates, and an authorizer that needs ACLs.
 
 Each broker has a plaintext listener, too, for the checks of the lab. Its clients are super users. Brokers of
 Penstock use mutual TLS among themselves.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -22,6 +22,15 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificate
 
 from lab.apache_kafka import kafka_node
 from lab.cluster import Cluster, NodeMaker, cluster_of
@@ -29,7 +38,7 @@ from lab.penstock import penstock_node
 from lab.server import HOST, Server, free_ports
 from penstock.security.certificates import issue, new_authority
 
-__all__ = ["SecuredCluster", "secured_cluster"]
+__all__ = ["SecuredCluster", "mutual_cluster", "secured_cluster"]
 
 _USER: Final = "tester"
 _PASSWORD: Final = "tester-password"
@@ -68,12 +77,7 @@ class SecuredCluster(Cluster):
 
 
 def secured_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers: int = 3) -> SecuredCluster:
-    """A cluster of a kind (`penstock` or `kafka`), not started."""
-    _write_stores(folder)
-    ports = free_ports(brokers)
-    maker: NodeMaker = penstock_node if kind == "penstock" else kafka_node
-    secured = partial(_node, maker, kind, folder, ports)
-    made = cluster_of(secured, _INTERNAL[kind], folder, settings, brokers)
+    """A cluster of a kind (`penstock` or `kafka`) for clients with a password, not started."""
     client = {
         "security.protocol": "sasl_ssl",
         "sasl.mechanisms": "PLAIN",
@@ -81,31 +85,86 @@ def secured_cluster(kind: str, folder: Path, settings: Mapping[str, str], broker
         "sasl.password": _PASSWORD,
         "ssl.ca.location": str(folder / "ca.pem"),
     }
-    return SecuredCluster(made.brokers, client, ports)
+    return _cluster(kind, "SASL_SSL", folder, settings, brokers, client)
 
 
-def _write_stores(folder: Path) -> None:
+def mutual_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers: int = 3) -> SecuredCluster:
+    """A cluster of a kind for clients with a certificate, not started."""
+    client = {
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(folder / "ca.pem"),
+        "ssl.certificate.location": str(folder / "client.crt"),
+        "ssl.key.location": str(folder / "client.key"),
+        "ssl.key.password": _PASSWORD,
+    }
+    return _cluster(kind, "SSL", folder, settings, brokers, client)
+
+
+def _cluster(
+    kind: str,
+    protocol: str,
+    folder: Path,
+    settings: Mapping[str, str],
+    brokers: int,
+    client: dict[str, str],
+) -> SecuredCluster:
+    environment = _write_stores(folder)
+    ports = free_ports(brokers)
+    maker: NodeMaker = penstock_node if kind == "penstock" else kafka_node
+    secured = partial(_node, maker, kind, protocol, folder, ports)
+    made = cluster_of(secured, _INTERNAL[kind], folder, settings, brokers)
+    return SecuredCluster(made.brokers, client, environment, ports)
+
+
+def _write_stores(folder: Path) -> dict[str, str]:
+    """Write keys and certificates in all formats; the variables by which librdkafka's tests find them."""
     now = datetime.now(UTC)
     authority = new_authority("lab", now, days=2)
     broker = issue(authority, "broker", now, hosts=[HOST, "localhost"], days=2)
-    for name, text in {"ca": authority.certificate, "broker": broker.keystore}.items():
-        path = folder / f"{name}.pem"
+    client = issue(authority, _USER, now, days=2)
+    certificate = load_pem_x509_certificate(client.certificate.encode())
+    root = load_pem_x509_certificate(authority.certificate.encode())
+    key: Any = load_pem_private_key(client.key.encode(), None)
+    secret = BestAvailableEncryption(_PASSWORD.encode())
+    stores = {
+        "ca.pem": authority.certificate.encode(),
+        "ca.der": root.public_bytes(Encoding.DER),
+        "broker.pem": broker.keystore.encode(),
+        "client.crt": client.certificate.encode(),
+        "client.key": client.key.encode(),
+        "client.der": certificate.public_bytes(Encoding.DER),
+        "client-key.der": key.private_bytes(Encoding.DER, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
+        "client.p12": serialize_key_and_certificates(b"client", key, certificate, [root], secret),
+    }
+    for name, content in stores.items():
+        path = folder / name
         path.touch(0o600)
-        path.write_text(text)
+        path.write_bytes(content)
+    found = {
+        "SSL_pkcs": "client.p12",
+        "SSL_pub_der": "client.der",
+        "SSL_pub_pem": "client.crt",
+        "SSL_priv_der": "client-key.der",
+        "SSL_priv_pem": "client.key",
+        "SSL_ca_der": "ca.der",
+        "SSL_all_cas_pem": "ca.pem",
+    }
+    return {**{name: str(folder / file) for name, file in found.items()}, "SSL_password": _PASSWORD}
 
 
 def _node(
     maker: NodeMaker,
     kind: str,
+    client_protocol: str,
     stores: Path,
     ports: list[int],
     folder: Path,
     port: int,
     given: Mapping[str, str],
 ) -> Server:
-    """A broker with one more listener, for clients over SASL_SSL."""
+    """A broker with one more listener, for clients with TLS."""
     own = f",{_LISTENER}://{HOST}:{ports[int(given['node.id']) - 1]}"
-    internal = _INTERNAL[kind]
+    internal, is_mutual = _INTERNAL[kind], client_protocol == "SSL"
     protocol = "SSL" if kind == "penstock" else "PLAINTEXT"
     return maker(
         folder,
@@ -115,13 +174,14 @@ def _node(
             "listeners": given["listeners"] + own,
             "advertised.listeners": given["advertised.listeners"] + own,
             "listener.security.protocol.map": (
-                f"PLAINTEXT:PLAINTEXT,{_LISTENER}:SASL_SSL,{internal}:{protocol}"
+                f"PLAINTEXT:PLAINTEXT,{_LISTENER}:{client_protocol},{internal}:{protocol}"
             ),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(stores / "broker.pem"),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(stores / "ca.pem"),
             f"listener.name.{internal.lower()}.ssl.client.auth": "required",
+            **({f"listener.name.{_LISTENER.lower()}.ssl.client.auth": "required"} if is_mutual else {}),
             "sasl.enabled.mechanisms": "PLAIN",
             f"listener.name.{_LISTENER.lower()}.plain.sasl.jaas.config": (
                 f'{_MODULE} user_{_USER}="{_PASSWORD}";'
@@ -134,19 +194,20 @@ def _node(
 
 
 def _grant(bootstrap: str) -> None:
-    """Allow the user everything, by ACLs."""
+    """Allow the user everything, by ACLs, whether it has logged in with a password or a certificate."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     bindings = [
         AclBinding(
             kind,
             name,
             ResourcePatternType.LITERAL,
-            f"User:{_USER}",
+            principal,
             "*",
             AclOperation.ALL,
             AclPermissionType.ALLOW,
         )
         for kind, name in _EVERYTHING
+        for principal in (f"User:{_USER}", f"User:CN={_USER}")
     ]
     for done in admin.create_acls(bindings, request_timeout=_TIMEOUT_S).values():
         done.result(_TIMEOUT_S)
