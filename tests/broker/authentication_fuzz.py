@@ -2,10 +2,10 @@
 
     python -m tests.broker.authentication_fuzz [SECONDS] [SEED]
 
-Garbage, half TLS handshakes, slow handshakes, floods of connections, and SASL messages that are malformed,
-too large or out of order, on listeners of all secured types. What must hold: honest clients always
-authenticate and are answered, no handler raises an unexpected error, memory stays bounded, and nothing is
-left once the attackers are gone.
+Garbage, half TLS handshakes, slow handshakes, floods of connections, certificates that are not valid, and
+SASL messages and tokens that are malformed, forged, too large or out of order, on listeners of all secured
+types. What must hold: honest clients always authenticate and are answered, no handler raises an unexpected
+error, memory stays bounded, and nothing is left once the attackers are gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,11 +33,23 @@ from penstock.wire.messages import encode_request
 from tests.broker.requests import until
 from tests.broker.speaker import Speaker
 from tests.secured import HOST, pki, versions
+from tests.tokens import TokenIssuer
 
 _CONNECTIONS_MAX = 64
 _MEMORY_GROWTH_MAX = 200 << 20
 _USERS = 'x required user_bob="b";'
 _GOOD = b"\0bob\0b"
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "", "x" * 30_000)
+#: headers and claims of tokens: no signature, a symmetric key, an unknown key, no JSON
+_FORGED = (
+    b"eyJhbGciOiJub25lIn0.eyJzdWIiOiJib2IiLCJleHAiOjQwMDAwMDAwMDB9.",
+    b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJib2IiLCJleHAiOjQwMDAwMDAwMDB9.AAAA",
+    b"eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJib2IifQ.AAAA",
+    b"a.b.c",
+    b"." * 2000,
+)
+#: certificates of clients that brokers refuse
+_BAD_CERTIFICATES = ("expired", "stranger", "server-only")
 #: a ClientHello that promises more than it sends
 _HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40)
 
@@ -64,7 +76,7 @@ def _p99(times: list[float]) -> float:
 
 
 @contextmanager
-def target() -> Iterator[BrokerThread]:
+def target(issuer: TokenIssuer) -> Iterator[BrokerThread]:
     certificates = pki()
     reserved = reserve_port()
     internal = reserved.getsockname()[1]
@@ -78,8 +90,9 @@ def target() -> Iterator[BrokerThread]:
         "ssl.keystore.location": certificates["server"],
         "ssl.truststore.location": certificates["ca"],
         "listener.name.tls.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "sasl.jaas.config": _USERS,
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.jwks_url,
         "connection.failed.authentication.delay.ms": "10",
         "penstock.authentication.timeout.ms": "1000",
         "penstock.unauthenticated.connections.max.per.ip": str(_CONNECTIONS_MAX),
@@ -104,6 +117,8 @@ class Attackers:
             "silent": lambda s: None,
             "sasl": self._sasl,
             "tls then garbage": self._tls_garbage,
+            "tls then sasl": lambda s: self._sasl(self._secured(s, None)),
+            "bad certificate": lambda s: self._garbage(self._secured(s, random.choice(_BAD_CERTIFICATES))),
         }
 
     def attack(self) -> str:
@@ -127,33 +142,44 @@ class Attackers:
         connected.sendall(self._random.randbytes(self._random.randrange(1, 5000)))
 
     def _sasl(self, connected: socket.socket) -> None:
-        mechanism = self._random.choice(("PLAIN", "SCRAM-SHA-512", "GSSAPI", "", "x" * 30_000))
+        mechanism = self._random.choice(_MECHANISMS)
         request = SaslHandshakeRequest(mechanism=mechanism)
         parts = [*encode_request(SASL_HANDSHAKE, self._random.choice((0, 1)), 1, "t", request)]
         for _ in range(self._random.randrange(3)):
-            token = self._random.choice((b"n,,n=bob,r=c", b"\0bob\0x", b"", self._random.randbytes(2000)))
+            bearer = b"n,,\x01auth=Bearer " + self._random.choice(_FORGED) + b"\x01\x01"
+            tokens = (b"n,,n=bob,r=c", b"\0bob\0x", b"", bearer, self._random.randbytes(2000))
+            token = self._random.choice(tokens)
             parts += encode_request(SASL_AUTHENTICATE, 2, 1, "t", SaslAuthenticateRequest(auth_bytes=token))
         connected.sendall(b"".join(parts))  # type: ignore[arg-type]
 
     def _tls_garbage(self, connected: socket.socket) -> None:
+        self._garbage(self._secured(connected, None))
+
+    def _secured(self, connected: socket.socket, certificate: str | None) -> ssl.SSLSocket:
+        """The connection over TLS, after its handshake; an OSError if the broker refuses it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if certificate is not None:
+            context.load_cert_chain(pki()[certificate])
         secured = context.wrap_socket(connected, do_handshake_on_connect=False)
         self._open[-1] = secured
         secured.do_handshake()
-        self._garbage(secured)
+        return secured
 
 
-def log_in(ports: dict[str, int]) -> float:
+def log_in(ports: dict[str, int], bearer: str) -> float:
     """Honest clients on listeners of all types, and a node; the time that all of them took."""
+    token = f"n,,\x01auth=Bearer {bearer}\x01\x01".encode()
     began = monotonic()
     for name in ("TLS", "INTERNAL"):
         assert versions(ports[name], pki().client()).api_keys
     assert versions(ports["PLAIN"]).api_keys
-    with Speaker(ports["SASL"]) as speaker:
-        assert speaker.handshake() == 0
-        assert speaker.token(_GOOD) == (0, None)
-        assert speaker.call(METADATA, MetadataRequest()).brokers
+    for name, context in (("SASL", None), ("BOTH", pki().client(None))):
+        for mechanism, first in (("PLAIN", _GOOD), ("OAUTHBEARER", token)):
+            with Speaker(ports[name], context) as speaker:
+                assert speaker.handshake(mechanism) == 0
+                assert speaker.token(first) == (0, None)
+                assert speaker.call(METADATA, MetadataRequest()).brokers
     return monotonic() - began
 
 
@@ -161,21 +187,24 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def attack(seconds: float, seed: int) -> Outcome:
+def attack(seconds: float, seed: int, *, rounds_min: int = 20) -> Outcome:
+    """Attack for a time, and at least so many times."""
     outcome, random = Outcome(), Random(seed)
-    with target() as running:
+    with closing(TokenIssuer()) as issuer, target(issuer) as running:
+        issuer.lasts_s = seconds + 600
+        bearer = issuer.sign()
         internal = running.broker.internal
         assert internal is not None
         server = running.broker.server
         ports = {each.name: each.port for each in (*running.broker.listeners, internal.listener)}
-        outcome.before_s = [log_in(ports) for _ in range(20)]
+        outcome.before_s = [log_in(ports, bearer) for _ in range(rounds_min)]
         memory = _memory()
         attackers = Attackers(ports, random)
         until_s = monotonic() + seconds
-        while monotonic() < until_s:
+        while monotonic() < until_s or len(outcome.during_s) < rounds_min:
             for _ in range(random.randrange(1, 40)):
                 outcome.attacks[attackers.attack()] += 1
-            outcome.during_s.append(log_in(ports))
+            outcome.during_s.append(log_in(ports, bearer))
             for each in (server, internal.server):
                 assert len(each.unauthenticated) <= 3 * _CONNECTIONS_MAX
                 assert each.unauthenticated.pool.held <= each.unauthenticated.pool.limit
@@ -183,7 +212,7 @@ def attack(seconds: float, seed: int) -> Outcome:
         until(lambda: len(server.unauthenticated) == 0 and server.unauthenticated.pool.held == 0)
         outcome.memory_growth = _memory() - memory
         assert outcome.memory_growth < _MEMORY_GROWTH_MAX, outcome
-        log_in(ports)
+        log_in(ports, bearer)
     return outcome
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from typing import Any, Self
 
@@ -17,8 +18,11 @@ from tests.secured import HOST
 class Speaker:
     """A client that sends any request at any time."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        """With `context`, over TLS."""
         self.socket = socket.create_connection((HOST, port), timeout=20)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname=HOST)
         self._file = self.socket.makefile("rb")
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A few seconds of attacks before authentication; `make fuzz-authentication` runs them for longer."""
+"""A few attacks before authentication; `make fuzz-authentication` runs more of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.broker.events import Events
 
 
 def test_honest_clients_are_served_while_others_attack(events: Events) -> None:
-    outcome = attack(2.0, seed=1)
+    outcome = attack(0.0, seed=1, rounds_min=5)
     assert outcome.attacks.total() > 50, outcome
-    assert len(outcome.during_s) >= 3, outcome
+    assert len(outcome.attacks) >= 9, outcome
     assert not events.of("handler_failed"), outcome
