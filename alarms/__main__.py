@@ -84,9 +84,19 @@ def _suffer(cluster: Cluster, prometheus: Prometheus, fault: Fault, began: float
     if not seen:
         outcome = f"DID NOT FIRE: {', '.join(sorted(wanted - fired))}" if fired != wanted else "NO REASON"
     elif not resolved:
-        outcome = "DID NOT RESOLVE"
+        outcome = f"DID NOT RESOLVE ({_still_firing(prometheus, wanted)})"
     print(f"{fault.name:28} {outcome}: {', '.join(fault.alerts)}", flush=True)
     return seen and resolved
+
+
+def _still_firing(prometheus: Prometheus, wanted: set[str]) -> str:
+    """The values of alerts that still fire: those of a machine that is overloaded without the fault, too."""
+    found = prometheus.firing_values()
+    return ", ".join(
+        f"{name} at {', '.join(f'{value:.3g}' for value in values)}"
+        for name, values in found.items()
+        if name in wanted
+    )
 
 
 def _firing(prometheus: Prometheus) -> set[str]:

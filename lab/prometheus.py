@@ -97,8 +97,15 @@ class Prometheus:
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire."""
-        alerts = self._get("alerts")["alerts"]
-        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+        return set(self.firing_values())
+
+    def firing_values(self) -> dict[str, list[float]]:
+        """The alerts that fire, each with the values of its expression."""
+        found: dict[str, list[float]] = {}
+        for alert in self._get("alerts")["alerts"]:
+            if alert["state"] == "firing":
+                found.setdefault(alert["labels"]["alertname"], []).append(float(alert["value"]))
+        return found
 
     def _get(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://{HOST}:{self.port}/api/v1/{path}", timeout=_QUERY_S) as response:
