@@ -54,10 +54,14 @@ class Load:
     Counting takes time for each partition of the cluster: topics that are made together share one.
     """
 
-    __slots__ = ("brokers", "leaders", "replicas", "up")
+    __slots__ = ("brokers", "leaders", "replicas", "sites", "up")
 
     def __init__(self, image: ClusterImage) -> None:
         self.brokers = {broker.id: broker for broker in image.brokers.values() if _may_hold(broker)}
+        #: brokers by host and zone: those of one site are equally close to other replicas
+        self.sites: dict[tuple[str, str | None], list[BrokerImage]] = {}
+        for broker in self.brokers.values():
+            self.sites.setdefault((broker.host, broker.rack), []).append(broker)
         self.up = [broker for broker in self.brokers.values() if not broker.fenced]
         self.replicas = {node: len(image.partitions_on(node)) for node in self.brokers}
         self.leaders = {
@@ -68,15 +72,25 @@ class Load:
 class Placer:
     """Chooses places for the partitions of one topic, one after the other, and remembers what it chose."""
 
-    __slots__ = ("_brokers", "_leaders", "_replicas", "_topic_id", "_topic_leaders", "_topic_replicas", "_up")
+    __slots__ = (
+        "_brokers",
+        "_leaders",
+        "_replicas",
+        "_sites",
+        "_topic_id",
+        "_topic_leaders",
+        "_topic_replicas",
+        "_up",
+    )
 
     def __init__(self, load: Load, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
         """`present` has the replicas of the partitions that the topic has already."""
         self._topic_id = topic_id
-        self._brokers, self._up = load.brokers, load.up
+        self._brokers, self._up, self._sites = load.brokers, load.up, load.sites
         self._replicas, self._leaders = load.replicas, load.leaders
-        self._topic_replicas: Counter[int] = Counter()
-        self._topic_leaders: Counter[int] = Counter()
+        # Brokers that are gone may be among the present ones.
+        self._topic_replicas = Counter(dict.fromkeys(load.brokers, 0))
+        self._topic_leaders = Counter(dict.fromkeys(load.brokers, 0))
         for nodes in present:
             self._topic_leaders[nodes[0]] += 1
             self._topic_replicas.update(nodes)
@@ -118,17 +132,24 @@ class Placer:
         )
 
     def _follower(self, index: int, chosen: Collection[BrokerImage]) -> BrokerImage:
+        taken = {broker.id for broker in chosen}
+        hosts, racks = Counter(broker.host for broker in chosen), Counter(broker.rack for broker in chosen)
+        # By site first: with hundreds of brokers, a comparison of each with each replica takes most of the
+        # time.
+        crowds: dict[tuple[int, int], list[BrokerImage]] = {}
+        for (host, rack), brokers in self._sites.items():
+            free = brokers if host not in hosts else [each for each in brokers if each.id not in taken]
+            if free:
+                crowds.setdefault((hosts.get(host, 0), racks.get(rack, 0)), []).extend(free)
         return self._least(
             index,
             {
                 broker.id: (
-                    *crowding(broker, chosen),
                     broker.fenced,
                     self._topic_replicas[broker.id],
                     self._replicas[broker.id],
                 )
-                for broker in self._brokers.values()
-                if broker not in chosen
+                for broker in crowds[min(crowds)]
             },
         )
 
@@ -136,9 +157,9 @@ class Placer:
         """The broker with least reasons against it, by score where several have."""
         least = min(reasons.values())
         equals = [node for node, against in reasons.items() if against == least]
-        if len(equals) > 1:
-            equals.sort(key=lambda node: -rendezvous_score(self._topic_id, index, node))
-        return self._brokers[equals[0]]
+        if len(equals) == 1:
+            return self._brokers[equals[0]]
+        return self._brokers[max(equals, key=lambda node: rendezvous_score(self._topic_id, index, node))]
 
 
 def may_receive(broker: BrokerImage) -> bool:
