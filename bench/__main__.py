@@ -21,7 +21,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from bench import load, results
+from bench import coefficients, load, results
 from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
 from bench.rows import ROWS
@@ -81,6 +81,7 @@ def keep(run: Run, quick: bool, whole: bool) -> None:
     runs = [run] if whole else merged(results.load(LATEST), run)
     save(LATEST, runs)
     write(runs)
+    coefficients.write_if_complete(runs)
 
 
 def measure(rows: list[Row], names: list[str], quick: bool) -> Run:

@@ -21,7 +21,12 @@ FOLDER = Path(__file__).with_name("results")
 LATEST = FOLDER / "latest.json"
 PARTIAL = FOLDER / "partial.json"
 REPOSITORY = Path(__file__).resolve().parent.parent
-WRITTEN = ("bench/results", "docs/benchmarks", "docs/benchmarks.md")
+WRITTEN = (
+    "bench/results",
+    "docs/benchmarks",
+    "docs/benchmarks.md",
+    "src/penstock/planning/coefficients.json",
+)
 """Files that a run writes itself: changes of them do not count as a changed commit."""
 
 

@@ -21,6 +21,7 @@ __all__ = ["app"]
 _COMMANDS = (
     "up",
     "cluster",
+    "plan",
     "cert",
     "broker",
     "partition",

@@ -1,0 +1,260 @@
+"""The printed numbers of a plan, each with the formula that it follows from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from penstock.planning.coefficients import Coefficients
+from penstock.planning.sizing import Sizing
+from penstock.planning.units import format_bits, format_bytes, format_count, format_duration
+from penstock.planning.workload import (
+    BROKER_BUSY,
+    LEADERS_PER_BROKER,
+    NETWORK_BUSY,
+    REPLICAS_PER_DISK,
+    UNEVEN_LEADERS,
+    UNEVEN_REPLICAS,
+)
+
+__all__ = ["Figure", "figures_of"]
+
+#: the default of segment.bytes
+_SEGMENT_BYTES: Final = 1 << 30
+#: requests and responses in flight; brokers bound them by queued.max.request.bytes and the like
+_BUFFERS_BYTES: Final = 1_000_000_000
+_CONNECTIONS: Final = 10_000
+_REBUILD_BYTES_S: Final = 20 << 20
+
+
+class Figure(NamedTuple):
+    """A number of the plan: `value` in base units, `text` as it is printed, and where it comes from."""
+
+    key: str
+    label: str
+    value: float
+    text: str
+    formula: str
+
+
+def figures_of(sizing: Sizing, measured: Coefficients) -> tuple[Figure, ...]:
+    return (
+        *_data(sizing),
+        *_cluster(sizing),
+        *_processor(sizing, measured),
+        *_memory(sizing, measured),
+        *_disks(sizing),
+        *_network(sizing),
+    )
+
+
+def _data(sizing: Sizing) -> Iterator[Figure]:
+    workload = sizing.workload
+    write, stored = workload.write_bytes_s, workload.stored_bytes
+    rate, size = format_count(workload.rate), format_bytes(workload.size_bytes)
+    yield Figure(
+        "bytes_per_second", "data rate", write, format_bytes(write, "/s"), f"{rate} messages/s x {size}"
+    )
+    yield Figure(
+        "stored_bytes_once",
+        "storage, one copy",
+        stored,
+        format_bytes(stored),
+        f"{format_bytes(write, '/s')} x {format_duration(workload.retention_s)}",
+    )
+    everything = stored * workload.replicas
+    yield Figure(
+        "stored_bytes",
+        "storage, all replicas",
+        everything,
+        format_bytes(everything),
+        f"{format_bytes(stored)} x {workload.replicas} replicas",
+    )
+
+
+def _cluster(sizing: Sizing) -> Iterator[Figure]:
+    workload, binding = sizing.workload, sizing.binding
+    zones = (
+        f" ({sizing.machines // workload.zones} in each of {workload.zones} zones)"
+        if workload.zones > 1
+        else ""
+    )
+    yield Figure(
+        "machines",
+        "machines",
+        sizing.machines,
+        f"{sizing.machines:,}{zones}",
+        f"{binding.constraint}: {binding.formula}" + (", rounded up to whole zones" if zones else ""),
+    )
+    yield Figure(
+        "brokers",
+        "brokers",
+        sizing.brokers,
+        f"{sizing.brokers:,} ({sizing.brokers_per_machine} on each machine)",
+        f"a broker is one core: {format_count(round(sizing.cores, 2))} busy cores, busy at most "
+        f"{BROKER_BUSY:.0%} after the loss of a machine or a zone, also with {UNEVEN_LEADERS} x the mean "
+        f"number of leaders and {UNEVEN_REPLICAS} x that of replicas",
+    )
+    voters = 5 if sizing.machines >= 5 else 3 if sizing.machines >= 3 else 1
+    yield Figure("voters", "voters", voters, f"{voters}", "one per machine at most, over all zones")
+    yield from _partitions(sizing)
+
+
+def _partitions(sizing: Sizing) -> Iterator[Figure]:
+    workload = sizing.workload
+    leaders = sizing.partitions / sizing.brokers
+    yield Figure(
+        "partitions",
+        "partitions",
+        sizing.partitions,
+        f"{sizing.partitions:,} ({format_count(leaders)} led by each broker)",
+        f"at least {LEADERS_PER_BROKER} leaders per broker and {REPLICAS_PER_DISK} replicas per disk, in a "
+        "year; "
+        f"a multiple of the brokers",
+    )
+    rate = workload.write_bytes_s / sizing.partitions
+    limit = sizing.partition_limit_bytes_s
+    yield Figure(
+        "partition_bytes_per_second",
+        "rate of a partition",
+        rate,
+        f"{format_bytes(rate, '/s')} of {format_bytes(limit, '/s')} that its leader's core carries",
+        f"{format_bytes(workload.write_bytes_s, '/s')} / {sizing.partitions:,}; limit: {BROKER_BUSY:.0%} "
+        "of a core / "
+        f"{format_count(round(BROKER_BUSY / limit * 1e9, 2))} s of CPU per GB led",
+    )
+
+
+def _processor(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
+    workload, costs = sizing.workload, sizing.costs
+    batch = max(workload.batch_bytes, workload.size_bytes)
+    yield Figure(
+        "cores_per_machine",
+        "cores of a machine",
+        sizing.brokers_per_machine + 1,
+        f"{sizing.brokers_per_machine + 1} of {sizing.hardware.cores}, fast ones",
+        "one for each broker, one for the system, compaction and recompression; a partition is never "
+        "faster than one "
+        "core",
+    )
+    per_gb = costs.leader(workload.replicas - 1 + workload.fan_out) + costs.follow * (workload.replicas - 1)
+    yield Figure(
+        "busy_cores",
+        "busy cores, all brokers",
+        sizing.cores,
+        format_count(round(sizing.cores, 2)),
+        f"{format_bytes(workload.write_bytes_s, '/s')} x {per_gb * 1e9:.2f} s per GB (append "
+        f"{costs.append * 1e9:.2f} + {workload.replicas - 1 + workload.fan_out} readers x "
+        f"{costs.serve * 1e9:.2f} + "
+        f"{workload.replicas - 1} followers x {costs.follow * 1e9:.2f}, in batches of "
+        f"{format_bytes(batch)}) + "
+        f"{format_count(round(sizing.idle_cores, 3))} for {sizing.partitions * workload.replicas:,} idle "
+        "replicas",
+    )
+    busy = sizing.cores / sizing.brokers
+    yield Figure(
+        "broker_busy",
+        "a broker is busy",
+        busy,
+        f"{busy:.0%} of its core",
+        f"{format_count(round(sizing.cores, 2))} / {sizing.brokers:,}; measured on {measured.machine}",
+    )
+
+
+def _memory(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
+    workload = sizing.workload
+    writes = workload.write_bytes_s * workload.replicas / (sizing.machines - sizing.spare)
+    cache = writes * workload.cached_s
+    process = (
+        measured.resident_mb.value * 1e6 + measured.connection_kb.value * 1e3 * _CONNECTIONS + _BUFFERS_BYTES
+    )
+    memory = cache + process * sizing.brokers_per_machine
+    yield Figure(
+        "memory_bytes_per_machine",
+        "memory of a machine",
+        memory,
+        f"{format_bytes(memory)}, {format_bytes(cache)} of it page cache",
+        f"page cache: {format_bytes(writes, '/s')} written x {format_duration(workload.cached_s)} that "
+        "consumers may "
+        f"be behind; each broker: {format_bytes(measured.resident_mb.value * 1e6)} + {_CONNECTIONS:,} "
+        "connections x "
+        f"{format_bytes(measured.connection_kb.value * 1e3)} + {format_bytes(_BUFFERS_BYTES)} of requests",
+    )
+
+
+def _disks(sizing: Sizing) -> Iterator[Figure]:
+    workload, hardware = sizing.workload, sizing.hardware
+    stored = workload.stored_bytes * workload.replicas
+    disks = sizing.machines * hardware.disks
+    full = stored / (disks * hardware.disk_bytes)
+    yield Figure(
+        "disks",
+        "disks",
+        disks,
+        f"{disks:,} of {format_bytes(hardware.disk_bytes)} ({hardware.disks} in each machine), {full:.0%} "
+        "full",
+        f"{sizing.machines:,} machines x {hardware.disks}; {format_bytes(stored)} / "
+        f"({disks:,} x {format_bytes(hardware.disk_bytes)})",
+    )
+    writes = workload.write_bytes_s * workload.replicas / disks
+    yield Figure(
+        "disk_write_bytes_per_second",
+        "writes to a disk",
+        writes,
+        f"{format_bytes(writes, '/s')} of {format_bytes(hardware.disk_write_bytes_s, '/s')}",
+        f"{format_bytes(workload.write_bytes_s * workload.replicas, '/s')} / {disks:,} disks",
+    )
+    replicas = math.ceil(sizing.partitions * workload.replicas / sizing.machines)
+    active = replicas * _SEGMENT_BYTES
+    yield Figure(
+        "ssd_bytes_per_machine",
+        "SSD for active segments",
+        active,
+        f"{format_bytes(active)} per machine",
+        f"{replicas:,} replicas x {format_bytes(_SEGMENT_BYTES)} (segment.bytes). Brokers do not move "
+        "segments between "
+        f"disks: use SSDs for all, or a cache in front of hard disks (lvmcache, bcache)",
+    )
+    yield from _rebuild(sizing)
+
+
+def _rebuild(sizing: Sizing) -> Iterator[Figure]:
+    workload = sizing.workload
+    if workload.replicas == 1 or sizing.machines <= workload.replicas:
+        return
+    lost = workload.stored_bytes * workload.replicas / sizing.machines
+    receivers = sizing.brokers - sizing.brokers_per_machine
+    seconds = lost / (receivers * _REBUILD_BYTES_S)
+    yield Figure(
+        "rebuild_seconds",
+        "rebuild of a lost machine",
+        seconds,
+        format_duration(seconds),
+        f"{format_bytes(lost)} to {receivers:,} brokers, each at penstock.balance.bytes.per.second "
+        f"({format_bytes(_REBUILD_BYTES_S, '/s')})",
+    )
+
+
+def _network(sizing: Sizing) -> Iterator[Figure]:
+    workload = sizing.workload
+    received = workload.write_bytes_s * workload.replicas
+    sent = workload.write_bytes_s * (workload.replicas - 1 + workload.fan_out)
+    limit = f"limit: {format_bits(sizing.hardware.network_bytes_s)} x {NETWORK_BUSY:.0%}"
+    for key, label, total, formula in (
+        ("in", "network in", received, f"{workload.replicas} replicas"),
+        (
+            "out",
+            "network out",
+            sent,
+            f"({workload.replicas - 1} followers + {workload.fan_out} consumer groups)",
+        ),
+    ):
+        each, machine = total / sizing.brokers, total / sizing.machines
+        yield Figure(
+            f"network_{key}_bytes_per_second",
+            f"{label} of a broker",
+            each,
+            f"{format_bits(each)}, {format_bits(machine)} of its machine",
+            f"{format_bytes(workload.write_bytes_s, '/s')} x {formula} / {sizing.brokers:,} brokers; {limit}",
+        )

@@ -1,0 +1,149 @@
+"""The plan: the cluster of today, its figures, its year of growth, and notes about what it assumes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.planning.coefficients import UNITS, Coefficients
+from penstock.planning.figures import Figure, figures_of
+from penstock.planning.sizing import Sizing, size_cluster
+from penstock.planning.units import MONTHS_PER_YEAR, format_bytes, format_count
+from penstock.planning.workload import Hardware, Workload
+
+__all__ = ["Plan", "Year", "make_plan"]
+
+MONTHS: Final = (0, 3, 6, 9, MONTHS_PER_YEAR)
+#: the default of penstock.balance.bytes.per.second
+_REBUILD_BYTES_S: Final = 20 << 20
+#: the most partitions that the benchmarks measure on one broker
+_MEASURED_PARTITIONS: Final = 5000
+#: the most partitions that one request may create
+_MOST_AT_ONCE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Year:
+    """The cluster after some months."""
+
+    months: int
+    sizing: Sizing
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A cluster for a workload."""
+
+    sizing: Sizing
+    coefficients: Coefficients
+    #: the months of `MONTHS`; only month 0 without growth
+    year: tuple[Year, ...]
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def lasts_months(self) -> int | None:
+        """The number of months for which today's machines and brokers suffice; None for a year and more."""
+        now = self.sizing
+        for months in range(1, MONTHS_PER_YEAR + 1):
+            later = size_cluster(now.workload.after(months), now.hardware, self.coefficients, now.partitions)
+            if later.machines > now.machines or later.brokers_per_machine > now.brokers_per_machine:
+                return months - 1
+        return None
+
+    def as_document(self) -> dict[str, Any]:
+        """The plan as JSON: numbers in base units."""
+        return {
+            "figures": {each.key: each.value for each in self.figures},
+            "binding": self.sizing.binding.constraint,
+            "machines_by_constraint": {need.constraint: need.machines for need in self.sizing.needs},
+            "year": [_year_row(each) for each in self.year],
+            "lasts_months": self.lasts_months if len(self.year) > 1 else None,
+            "notes": list(self.notes),
+            "coefficients": {
+                "machine": self.coefficients.machine,
+                **{name: getattr(self.coefficients, name).value for name in UNITS},
+            },
+        }
+
+
+def make_plan(workload: Workload, hardware: Hardware, measured: Coefficients) -> Plan:
+    """Plan for today; only the partitions are those of a year later.
+
+    Why: adding partitions later moves keys to other partitions, adding machines does not.
+    """
+    months = MONTHS if workload.growth != 1.0 else MONTHS[:1]
+    drafts = [size_cluster(workload.after(each), hardware, measured) for each in months]
+    partitions = max(draft.partitions for draft in drafts)
+    year = tuple(
+        Year(each, size_cluster(workload.after(each), hardware, measured, partitions)) for each in months
+    )
+    now = year[0].sizing
+    return Plan(now, measured, year, figures_of(now, measured), _notes(now))
+
+
+def _year_row(year: Year) -> dict[str, Any]:
+    sizing = year.sizing
+    return {
+        "month": year.months,
+        "messages_per_second": sizing.workload.rate,
+        "bytes_per_second": sizing.workload.write_bytes_s,
+        "stored_bytes": sizing.workload.stored_bytes * sizing.workload.replicas,
+        "machines": sizing.machines,
+        "brokers": sizing.brokers,
+        "binding": sizing.binding.constraint,
+    }
+
+
+def _notes(sizing: Sizing) -> tuple[str, ...]:
+    """What an operator has to know, because the plan depends on it."""
+    return tuple(note for note in (*_failure_notes(sizing), *_partition_notes(sizing)) if note)
+
+
+def _failure_notes(sizing: Sizing) -> tuple[str, ...]:
+    workload = sizing.workload
+    in_sync, per_zone = max(1, workload.replicas - 1), math.ceil(workload.replicas / workload.zones)
+    return (
+        "one replica: the loss of a machine makes its partitions unavailable, and the loss of its disks "
+        "loses data"
+        if workload.replicas == 1
+        else "",
+        f"{workload.zones} zones for {workload.replicas} replicas: a zone has up to {per_zone} of them, "
+        "and without "
+        f"it writes with acks=all and min.insync.replicas={in_sync} are refused; use {workload.replicas} "
+        "zones"
+        if workload.replicas > 2 and workload.zones > 1 and workload.replicas - per_zone < in_sync
+        else "",
+        f"{sizing.machines} machines for {workload.replicas} replicas: no machine is left to rebuild lost "
+        f"replicas on"
+        if 1 < workload.replicas == sizing.machines
+        else "",
+        "disks hold the replicas of a lost machine, not those of a lost zone: if a zone may be gone for "
+        "longer than "
+        "penstock.self.healing.delay.ms, raise that or add disks"
+        if workload.zones > 1 and workload.replicas > 1
+        else "",
+    )
+
+
+def _partition_notes(sizing: Sizing) -> tuple[str, ...]:
+    workload = sizing.workload
+    per_broker = sizing.partitions * workload.replicas / sizing.brokers
+    rate = workload.write_bytes_s / sizing.partitions
+    return (
+        f"{format_count(math.ceil(per_broker))} replicas on a broker are more than the benchmarks measure "
+        f"({_MEASURED_PARTITIONS:,})"
+        if per_broker > _MEASURED_PARTITIONS
+        else "",
+        f"{sizing.partitions:,} partitions: one request creates at most {_MOST_AT_ONCE:,}; use several "
+        "topics, or "
+        "`penstock topic alter`"
+        if sizing.partitions > _MOST_AT_ONCE
+        else "",
+        f"a partition takes {format_bytes(rate, '/s')}: set penstock.balance.bytes.per.second above that, "
+        "or lost "
+        "replicas never catch up"
+        if workload.replicas > 1 and rate > _REBUILD_BYTES_S
+        else "",
+    )

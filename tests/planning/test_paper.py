@@ -1,0 +1,98 @@
+"""Plans on paper: placed by the controller's code, no broker is over its limits, also with losses."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from penstock.planning.paper import PaperCluster, Peak
+from penstock.planning.plan import make_plan
+from penstock.planning.sizing import Sizing, size_cluster
+from penstock.planning.workload import Hardware, Workload
+from tests.planning.samples import coefficients, workload
+
+#: the largest clusters have large machines and large batches: a cluster of thousands of brokers takes minutes
+LARGE = Hardware(cores=32, disk_bytes=20 * 10**12, disks=24, network_bytes_s=100e9 / 8)
+#: `make paper` also checks the cluster whose placement takes a minute
+WITH_LARGEST = bool(os.environ.get("PENSTOCK_PAPER"))
+WEEK_S = 7 * 86_400.0
+
+
+def planned(load: Workload, hardware: Hardware) -> Sizing:
+    return make_plan(load, hardware, coefficients()).sizing
+
+
+def over(peaks: list[Peak]) -> list[Peak]:
+    return [peak for peak in peaks if peak.share > 1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "retention_s", "batch"),
+    [
+        (1e6, 1_000, WEEK_S, 16_384),
+        (1e6, 10_000, WEEK_S, 1_000_000),
+        (10e6, 1_000, WEEK_S, 1_000_000),
+        pytest.param(
+            *(10e6, 10_000, WEEK_S, 1_000_000),
+            marks=pytest.mark.skipif(not WITH_LARGEST, reason="takes a minute: make paper"),
+        ),
+    ],
+)
+def test_no_broker_is_over_its_limits_also_with_a_machine_or_a_zone_lost(
+    rate: float, size: int, retention_s: float, batch: int
+) -> None:
+    load = workload(
+        rate=rate, size_bytes=size, retention_s=retention_s, batch_bytes=batch, zones=3, fan_out=3
+    )
+    peaks = PaperCluster(planned(load, LARGE)).check(machines=2)
+    assert over(peaks) == []
+    situations = list(dict.fromkeys(peak.situation for peak in peaks))
+    assert situations[0] == "all machines up"
+    assert sum(name.startswith("machine ") for name in situations) == 2
+    assert situations[3:] == ["zone 1 lost", "zone 2 lost", "zone 3 lost"]
+
+
+def test_a_plan_is_not_far_from_its_limits() -> None:
+    """The checks are of use only if the binding constraint is nearly used up."""
+    for load, resource in (
+        (workload(zones=3), "disk space"),
+        (workload(zones=3, retention_s=600.0), "processor"),
+        (workload(zones=3, retention_s=600.0, fan_out=60, batch_bytes=1_000_000), "network out"),
+    ):
+        peaks = PaperCluster(planned(load, Hardware(cores=8))).check(machines=3)
+        assert over(peaks) == []
+        assert max(peak.share for peak in peaks if peak.resource == resource) > 0.5
+
+
+def test_every_machine_of_a_small_cluster_may_be_lost() -> None:
+    for zones in (1, 2, 3):
+        assert over(PaperCluster(planned(workload(rate=200e3, zones=zones), Hardware())).check()) == []
+
+
+def test_a_cluster_that_is_too_small_is_found_out() -> None:
+    sizing = size_cluster(workload(zones=3), Hardware(), coefficients())
+    smaller = Sizing(
+        workload=sizing.workload,
+        hardware=sizing.hardware,
+        costs=sizing.costs,
+        needs=sizing.needs,
+        machines=sizing.machines - 6,
+        brokers_per_machine=sizing.brokers_per_machine,
+        partitions=sizing.partitions,
+        idle_cores=sizing.idle_cores,
+    )
+    assert {peak.resource for peak in over(PaperCluster(smaller).check())} == {"disk space"}
+
+
+def test_replicas_never_share_a_machine() -> None:
+    sizing = planned(workload(rate=100e3, retention_s=3600.0), Hardware(cores=16))
+    cluster = PaperCluster(sizing)
+    machines = cluster.machines_of_replicas()
+    assert machines and all(len(set(each)) == sizing.workload.replicas for each in machines)
+
+
+def test_with_one_replica_nothing_is_lost_on_paper() -> None:
+    peaks = PaperCluster(planned(workload(replicas=1), Hardware())).check()
+    assert {peak.situation for peak in peaks} == {"all machines up"}
+    assert over(peaks) == []

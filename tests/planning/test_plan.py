@@ -1,0 +1,83 @@
+"""A whole plan: the numbers of the seeds, a year of growth, notes, and an explanation of every number."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from penstock.planning.workload import Hardware
+from tests.planning.samples import plan
+
+
+def test_the_numbers_of_a_million_messages_for_a_week() -> None:
+    """1 GB/s x 7 x 86,400 = 604.8 TB, and 1.81 PB in three replicas."""
+    figures = {figure.key: figure for figure in plan(fan_out=3, zones=3).figures}
+    assert figures["bytes_per_second"].value == 1e9
+    assert figures["stored_bytes_once"].value == 604.8e12
+    assert figures["stored_bytes_once"].text == "604.8 TB"
+    assert figures["stored_bytes"].value == 1814.4e12
+    assert figures["stored_bytes"].text == "1.81 PB"
+
+
+def test_every_figure_has_a_formula_with_numbers() -> None:
+    for figure in plan(zones=3).figures:
+        assert figure.formula and figure.text
+        assert re.search(r"[0-9]", figure.formula) or figure.key in ("voters", "cores_per_machine")
+    for need in plan(zones=3).sizing.needs:
+        assert re.search(r"[0-9]", need.formula)
+
+
+def test_a_year_of_growth() -> None:
+    grown = plan(growth=1.1, zones=3)
+    assert [each.months for each in grown.year] == [0, 3, 6, 9, 12]
+    assert grown.year[-1].sizing.workload.rate == pytest.approx(1e6 * 1.1**12)
+    machines = [each.sizing.machines for each in grown.year]
+    assert machines == sorted(machines) and machines[-1] > 2 * machines[0]
+    assert grown.lasts_months is not None and grown.lasts_months < 12
+
+
+def test_partitions_are_those_of_the_end_of_the_year() -> None:
+    """Keys move to other partitions if partitions are added; so they are all there from the start."""
+    grown, now = plan(growth=1.1), plan()
+    assert grown.sizing.machines == now.sizing.machines
+    assert grown.sizing.partitions >= 3 * now.sizing.partitions
+    at_the_end = grown.year[-1].sizing
+    assert at_the_end.partitions <= grown.sizing.partitions + at_the_end.brokers
+
+
+def test_without_growth_there_is_no_year() -> None:
+    assert [each.months for each in plan().year] == [0]
+    assert plan().lasts_months is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"replicas": 1}, "one replica"),
+        ({"zones": 2}, "min.insync.replicas=2 are refused; use 3 zones"),
+        ({"rate": 100.0}, "no machine is left to rebuild"),
+        ({"zones": 3}, "not those of a lost zone"),
+        (
+            {"retention_s": 60.0, "batch_bytes": 1_000_000, "rate": 30e6, "fan_out": 0},
+            "penstock.balance.bytes.per.second",
+        ),
+    ],
+)
+def test_notes_name_what_the_plan_depends_on(changes: dict[str, Any], part: str) -> None:
+    assert any(part in note for note in plan(**changes).notes)
+
+
+def test_many_partitions_are_noted() -> None:
+    tiny = Hardware(disk_bytes=10**11, disks=24)
+    assert any("one request creates at most 10,000" in note for note in plan(tiny).notes)
+
+
+def test_the_document_has_base_units() -> None:
+    document = plan(growth=1.1).as_document()
+    assert document["figures"]["stored_bytes"] == 1814.4e12
+    assert document["machines_by_constraint"][document["binding"]] == max(
+        document["machines_by_constraint"].values()
+    )
+    assert len(document["year"]) == 5
