@@ -164,3 +164,14 @@ def test_brokers_say_which_machine_they_run_on() -> None:
         broker.machine = f"machine-{node % 2}"
     for nodes in create(image, "t", 12, 2):
         assert {node % 2 for node in nodes} == {0, 1}
+
+
+def test_replicas_never_share_a_machine_that_has_a_name() -> None:
+    """Three replicas on one machine would look safe. Brokers that share only an address may hold them."""
+    image = cluster([("", "host")] * 4)
+    assert all(len(set(nodes)) == 3 for nodes in create(image, "unnamed", 4, 3))
+    for node, broker in image.brokers.items():
+        broker.machine = f"machine-{node % 2}"
+    with pytest.raises(InvalidReplicationFactor, match=r"different machines \(penstock.machine\).*only 2"):
+        create(image, "t", 1, 3)
+    assert "t" not in image.topics

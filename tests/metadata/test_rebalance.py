@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.rebalance import Move, plan_rebalance
+from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
 from penstock.model.ids import TopicPartition
 from penstock.wire.metadata_records import (
     PartitionChangeRecord,
@@ -189,3 +189,14 @@ def test_no_plan_puts_replicas_closer_together_or_changes_their_number(
         before = partition_of(image, move)
         assert len(set(move.replicas)) == len(move.replicas) == factor
         assert hosts(move.replicas) >= hosts(before)
+
+
+def test_a_lost_replica_is_not_rebuilt_on_the_machine_of_another() -> None:
+    image = cluster([("", "host")] * 5)
+    for node, broker in image.brokers.items():
+        broker.machine = "abc"[node % 3] if node < 5 else None
+    create(image, "t", 6, 3)
+    lost = {node for node, broker in image.brokers.items() if broker.machine == image.brokers[1].machine}
+    for _, replicas in plan_evacuation(image, list(image.partitions), lost):
+        machines = [image.brokers[node].machine for node in replicas if node not in lost]
+        assert len(machines) == len(set(machines))

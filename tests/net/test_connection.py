@@ -13,6 +13,7 @@ import pytest
 
 from penstock.broker.base.system_ports import OsFiles
 from penstock.net.connection import Connection
+from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.response_queue import MAX_IN_FLIGHT, Answer
 from penstock.net.server import Server
@@ -463,3 +464,26 @@ async def test_the_buffers_of_accepted_sockets_have_the_configured_sizes() -> No
             # Linux reports twice the size, for its own bookkeeping.
             sizes = {accepted(server, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)}
             assert sizes == {2 * size} if size > 0 else 2 * (32 << 10) not in sizes
+
+
+@on_uvloop
+async def test_servers_share_a_port_beside_their_own() -> None:
+    """SO_REUSEPORT: a connection to the shared port reaches a server that runs."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        probe.bind(("127.0.0.1", 0))
+        shared = probe.getsockname()[1]
+        servers = [Server(Limits(), lambda *args, **kwargs: None) for _ in range(2)]
+        listeners = [Listener("PLAINTEXT", "127.0.0.1", 0) for _ in servers]
+        for server, listener in zip(servers, listeners, strict=True):
+            await server.bind([listener], shared)
+            await server.serve(Echo())
+    assert len({shared, *(listener.port for listener in listeners)}) == 3
+    assert [listener.advertised_port for listener in listeners] == [listener.port for listener in listeners]
+    await servers[0].stop()
+    for port in (shared, listeners[1].port):
+        reader, writer = await connect(port)
+        writer.write(frame(b"hello"))
+        assert await read_frame(reader) == b"hello"
+        writer.close()
+    await servers[1].stop()

@@ -12,6 +12,9 @@ and the broker catches up later. Only the preferred leader has to be up.
 
 The host is the broker's `penstock.machine`, or else the host of its first registered listener, the internal
 one (`BrokerImage.host`).
+
+Invariant: replicas of one partition never share a `penstock.machine`, unless a user assigns them so. Brokers
+that share only an address may: all brokers of a development cluster do.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ from penstock.metadata.image import BrokerImage, ClusterImage
 from penstock.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from penstock.model.ids import TopicId
 
-__all__ = ["Load", "Placer", "check_assignment", "crowding", "may_receive", "rendezvous_score"]
+__all__ = [
+    "Load",
+    "Placer",
+    "check_assignment",
+    "crowding",
+    "may_receive",
+    "rendezvous_score",
+    "shares_machine",
+]
 
 
 def rendezvous_score(topic_id: TopicId, index: int, broker: int) -> int:
@@ -133,14 +144,23 @@ class Placer:
 
     def _follower(self, index: int, chosen: Collection[BrokerImage]) -> BrokerImage:
         taken = {broker.id for broker in chosen}
+        machines = {broker.machine for broker in chosen} - {None}
         hosts, racks = Counter(broker.host for broker in chosen), Counter(broker.rack for broker in chosen)
         # By site first: with hundreds of brokers, a comparison of each with each replica takes most of the
         # time.
         crowds: dict[tuple[int, int], list[BrokerImage]] = {}
         for (host, rack), brokers in self._sites.items():
-            free = brokers if host not in hosts else [each for each in brokers if each.id not in taken]
+            free = brokers
+            if host in hosts:
+                free = [e for e in brokers if e.id not in taken and e.machine not in machines]
             if free:
                 crowds.setdefault((hosts.get(host, 0), racks.get(rack, 0)), []).extend(free)
+        if not crowds:
+            raise InvalidReplicationFactor(
+                f"Unable to find a place for replica {len(chosen) + 1} of the partition: replicas are on "
+                f"different machines (penstock.machine), and the brokers of only {len(machines)} machine(s) "
+                f"are registered."
+            )
         return self._least(
             index,
             {
@@ -171,6 +191,11 @@ def _may_hold(broker: BrokerImage) -> bool:
     """Whether a broker is a place for a new replica, now or once it is back; not one that is just leaving."""
     leaving = broker.in_controlled_shutdown and not broker.fenced
     return not leaving and (not broker.cordoned or set(broker.cordoned) != set(broker.log_directories))
+
+
+def shares_machine(broker: BrokerImage, others: Collection[BrokerImage]) -> bool:
+    """Whether a broker has the `penstock.machine` of one of the brokers that hold the other replicas."""
+    return broker.machine is not None and any(other.machine == broker.machine for other in others)
 
 
 def crowding(broker: BrokerImage, others: Collection[BrokerImage]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage
-from penstock.metadata.placement import crowding, may_receive, rendezvous_score
+from penstock.metadata.placement import crowding, may_receive, rendezvous_score, shares_machine
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Move", "plan_evacuation", "plan_rebalance"]
@@ -121,7 +121,11 @@ class _Plan:
                 if not leaves(node):
                     continue
                 others = self._others(placed, node)
-                free = [b for b in self.receivers.values() if b.id not in placed.nodes]
+                free = [
+                    broker
+                    for broker in self.receivers.values()
+                    if broker.id not in placed.nodes and not shares_machine(broker, others)
+                ]
                 if free:
                     self._move(placed, position, self._best(placed, others, free))
 

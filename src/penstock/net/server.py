@@ -114,23 +114,34 @@ class Server:
         self._limits = limits
         self._admission.review()
 
-    async def bind(self, listeners: Sequence[Listener]) -> None:
-        """Take every listener's address; a port of 0 is replaced by the one that the system chose."""
+    async def bind(self, listeners: Sequence[Listener], shared_port: int = 0) -> None:
+        """Take every listener's address; a port of 0 is replaced by the one that the system chose.
+
+        The first listener also accepts connections on `shared_port`, if that is not 0. Several processes can
+        bind it, and each connection reaches one of them.
+        """
         for listener in listeners:
-            server = await self.loop.create_server(
-                lambda listener=listener: self._protocol(listener),
-                listener.host or None,
-                listener.port,
-                backlog=self.limits.backlog,
-                reuse_address=True,
-                start_serving=False,
-            )
-            self._servers.append(server)
-            for bound in server.sockets:
-                self._set_options(bound)
+            server = await self._bound(listener, listener.port)
             listener.port = listener.port or server.sockets[0].getsockname()[1]
             listener.advertised_port = listener.advertised_port or listener.port
             listener.advertised_host = listener.advertised_host or socket.gethostname()
+        if shared_port and listeners:
+            await self._bound(listeners[0], shared_port, shared=True)
+
+    async def _bound(self, listener: Listener, port: int, *, shared: bool = False) -> asyncio.Server:
+        server = await self.loop.create_server(
+            lambda: self._protocol(listener),
+            listener.host or None,
+            port,
+            backlog=self.limits.backlog,
+            reuse_address=True,
+            reuse_port=shared or None,
+            start_serving=False,
+        )
+        self._servers.append(server)
+        for bound in server.sockets:
+            self._set_options(bound)
+        return server
 
     def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
         connection = Connection(self, listener)

@@ -77,7 +77,7 @@ class Broker:
             if internal is not None:
                 internal.secure(securities)
             # Binding fails most often. It comes first, so that the directories stay unchanged then.
-            await server.bind(listeners)
+            await server.bind(listeners, config.penstock_bootstrap_port)
             if internal is not None:
                 await internal.bind()
             node = await _open_node(config, world, partitions, internal, securities)

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.cli.failure import Failure, misused
 
-__all__ = ["cannot_listen", "chosen_port", "free_port", "internal_port"]
+__all__ = ["cannot_listen", "chosen_port", "free_block", "free_port", "internal_port", "is_free_block"]
 
 _INTERNAL_OFFSET: Final = 10_000
 #: where any port will do: none of those that systems give to outgoing connections, and may have given then
@@ -49,6 +49,21 @@ def free_port(host: str, wanted: int, taken: set[int]) -> int:
             taken.add(port)
             return port
     raise Failure(f"no free port on {host}: choose others with --port")
+
+
+def free_block(host: str, count: int) -> int:
+    """The first of `count` consecutive free ports, whose internal ports are free, too."""
+    # Internal ports follow at a distance and must be none of those for outgoing connections, either.
+    for first in random.sample(range(_ANY_PORTS.start, _ANY_PORTS.stop - _INTERNAL_OFFSET - count), 1000):
+        if is_free_block(host, first, count):
+            return first
+    raise Failure(f"no {count} consecutive free ports on {host}: choose the first with --port")
+
+
+def is_free_block(host: str, first: int, count: int) -> bool:
+    """Whether consecutive ports and their internal ports are free."""
+    ports = range(first, first + count)
+    return all(_is_free(host, port) and _is_free(host, port + _INTERNAL_OFFSET) for port in ports)
 
 
 def internal_port(host: str, client_port: int, taken: set[int]) -> int:

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.cluster.draining import carry_out, evacuate
 from penstock.cli.cluster.listening import chosen_port, free_port, internal_port
-from penstock.cli.cluster.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
+from penstock.cli.cluster.moves import plan_moves, read_image
 from penstock.cli.cluster.overview import quorum_overview
 from penstock.cli.cluster.security import ClusterSecurity
 from penstock.cli.cluster.starting import start_all, stop_again
 from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure, misused
-from penstock.metadata.image import PartitionImage
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
-from penstock.model.ids import TopicPartition, parse_topic_id
+from penstock.model.ids import parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
@@ -64,7 +64,7 @@ def add_broker(
             _join_quorum(line, home)
         _await_news_of(line, home, timeout_s)
         moves = plan_moves(line) if rebalance else []
-        _carry_out(line, moves, timeout_s)
+        carry_out(line, moves, timeout_s)
     return home, len(moves)
 
 
@@ -76,7 +76,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         raise Failure(f"broker {number} is the last running broker: `penstock cluster stop` stops it")
     with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
         quorum_overview(line)  # fails with the missing voters if nothing can be changed
-        moves = _evacuate(line, number, timeout_s)
+        moves = evacuate(line, [number], timeout_s)
         _leave_quorum(line, number)
         process = home.signal(signal.SIGTERM)
         if process is not None:
@@ -106,7 +106,7 @@ def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
             raise Failure(f"there is no broker {number}: `penstock cluster status` lists the brokers")
         if broker.active:
             raise Failure(f"broker {number} is up and would register again: stop it first")
-        moves = _evacuate(line, number, timeout_s)
+        moves = evacuate(line, [number], timeout_s)
         _leave_quorum(line, number)
         _unregister(line, number)
     return moves
@@ -196,47 +196,6 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
                 f"`penstock cluster status` shows it as down"
             )
         time.sleep(_PAUSE_S)
-
-
-def _carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
-    if moves:
-        partitions = [move.partition for move in moves]
-        start_moves(line, moves)
-        await_moves(line, partitions, timeout_s)
-        elect_preferred(line, partitions)
-
-
-def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
-    if number not in read_image(line).brokers:
-        return 0
-    held = _partitions_on(line, number)
-    for name, partition in held.items():
-        if partition.leader < 0:
-            holders = ", ".join(map(str, partition.replicas))
-            raise Failure(
-                f"{name} has no leader to copy from: start the brokers of its replicas ({holders}), or "
-                f"delete the topic"
-            )
-    # Moves in progress, perhaps of an earlier attempt: no plan changes partitions that are moving.
-    await_moves(line, [name for name, partition in held.items() if partition.reassigning], timeout_s)
-    moves = plan_moves(line, leaving=[number])
-    emptied = {move.partition for move in moves if number not in move.replicas}
-    for name, partition in _partitions_on(line, number).items():
-        if name not in emptied:
-            raise Failure(
-                f"{name} has {len(partition.replicas)} replicas, and too few brokers that are up would be "
-                f"left: add one first, or give the topic fewer replicas"
-            )
-    _carry_out(line, moves, timeout_s)
-    return len(moves)
-
-
-def _partitions_on(line: DirectLine, number: int) -> dict[TopicPartition, PartitionImage]:
-    image = read_image(line)
-    return {
-        TopicPartition(image.topics_by_id[partition.topic_id].name, partition.index): partition
-        for partition in image.partitions_on(number)
-    }
 
 
 def _join_quorum(line: DirectLine, home: BrokerHome) -> None:

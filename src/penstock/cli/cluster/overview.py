@@ -66,6 +66,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
                 "broker": broker.broker_id,
                 "address": addresses[broker.broker_id],
                 "rack": broker.rack,
+                "machine": broker.machine,
                 "state": _state(line, addresses[broker.broker_id], broker.is_fenced, awake),
                 "leads": sum(p["leader"] == broker.broker_id for p in partitions),
                 "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),

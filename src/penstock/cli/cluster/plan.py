@@ -23,7 +23,7 @@ from penstock.cli.private_files import is_secret
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
 
-__all__ = ["ClusterPlan", "check_same", "make_homes", "planned"]
+__all__ = ["ClusterPlan", "check_same", "make_homes", "planned", "replication_defaults"]
 
 #: where there are this many brokers, each partition has as many replicas, two of which must be in sync
 _REPLICAS: Final = 3
@@ -104,7 +104,7 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
         "controller.quorum.voters": ",".join(f"{home.id}@{host}:{port}" for home, port in voters),
         # Else it would follow from the addresses, and data of an earlier cluster on these ports would fit.
         "penstock.cluster.id": format_topic_id(random.randbytes(16)),
-        **_defaults(brokers),
+        **replication_defaults(brokers),
     }
     security = ClusterSecurity(directory)
     name = SECURE_LISTENER if plan.secure else "PLAINTEXT"
@@ -171,7 +171,8 @@ def _configs_of(plan: ClusterPlan, position: int) -> dict[str, str]:
     return {**plan.configs, **rack}
 
 
-def _defaults(brokers: int) -> dict[str, str]:
+def replication_defaults(brokers: int) -> dict[str, str]:
+    """The replication configs of a new cluster; `brokers` are those that can have a replica each."""
     replicas = min(brokers, _REPLICAS)
     return {
         "default.replication.factor": str(replicas),
@@ -179,6 +180,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(max(1, replicas - 1)),
         "penstock.self.healing.enable": "true",
         "penstock.balance.new.brokers": "true",
     }

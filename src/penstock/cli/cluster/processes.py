@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 __all__ = [
     "Process",
     "is_alive",
+    "process_of",
     "read_pid_file",
     "send_signal",
     "spawn",
@@ -66,7 +67,7 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
         raise
     finally:
         os.close(writing)
-    return Process(pid, _started(pid) or ""), reading
+    return process_of(pid), reading
 
 
 @contextmanager
@@ -86,6 +87,11 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(handled, handler)
         for number in heard:
             signal.raise_signal(number)
+
+
+def process_of(pid: int) -> Process:
+    """A process that this one has just started."""
+    return Process(pid, _started(pid) or "")
 
 
 def write_pid_file(path: Path, process: Process) -> None:

@@ -1,4 +1,4 @@
-"""`penstock broker start|stop|kill|add|remove|forget`: the brokers of a cluster, mostly on this machine."""
+"""`penstock broker start|stop|kill|add|drain|remove|forget`: brokers of a cluster, mostly on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClusterIn, DataDirectory, Patience
+from penstock.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    ClusterIn,
+    DataDirectory,
+    Patience,
+)
 
 app = typer.Typer(help="Start, stop, add and remove brokers of a cluster here.", no_args_is_help=True)
 
@@ -86,6 +94,29 @@ def remove(
 
     moves, kept_at = remove_broker(data, number, timeout)
     print(f"removed {number}: {moves} partitions moved; its config and log are in {kept_at}")
+
+
+@app.command()
+def drain(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Ids of brokers.")] = None,
+    machine: Annotated[
+        str | None, typer.Option("--machine", help="All brokers of this machine (penstock.machine).")
+    ] = None,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Patience = 600.0,
+) -> None:
+    """Move all replicas away from the brokers of a machine, or from some brokers, and keep them empty."""
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.draining import drain as drained
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.failure import misused
+
+    if bool(numbers) == bool(machine):
+        misused("name brokers, or a machine with --machine")
+    with DirectLine(bootstrap_of(data, bootstrap), DEFAULT_TIMEOUT) as line:
+        brokers, moves = drained(line, machine, numbers or (), timeout)
+    print(f"drained {', '.join(map(str, brokers))}: {moves} partitions moved")
 
 
 @app.command()

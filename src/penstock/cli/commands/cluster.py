@@ -216,7 +216,7 @@ def _say_how_to_connect(data: Path) -> None:
 
 
 def _print_overview(overview: dict[str, Any]) -> None:
-    from penstock.cli.output import print_line, print_rows
+    from penstock.cli.output import print_line
 
     print(
         f"cluster {overview['cluster_id']}  controller {_or(overview['controller'], 'none')}  "
@@ -228,7 +228,7 @@ def _print_overview(overview: dict[str, Any]) -> None:
             "outdated:",
             "bold red",
         )
-    print_rows(overview["brokers"], as_json=False, columns=_BROKER_COLUMNS, empty="no brokers")
+    _print_brokers(overview["brokers"])
     _print_partitions(overview)
     for broker in overview["brokers"]:
         _print_broker_warnings(broker)
@@ -238,6 +238,19 @@ def _print_overview(overview: dict[str, Any]) -> None:
             f"damaged range(s)",
             "bold red",
         )
+
+
+def _print_brokers(brokers: list[dict[str, Any]]) -> None:
+    """Print the brokers; if they have machines, these first, and the brokers by machine."""
+    from penstock.cli.cluster.machines import MACHINE_COLUMNS, by_machine, machine_rows
+    from penstock.cli.output import print_rows
+
+    machines = machine_rows(brokers)
+    columns: tuple[str, ...] = _BROKER_COLUMNS
+    if machines:
+        print_rows(machines, as_json=False, columns=MACHINE_COLUMNS, empty="")
+        brokers, columns = by_machine(brokers), ("machine", *_BROKER_COLUMNS)
+    print_rows(brokers, as_json=False, columns=columns, empty="no brokers")
 
 
 def _print_partitions(overview: dict[str, Any]) -> None:

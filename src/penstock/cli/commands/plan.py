@@ -64,8 +64,7 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan the machines, brokers, disks, memory and network of a cluster, and show which constraint "
-    "decides."""
+    """Plan the machines, brokers, disks and network for a workload, and show which constraint decides."""
     # Longer than other functions because its parameters are the options of the command.
     from penstock.planning import units
     from penstock.planning.plan import make_plan

@@ -1,4 +1,4 @@
-"""`penstock up`: one broker, in the foreground."""
+"""`penstock up`: one broker, or one per core, in the foreground."""
 
 from __future__ import annotations
 
@@ -68,6 +68,15 @@ def up(
             "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; overrides the file."
         ),
     ] = None,
+    cores: Annotated[
+        str | None,
+        typer.Option(
+            "--cores",
+            metavar="N|auto",
+            help="Run N brokers as one machine, with a common port; auto: one per core. --id is then the "
+            "number of the machine.",
+        ),
+    ] = None,
     allow_insecure: Annotated[
         bool,
         typer.Option(
@@ -91,8 +100,9 @@ def up(
     log_level: Annotated[
         LogLevel | None, typer.Option("--log-level", help="Lowest level of log events.")
     ] = None,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
-    """Run one broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it accepts connections."""
+    """Run a broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it accepts connections."""
     # Longer than other functions because its parameters are the options of the command.
     if memory and data:
         misused("--memory and --data exclude each other: give one of them")
@@ -114,11 +124,19 @@ def up(
     file, configs = effective(
         config, {name: value for name, value in flags.items() if value is not None}, settings or ()
     )
-    _run(configs, file, config, console_port if console else None)
+    if supervised:
+        from penstock.cli.console_child import end_with_stdin
+
+        end_with_stdin()
+    _run(configs, file, config, console_port if console else None, cores)
 
 
 def _run(
-    configs: dict[str, str], file: ConfigFile, config_file: Path | None, console_port: int | None
+    configs: dict[str, str],
+    file: ConfigFile,
+    config_file: Path | None,
+    console_port: int | None,
+    cores: str | None,
 ) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
@@ -148,7 +166,10 @@ def _run(
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:
         with _console_beside(broker, console_port) as started:
-            run(broker, ready=started, topics=file.topics)
+            if cores is None:
+                run(broker, ready=started, topics=file.topics)
+            else:
+                _run_machine(broker, configs, file, cores, started)
     except DirectoryRefused as error:
         raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
@@ -156,6 +177,16 @@ def _run(
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error
+
+
+def _run_machine(
+    broker: BrokerConfig, configs: dict[str, str], file: ConfigFile, cores: str, ready: Callable[[str], None]
+) -> None:
+    """Run a broker per core; their log goes to a pipe, so that the format is chosen here."""
+    from penstock.cli.machine.running import cores_of, run_machine
+
+    log_format = str(_log_format(broker.penstock_log_format))
+    run_machine(configs | {"penstock.log.format": log_format}, cores_of(cores), file.topics, ready)
 
 
 @contextmanager

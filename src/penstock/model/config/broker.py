@@ -123,6 +123,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_balance_interval_seconds: int
     penstock_balance_new_brokers: bool
     penstock_balance_tolerance_percent: int
+    penstock_bootstrap_port: int
     penstock_clock_skew_max_ms: int
     penstock_cluster_id: str | None
     offsets_commit_timeout_ms: int

@@ -88,6 +88,15 @@ _IDENTITY = [
         "The machine of this broker. Replicas of a partition are spread over machines. Default: the "
         "address of the internal listener.",
     ),
+    ConfigKey(
+        "penstock.bootstrap.port",
+        _I,
+        0,
+        "A port that all brokers of a machine share, beside the port of each (SO_REUSEPORT). A connection to "
+        "it reaches one of those that run, on its first listener. `penstock up --cores N` sets it. 0: none.",
+        low=0,
+        high=65535,
+    ),
 ]
 
 _FETCHING = [

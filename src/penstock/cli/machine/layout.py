@@ -1,0 +1,224 @@
+"""The brokers of one machine: ids, ports, folders and configs.
+
+    DIR/machine.yaml           what must not change: number, name, cluster id
+    DIR/broker-1/broker.yaml   the configs of the first core, written at each start
+    DIR/broker-1/data/         its data
+    DIR/broker-2/...
+
+A machine has a number, from 1. Its brokers have the ids (number - 1) * 100 + 1, + 2 and so on. The common
+port is that of the machine's configs, and the brokers' own ports follow it. The first broker may be a voter
+of the metadata quorum, the others are not: a machine that fails takes one vote.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.cluster.listening import free_block, is_free_block
+from penstock.cli.cluster.plan import replication_defaults
+from penstock.cli.failure import Failure, misused
+from penstock.model.config import BrokerConfig
+from penstock.model.config.layers import INTERNAL, MAX_VOTERS
+from penstock.model.ids import format_topic_id
+
+__all__ = ["MOST_CORES", "Machine", "available_cores", "lay_out"]
+
+#: ids that each machine has
+MOST_CORES: Final = 100
+_FILE: Final = "machine.yaml"
+_INTERNAL_OFFSET: Final = 10_000
+_ADDRESS: Final = re.compile(r"(?P<name>[^:]+)://(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[0-9]+)")
+_VOTER: Final = re.compile(r"(?P<number>[0-9]+)@(?P<host>\[[^\]]*\]|[^:]+):(?P<port>[0-9]+)")
+_VOTERS: Final = "controller.quorum.voters"
+
+
+class Machine(NamedTuple):
+    """A machine that is laid out on disk."""
+
+    name: str
+    homes: Sequence[BrokerHome]
+    #: where clients bootstrap
+    address: str
+    #: of the broker that may vote; it ends last
+    voter: BrokerHome | None
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def first_id(number: int) -> int:
+    """The id of a machine's first broker."""
+    return (number - 1) * MOST_CORES + 1
+
+
+def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) -> Machine:
+    """Write the folders of a machine's brokers; `configs` are those of a single broker.
+
+    Raises a Failure if the directory belongs to another machine, or has brokers that would not be started.
+    """
+    if "penstock.memory" in configs:
+        misused("--cores needs data on disk, because a broker may vote: leave --memory out")
+    number = int(configs.get("node.id", configs.get("broker.id", "1")))
+    if number < 1:
+        misused("with --cores, --id is the number of the machine, from 1")
+    directories = [Path(each.strip()) for each in configs.get("log.dirs", "penstock-data").split(",")]
+    stored = _stored(directories[0])
+    _check_same(directories[0], stored, number, cores)
+    name = configs.get("penstock.machine") or stored.get("name") or socket.gethostname()
+    client, *_ = _listeners(configs["listeners"])
+    base = _base_port(client, cores, stored)
+    homes = [BrokerHome(directories[0], first_id(number) + core) for core in range(cores)]
+    shared = _shared_configs(configs, number, base, name, stored)
+    own = [_own_configs(shared, home, core, base, directories) for core, home in enumerate(homes)]
+    for each in own:
+        BrokerConfig(each)  # refuses what no broker would start with
+    _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)})
+    for home, each in zip(homes, own, strict=True):
+        home.write(each, topics)
+    votes = "controller" in own[0].get("process.roles", "broker,controller")
+    advertised, *_ = _listeners(shared.get("advertised.listeners", shared["listeners"]))
+    host = advertised.host if advertised.host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"
+    return Machine(name, homes, f"{host}:{base}", homes[0] if votes else None)
+
+
+class _Address(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+    def moved(self, by: int) -> str:
+        return f"{self.name}://{self.host}:{self.port + by}"
+
+
+def _listeners(text: str) -> list[_Address]:
+    found = []
+    for each in text.split(","):
+        match = _ADDRESS.fullmatch(each.strip())
+        if match is None:
+            misused(f"listeners has {each.strip()!r}: write NAME://HOST:PORT")
+        found.append(_Address(match["name"], match["host"], int(match["port"])))
+    return found
+
+
+def _base_port(client: _Address, cores: int, stored: Mapping[str, Any]) -> int:
+    """The common port: that of the configs. For port 0, the port of the last start, or a free one."""
+    host = client.host.strip("[]")
+    if client.port:
+        return client.port
+    known = stored.get("port")
+    if known and is_free_block(host, known, cores + 1):
+        return int(known)
+    return free_block(host, cores + 1)
+
+
+def _shared_configs(
+    configs: Mapping[str, str], number: int, base: int, name: str, stored: Mapping[str, Any]
+) -> dict[str, str]:
+    """The configs that all brokers of the machine have; listeners are those of the common port."""
+    shared = {key: value for key, value in configs.items() if key not in ("broker.id", "log.dir")}
+    listeners = [each._replace(port=each.port or base) for each in _listeners(configs["listeners"])]
+    if not any(each.name == INTERNAL for each in listeners):
+        host = listeners[0].host
+        listeners.append(_Address(INTERNAL, host, base + _INTERNAL_OFFSET))
+    shared["listeners"] = ",".join(each.moved(0) for each in listeners)
+    if _VOTERS in configs:
+        voters = _voters(configs[_VOTERS])
+    else:
+        internal = next(each for each in listeners if each.name == INTERNAL)
+        if internal.host in ("", "0.0.0.0", "[::]"):
+            internal = internal._replace(host="127.0.0.1")
+        voters = [f"{first_id(number)}@{internal.host}:{internal.port + 1}"]
+        known = stored.get("cluster_id") or format_topic_id(random.randbytes(16))
+        shared.setdefault("penstock.cluster.id", known)
+    shared[_VOTERS] = ",".join(voters)
+    shared["penstock.machine"] = name
+    shared["penstock.bootstrap.port"] = str(base)
+    for key, value in replication_defaults(len(voters)).items():
+        shared.setdefault(key, value)
+    return shared
+
+
+def _voters(text: str) -> list[str]:
+    """The voters of the quorum, given the machines: the first broker of each, five at most."""
+    found = []
+    for each in text.split(","):
+        match = _VOTER.fullmatch(each.strip())
+        if match is None:
+            misused(f"{_VOTERS} has {each.strip()!r}: write NUMBER@HOST:PORT, with the number of the machine")
+        found.append(f"{first_id(int(match['number']))}@{match['host']}:{int(match['port']) + 1}")
+    return found[:MAX_VOTERS]
+
+
+def _own_configs(
+    shared: Mapping[str, str], home: BrokerHome, core: int, base: int, directories: Sequence[Path]
+) -> dict[str, str]:
+    voters = [each.partition("@")[0] for each in shared[_VOTERS].split(",")]
+    own = {
+        **shared,
+        "node.id": str(home.id),
+        "log.dirs": ",".join(str((path / home.path.name / "data").absolute()) for path in directories),
+        "process.roles": "broker,controller" if str(home.id) in voters else "broker",
+    }
+    for key in ("listeners", "advertised.listeners"):
+        if key in shared:
+            own[key] = ",".join(each.moved(core + 1) for each in _listeners(shared[key]))
+    return own
+
+
+def _id_of(shared: Mapping[str, str]) -> dict[str, str]:
+    known = shared.get("penstock.cluster.id")
+    return {} if known is None else {"cluster_id": known}
+
+
+def _check_same(directory: Path, stored: Mapping[str, Any], number: int, cores: int) -> None:
+    if stored.get("number", number) != number:
+        misused(f"{directory} belongs to machine {stored['number']}, not {number}: choose another --data")
+    if not 1 <= cores <= MOST_CORES:
+        misused(f"--cores {cores} is not in the range from 1 to {MOST_CORES}")
+    if (directory / "meta.json").exists():
+        misused(f"{directory} has the data of a single broker: choose another --data for --cores")
+    left_out = [
+        path.name
+        for path in sorted(directory.glob("broker-*"))
+        if path.name.partition("-")[2].isdigit()
+        and int(path.name.partition("-")[2]) >= first_id(number) + cores
+        and (path / "data").is_dir()
+    ]
+    if left_out:
+        raise Failure(
+            f"{directory} has {', '.join(left_out)}, which --cores {cores} would not start: start it with "
+            "more "
+            f"cores, empty it with `penstock broker drain`, and move its folder away"
+        )
+
+
+def _stored(directory: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load((directory / _FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Failure(f"{directory / _FILE} cannot be read: {error}") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _store(directory: Path, content: Mapping[str, Any]) -> None:
+    import yaml
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(dict(content), sort_keys=False)
+        (directory / _FILE).write_text("# Written by `penstock up --cores`.\n" + text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write to {directory}: {error.strerror}: choose another --data") from error

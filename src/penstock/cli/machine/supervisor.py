@@ -1,0 +1,129 @@
+"""Runs the brokers of a machine: starts them, restarts those that end, and stops all on a signal.
+
+Invariant: the broker that may vote ends last, because the controlled shutdown of the others needs a
+controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.cluster.listening import free_port
+from penstock.cli.failure import Failure
+from penstock.cli.machine.backoff import Backoff
+from penstock.cli.machine.child import Child
+from penstock.cli.machine.layout import Machine
+from penstock.cli.machine.log_lines import tagged
+
+__all__ = ["Supervisor"]
+
+log = get_logger("supervisor")
+_METRICS_OFFSET: Final = 20_000
+
+
+class Supervisor:
+    """The brokers of one machine, by id. `children` has those that run."""
+
+    def __init__(self, machine: Machine, secrets: Mapping[str, str]) -> None:
+        self._machine = machine
+        self._secrets = secrets
+        self._stopped = asyncio.Event()
+        self._all_ready = asyncio.Event()
+        self._taken: set[int] = set()
+        self.children: dict[int, Child] = {}
+        self.restarts = {home.id: 0 for home in machine.homes}
+        #: why the first start of a broker failed
+        self._failure: Failure | None = None
+
+    @property
+    def brokers(self) -> list[int]:
+        return [home.id for home in self._machine.homes]
+
+    @property
+    def unready(self) -> list[int]:
+        """The brokers that do not accept connections."""
+        return [id_ for id_ in self.brokers if id_ not in self.children or not self.children[id_].is_ready]
+
+    def stop(self) -> None:
+        """Begin to stop the machine."""
+        self._stopped.set()
+
+    async def run(self, ready: Callable[[str], None]) -> None:
+        """Run until SIGTERM or SIGINT; calls `ready` with the common address once all brokers are ready.
+
+        Raises a Failure if a broker ends before it was ready for the first time.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        keepers = {home.id: loop.create_task(self._keep(home)) for home in self._machine.homes}
+        announcing = loop.create_task(self._announce(ready))
+        await self._stopped.wait()
+        announcing.cancel()
+        voter = self._machine.voter
+        last = [] if voter is None else [voter.id]
+        for stage in ([id_ for id_ in keepers if id_ not in last], last):
+            for id_ in stage:
+                if id_ in self.children:
+                    self.children[id_].end()
+            await asyncio.gather(*(keepers[id_] for id_ in stage))
+        if self._failure is not None:
+            raise self._failure
+
+    async def _announce(self, ready: Callable[[str], None]) -> None:
+        await self._all_ready.wait()
+        log.info("machine_started", machine=self._machine.name, brokers=len(self.brokers))
+        ready(self._machine.address)
+
+    async def _keep(self, home: BrokerHome) -> None:
+        """Start a broker again whenever it ends, until the machine stops."""
+        loop, backoff, was_ready = asyncio.get_running_loop(), Backoff(), False
+        while not self._stopped.is_set():
+            began = loop.time()
+            child = await Child.start(home, self._metrics_port(home), self._secrets)
+            self.children[home.id] = child
+            if self._stopped.is_set():
+                child.end()
+            code = await child.run(lambda line: _write(tagged(line, home.id)), self._note_ready)
+            del self.children[home.id]
+            was_ready = was_ready or child.is_ready
+            if self._stopped.is_set():
+                return
+            if not was_ready:
+                self._fail(home, child)
+                return
+            pause_s = backoff.after(loop.time() - began)
+            self.restarts[home.id] += 1
+            log.warning("broker_ended", broker=home.id, exit_code=code, restart_in_s=pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), pause_s)
+
+    def _note_ready(self) -> None:
+        if not self.unready:
+            self._all_ready.set()
+
+    def _fail(self, home: BrokerHome, child: Child) -> None:
+        reason = child.last_line.decode(errors="replace").removeprefix("penstock: ") or "it logged nothing"
+        self._failure = self._failure or Failure(f"broker {home.id} did not start: {reason}")
+        self.stop()
+
+    def _metrics_port(self, home: BrokerHome) -> int:
+        wanted = int(home.address.rpartition(":")[2]) + _METRICS_OFFSET
+        port = free_port("127.0.0.1", wanted, self._taken)
+        # A restarted broker may have the same port again.
+        self._taken.discard(wanted)
+        return port
+
+
+def _write(line: bytes) -> None:
+    """One log line on standard error; a closed pipe ends nothing."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.buffer.write(line + b"\n")
+        sys.stderr.buffer.flush()

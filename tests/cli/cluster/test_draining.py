@@ -1,0 +1,55 @@
+"""Machines and brokers that are emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.cli.cluster import draining
+from penstock.cli.cluster.draining import drain
+from penstock.cli.cluster.moves import read_image
+from penstock.cli.direct import DirectLine
+from penstock.cli.failure import Failure
+from penstock.testing import cluster
+from tests.metadata.sites import cluster as image_of
+from tests.testing.cluster_clients import CLIENT, PATIENCE_S
+
+
+def test_brokers_are_emptied_and_stay_empty() -> None:
+    with cluster(brokers=4) as running, DirectLine(running.bootstrap, PATIENCE_S) as line:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+        admin.create_topics([NewTopic("t", 6, 2)])["t"].result(timeout=PATIENCE_S)
+        assert read_image(line).partitions_on(2) or read_image(line).partitions_on(3)
+        drained, moves = drain(line, None, [3, 2], PATIENCE_S)
+        assert drained == [2, 3] and moves > 0
+        image = read_image(line)
+        assert not image.partitions_on(2) and not image.partitions_on(3)
+        excluded = running._nodes[1].broker.image.configs[4, ""]["penstock.balance.exclude.brokers"]
+        assert excluded == "2,3"
+        with pytest.raises(Failure, match="too few brokers that are up would be left"):
+            drain(line, None, [1, 2, 3], PATIENCE_S)
+        with pytest.raises(Failure, match="there is no broker 9"):
+            drain(line, None, [9], PATIENCE_S)
+
+
+def test_a_machine_is_all_brokers_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = image_of([("", "h")] * 4)
+    for node, machine in zip(image.brokers, ("a", "b", "b", None), strict=True):
+        image.brokers[node].machine = machine
+    emptied: list[Collection[int]] = []
+
+    def evacuate(line: object, numbers: Collection[int], timeout_s: float) -> int:
+        emptied.append(numbers)
+        return 5
+
+    monkeypatch.setattr(draining, "read_image", lambda line: image)
+    monkeypatch.setattr(draining, "keep_empty", lambda line, numbers: None)
+    monkeypatch.setattr(draining, "evacuate", evacuate)
+    line = cast(Any, None)
+    assert drain(line, "b", (), 1.0) == ([2, 3], 5)
+    assert emptied == [[2, 3]]
+    with pytest.raises(Failure, match=r"no broker has the machine 'd' \(penstock.machine\); there are: a, b"):
+        drain(line, "d", (), 1.0)

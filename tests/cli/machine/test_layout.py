@@ -1,0 +1,127 @@
+"""The brokers of a machine: ids, ports, folders, votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.failure import Failure
+from penstock.cli.machine.layout import Machine, lay_out
+from penstock.model.config import BrokerConfig, effective_configs
+
+
+def configs(folder: Path, **others: str) -> dict[str, str]:
+    named = {name.replace("_", "."): value for name, value in others.items()}
+    return effective_configs([{"log.dirs": str(folder), "broker.port": "9092", **named}])
+
+
+def listeners(machine: Machine) -> list[str]:
+    return [home.configs["listeners"] for home in machine.homes]
+
+
+def test_ids_ports_and_folders_follow_each_other(tmp_path: Path) -> None:
+    machine = lay_out(configs(tmp_path), 3)
+    assert [home.id for home in machine.homes] == [1, 2, 3]
+    assert machine.address == "127.0.0.1:9092"
+    assert listeners(machine) == [
+        f"PLAINTEXT://127.0.0.1:{9092 + core},INTERNAL://127.0.0.1:{19092 + core}" for core in (1, 2, 3)
+    ]
+    for home in machine.homes:
+        assert home.configs["log.dirs"] == str(tmp_path / f"broker-{home.id}" / "data")
+        config = BrokerConfig(home.configs)
+        assert config.penstock_bootstrap_port == 9092
+        assert config.penstock_machine == machine.name
+
+
+def test_one_broker_of_a_machine_votes(tmp_path: Path) -> None:
+    machine = lay_out(configs(tmp_path), 4)
+    assert [home.configs["process.roles"] for home in machine.homes] == ["broker,controller", *["broker"] * 3]
+    assert machine.voter is machine.homes[0]
+    assert {home.configs["controller.quorum.voters"] for home in machine.homes} == {"1@127.0.0.1:19093"}
+
+
+def test_topics_of_one_machine_have_one_replica(tmp_path: Path) -> None:
+    """Replicas never share a machine."""
+    (home, *_) = lay_out(configs(tmp_path), 4).homes
+    assert home.configs["default.replication.factor"] == "1"
+    assert home.configs["offsets.topic.replication.factor"] == "1"
+
+
+def cluster_of_three(folder: Path, number: int) -> Mapping[str, str]:
+    servers = "m1:9092,m2:9092,m3:9092"
+    layers = {"cluster.bootstrap_servers": servers, "broker.host": "0.0.0.0", "node.id": str(number)}
+    return effective_configs([{"log.dirs": str(folder), **layers}])
+
+
+def test_machines_of_a_cluster_have_the_same_file(tmp_path: Path) -> None:
+    machines = [lay_out(cluster_of_three(tmp_path / str(n), n), 2) for n in (1, 2, 3)]
+    assert [[home.id for home in machine.homes] for machine in machines] == [[1, 2], [101, 102], [201, 202]]
+    voters = {home.configs["controller.quorum.voters"] for machine in machines for home in machine.homes}
+    assert voters == {"1@m1:19093,101@m2:19093,201@m3:19093"}
+    second = machines[1].homes[1]
+    assert second.configs["advertised.listeners"] == "PLAINTEXT://m2:9094,INTERNAL://m2:19094"
+    assert second.configs["default.replication.factor"] == "3"
+    assert "penstock.cluster.id" not in second.configs, "it follows from the voters, on every machine"
+    assert machines[1].address == "m2:9092"
+
+
+def test_a_sixth_machine_has_no_voter(tmp_path: Path) -> None:
+    servers = ",".join(f"m{n}:9092" for n in range(1, 7))
+    layers = {"cluster.bootstrap_servers": servers, "broker.host": "0.0.0.0", "node.id": "6"}
+    machine = lay_out(effective_configs([{"log.dirs": str(tmp_path), **layers}]), 2)
+    assert machine.voter is None
+    assert {home.configs["process.roles"] for home in machine.homes} == {"broker"}
+
+
+def test_a_second_start_is_the_same_machine(tmp_path: Path) -> None:
+    first = lay_out(configs(tmp_path), 2)
+    again = lay_out(configs(tmp_path), 3)
+    assert again.name == first.name
+    ids = {home.configs["penstock.cluster.id"] for home in (*first.homes, *again.homes)}
+    assert len(ids) == 1
+    with pytest.raises(Failure, match="belongs to machine 1, not 2"):
+        lay_out(configs(tmp_path, node_id="2"), 2)
+
+
+def test_free_ports_are_those_of_the_last_start(tmp_path: Path) -> None:
+    first = lay_out(configs(tmp_path, broker_port="0"), 2)
+    assert lay_out(configs(tmp_path, broker_port="0"), 2).address == first.address
+
+
+def test_fewer_cores_would_leave_data_behind(tmp_path: Path) -> None:
+    lay_out(configs(tmp_path), 3)
+    (BrokerHome(tmp_path, 3).data).mkdir(parents=True)
+    with pytest.raises(Failure, match=r"has broker-3, which --cores 2 would not start.*drain"):
+        lay_out(configs(tmp_path), 2)
+
+
+def test_data_of_a_single_broker_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(Failure, match="has the data of a single broker"):
+        lay_out(configs(tmp_path), 2)
+
+
+@pytest.mark.parametrize(
+    ("others", "cores", "message"),
+    [
+        ({"penstock_memory": "true"}, 2, "--cores needs data on disk"),
+        ({"node_id": "0"}, 2, "the number of the machine, from 1"),
+        ({}, 101, "--cores 101 is not in the range from 1 to 100"),
+    ],
+)
+def test_a_wrong_machine_has_one_line(
+    tmp_path: Path, others: dict[str, str], cores: int, message: str
+) -> None:
+    with pytest.raises(Failure, match=message):
+        lay_out({**configs(tmp_path), **{n.replace("_", "."): v for n, v in others.items()}}, cores)
+
+
+def test_several_disks_have_a_folder_of_each_broker(tmp_path: Path) -> None:
+    both = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    machine = lay_out({**configs(tmp_path), **both}, 2)
+    assert machine.homes[1].configs["log.dirs"] == (
+        f"{tmp_path / 'a/broker-2/data'},{tmp_path / 'b/broker-2/data'}"
+    )

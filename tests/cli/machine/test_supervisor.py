@@ -1,0 +1,143 @@
+"""`penstock up --cores`: real brokers under one supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.direct import DirectLine
+from tests.cli.running import PENSTOCK, WAIT_S, run
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+QUIET = {"log_level": 0}
+
+
+class Running(NamedTuple):
+    process: subprocess.Popen[str]
+    bootstrap: str
+    folder: Path
+    log: list[str]
+
+    def pid(self, broker: int) -> int:
+        return int(json.loads((self.folder / f"broker-{broker}" / "broker.pid").read_text())["pid"])
+
+    def http(self, path: str) -> str:
+        address = next(line for line in self.log if "component=supervisor event=monitoring_started" in line)
+        with urlopen(f"{address.partition('address=')[2].strip()}{path}", timeout=WAIT_S) as answer:
+            return str(answer.read().decode())
+
+    def has_logged(self, *parts: str) -> bool:
+        return any(all(part in line for part in parts) for line in list(self.log))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A machine with two cores, on free ports."""
+    folder = tmp_path_factory.mktemp("machine")
+    command = [*PENSTOCK, "up", "--cores", "2", "--port", "0", "--data", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stderr is not None
+    log: list[str] = []
+    reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
+    reader.start()
+    try:
+        ready = process.stdout.readline()
+        assert ready.startswith("ready "), log
+        yield Running(process, ready.split()[1], folder, log)
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(WAIT_S)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def overview(machine: Running) -> dict[str, Any]:
+    with DirectLine(machine.bootstrap, WAIT_S) as line:
+        return cluster_overview(line)
+
+
+def test_clients_bootstrap_from_the_common_port_and_use_both_brokers(machine: Running) -> None:
+    client = {"bootstrap.servers": machine.bootstrap, **QUIET}
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(WAIT_S)
+    producer = Producer(client)
+    for partition in (0, 1):
+        producer.produce("t", b"%d" % partition, partition=partition)
+    assert producer.flush(WAIT_S) == 0
+    consumer = Consumer(client | {"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    read = {consumer.poll(WAIT_S).value() for _ in range(2)}
+    consumer.close()
+    assert read == {b"0", b"1"}
+    leaders = {p["leader"] for p in overview(machine)["partitions"] if p["topic"] == "t"}
+    assert leaders == {1, 2}
+
+
+def test_replicas_never_share_the_machine(machine: Running) -> None:
+    done = run("topic", "create", "two", "--replication-factor", "2", bootstrap=machine.bootstrap)
+    assert done.returncode == 1
+    assert "replicas are on different machines (penstock.machine)" in done.stderr
+
+
+def test_one_broker_votes_and_status_has_the_machine(machine: Running) -> None:
+    brokers = overview(machine)["brokers"]
+    assert [broker["quorum"] for broker in brokers] == ["leader", "observer"]
+    assert len({broker["machine"] for broker in brokers} - {None}) == 1
+
+
+def test_metrics_and_health_are_on_one_port(machine: Running) -> None:
+    metrics = machine.http("/metrics")
+    for broker in (1, 2):
+        assert f'penstock_build_info{{broker="{broker}",' in metrics
+    assert machine.http("/readyz") == "ready\n"
+    assert json.loads(machine.http("/health"))["brokers"].keys() == {"1", "2"}
+
+
+def test_a_broker_that_is_killed_is_started_again(machine: Running) -> None:
+    killed = machine.pid(2)
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: machine.has_logged("event=broker_ended", "broker=2"))
+    eventually(lambda: (machine.folder / "broker-2" / "broker.pid").exists() and machine.pid(2) != killed)
+    eventually(lambda: [broker["state"] for broker in overview(machine)["brokers"]] == ["up", "up"])
+    assert 'penstock_machine_broker_restarts_total{broker="2"} 1' in machine.http("/metrics")
+
+
+def test_a_signal_stops_all_brokers_the_voter_last(machine: Running) -> None:
+    machine.process.send_signal(signal.SIGTERM)
+    assert machine.process.wait(WAIT_S) == 0
+    eventually(lambda: machine.has_logged("broker=1 ", "event=stopped "))
+    stopped = [line.split()[0] for line in machine.log if "event=stopped " in line]
+    assert stopped == ["broker=2", "broker=1"]
+    assert not list(machine.folder.glob("broker-*/broker.pid"))
+
+
+def test_brokers_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    command = [*PENSTOCK, "up", "--cores", "1", "--port", "0", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("ready ")
+        pid = int(json.loads((tmp_path / "broker-1" / "broker.pid").read_text())["pid"])
+        process.kill()
+        process.wait()
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_broker_that_cannot_start_ends_all_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "broker-2").mkdir()
+    (tmp_path / "broker-2" / "data").write_text("a file, not a directory")
+    done = run("up", "--cores", "2", "--port", "0", "--data", str(tmp_path))
+    assert done.returncode == 1
+    assert "broker 2 did not start: " in done.stderr.splitlines()[-1]
