@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -21,14 +20,13 @@ from penstock.client import (
     RetryPolicy,
     Transaction,
     TransactionAborted,
-    TransactionFailed,
 )
-from penstock.client.errors import ClientError, Refused
+from penstock.client.errors import Refused
 from penstock.client.exactly_once import ExactlyOnce, Job, Limits
 from penstock.client.transactional_reader import is_member
-from penstock.client.transactions import GroupOffsets
 from penstock.testing import broker
 from tests.client.conftest import QUICK_GROUPS
+from tests.client.fakes import FakeProducer, Reader
 from tests.interop.isolation import read
 
 QUICK = RetryPolicy(attempts=3, backoff=0.001)
@@ -258,105 +256,6 @@ def test_members_are_known_by_their_metadata() -> None:
 
 
 # -- with errors
-
-
-class Raw:
-    """A message of librdkafka."""
-
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes:
-        return b"%d" % self._offset
-
-    value = key
-
-    def headers(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_700_000_000_000
-
-
-class Reader:
-    """Has messages 0 to 3, and closes when they are committed."""
-
-    metadata = b""
-
-    def __init__(self) -> None:
-        self.waiting = [Message(Raw(n), bytes, bytes) for n in range(4)]
-        #: what the group answers for the offsets of a transaction without an outcome
-        self.committed = False
-
-    def is_closing(self) -> bool:
-        return False
-
-    async def batch(self) -> list[Message]:
-        taken, self.waiting = self.waiting[:3], self.waiting[3:]
-        return taken
-
-    def put_back(self, messages: Sequence[Message]) -> None:
-        self.waiting = [*messages, *self.waiting]
-
-    def assignment(self) -> set[Any]:
-        return {("t", 0)}
-
-    async def has_committed(self, offsets: Any) -> bool:
-        return self.committed
-
-
-class FakeTransaction:
-    def __init__(self) -> None:
-        self.failures: list[tuple[object, ClientError]] = []
-        self.sent: list[tuple[str, int]] = []
-        self.offsets: Any = None
-
-    def sent_for(self, origin: Message) -> FakeTransaction:
-        return self
-
-    async def send_raw(self, topic: str, record: Record) -> None:
-        self.sent.append((topic, int(record.value)))
-
-    async def add_offsets(self, group: GroupOffsets) -> None:
-        self.offsets = group.offsets
-
-
-class FakeProducer:
-    """Fails commits with the errors that a test has planned."""
-
-    has_committed = False
-
-    def __init__(self, *errors: Exception | None) -> None:
-        self._errors = list(errors)
-        self.committed: list[FakeTransaction] = []
-        self.failures: list[tuple[object, ClientError]] = []
-        self.replaced = 0
-        self.replaceable = True
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[FakeTransaction]:
-        transaction = FakeTransaction()
-        yield transaction
-        error = self._errors.pop(0) if self._errors else None
-        if error is not None:
-            transaction.failures += self.failures
-            raise error
-        self.committed.append(transaction)
-
-    def is_replaceable(self, failure: TransactionFailed, elapsed_s: float) -> bool:
-        return self.replaceable
-
-    async def replace(self, is_closing: Callable[[], bool]) -> None:
-        self.replaced += 1
 
 
 class Case:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.client import Admin, Consumer, Message, MisusedClient, Producer, Record, Transaction
+from penstock.client.errors import ClientClosed
 from penstock.client.idempotent_keys import IdempotentKey, IdempotentKeys
 from penstock.client.seen_topic import SeenTopics, seen_topic_name
 from penstock.model.ids import TopicPartition
@@ -112,6 +113,21 @@ def test_a_load_waits_for_transactions_of_earlier_owners(bootstrap: str, name: s
                 else:
                     await transaction.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
                     assert await loading == {}
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def test_a_load_that_is_closed_fails(bootstrap: str, name: str) -> None:
+    """Keys that were not read would make duplicates of their messages."""
+
+    async def play() -> None:
+        await send(bootstrap, name, record(0, "a"))
+        async with Producer(bootstrap) as producer:
+            await producer.send(seen_topic_name(name, name), b"0", key="a", partition=0)
+        with pytest.raises(ClientClosed):
+            await SeenTopics(bootstrap, {}, name, HOUR_MS).load(
+                TopicPartition(name, 0), lambda key, at_ms: None, lambda: True
+            )
 
     asyncio.run(asyncio.wait_for(play(), 60))
 

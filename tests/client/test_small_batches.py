@@ -47,8 +47,9 @@ class FakeLibrdkafka:
 
     def poll(self, timeout: float) -> None: ...
 
-    def flush(self, timeout: float) -> None:
+    def flush(self, timeout: float) -> int:
         self.acknowledge()
+        return 0
 
     def purge(self) -> None:
         sent, self.queue = self.queue, []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,14 +23,13 @@ from penstock.client import (
     TransactionFailed,
 )
 from penstock.client import transactions as module
-from penstock.client.deliveries import DeliveryCallback
 from penstock.client.errors import Refused
-from penstock.client.transactions import GroupOffsets, Transactions
+from penstock.client.transactions import GroupOffsets
 from penstock.model.ids import TopicPartition
+from tests.client.fakes import RETRIABLE, Librdkafka, Outlet, transactions
 from tests.interop.isolation import read
 
 QUICK = RetryPolicy(attempts=3, backoff=0.001)
-RETRIABLE = KafkaException(KafkaError(KafkaError._TIMED_OUT, "again", retriable=True))
 ABORTABLE = KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION, "moved", txn_requires_abort=True))
 FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
 DENIED = KafkaException(KafkaError(53, "denied", fatal=True))
@@ -175,41 +173,6 @@ def test_a_wrong_address_is_reported() -> None:
 # -- with errors
 
 
-class Librdkafka:
-    """Answers each call with the next of the errors that a test has planned for it."""
-
-    def __init__(self, **errors: list[KafkaException | None]) -> None:
-        self._errors = errors
-        self.calls: list[str] = []
-        self.in_commit: Callable[[], None] = lambda: None
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        def call(*_: Any) -> None:
-            self.calls.append(name)
-            if name == "commit_transaction":
-                self.in_commit()
-            planned = self._errors.get(name)
-            error = planned.pop(0) if planned else None
-            if error is not None:
-                raise error
-
-        return call
-
-
-class Outlet:
-    """Takes all messages."""
-
-    def __init__(self) -> None:
-        self.flushed = 0
-
-    async def enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None: ...
-
-    async def enqueue_raw(self, topic: str, record: Record, callback: DeliveryCallback) -> None: ...
-
-    async def flush(self) -> None:
-        self.flushed += 1
-
-
 class Source:
     """A consumer that notes how transactions ended."""
 
@@ -221,10 +184,6 @@ class Source:
 
     async def transaction_ended(self, committed: bool) -> None:
         self.ended.append(committed)
-
-
-def transactions(rk: Librdkafka, fatal: list[TransactionFailed] | None = None) -> Transactions:
-    return Transactions(rk, "id", Outlet(), (fatal if fatal is not None else []).append, lambda: None)
 
 
 def test_a_call_without_an_outcome_is_resumed() -> None:

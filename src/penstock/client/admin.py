@@ -151,7 +151,9 @@ class Admin:
 
     async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = {_Place(*partition): OffsetSpec.latest() for partition in partitions}
-        futures = self._sent(lambda rk: rk.list_offsets(wanted)) if wanted else {}
+        futures = (
+            self._sent(lambda rk: rk.list_offsets(wanted, request_timeout=self._timeout)) if wanted else {}
+        )
         return {
             TopicPartition(place.topic, place.partition): (await self._answer(future)).offset
             for place, future in futures.items()

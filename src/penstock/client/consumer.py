@@ -36,6 +36,7 @@ from penstock.client.retrying import RetryPolicy
 from penstock.client.runs import Source, run_fifo, run_parallel
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
 from penstock.client.settings import DeliveryMode, Protocol, check_delivery, consumer_config, security_of
+from penstock.client.stopping import Stop
 from penstock.client.tracing import CurrentSpan, Tracing, configured
 from penstock.client.transactional_reader import TransactionalReader
 from penstock.client.transactions import GroupOffsets
@@ -106,12 +107,11 @@ class Consumer:
         )
         start_at = None if isinstance(reset, str) else reset
         contact = FirstContact(bootstrap, connect_timeout)
-        exactly_once = delivery == "exactly_once"
-        self._fetcher = Fetcher(
-            settings, start_at, self._revoked, self._lost, contact, with_metadata=exactly_once
-        )
+        once = delivery == "exactly_once"
+        self._stop = Stop()
+        self._fetcher = Fetcher(settings, start_at, self._revoked, self._lost, contact, with_metadata=once)
         self._exactly_once: ExactlyOnceRuns | None = None
-        if exactly_once:
+        if once:
             self._exactly_once = ExactlyOnceRuns(
                 ExactlyOnceSettings(
                     bootstrap=bootstrap,
@@ -123,8 +123,9 @@ class Consumer:
                     idempotent_key=idempotent_key,
                     window_s=idempotent_window,
                     max_keys=idempotent_max_keys,
+                    connect_timeout_s=connect_timeout,
                 ),
-                TransactionalReader(self._fetcher, self._message, max_batch, lambda: self._closing),
+                TransactionalReader(self._fetcher, self._message, max_batch, self._stop),
             )
         self._bootstrap = bootstrap
         self._security = security_of(settings)
@@ -136,7 +137,6 @@ class Consumer:
         self._decode_key = decoder(key_serializer)
         self._decode_value = decoder(value_serializer)
         self._max_batch = max_batch
-        self._closing = False
         self._positions = Positions()
         self._store_at = 0.0
         self._tracing: Tracing | None = None
@@ -151,12 +151,12 @@ class Consumer:
         if self._topics:
             await self._fetcher.subscribe(self._topics)
 
-    async def close(self) -> None:
+    async def close(self, *, wait: float = 30.0) -> None:
         """Commit what is processed, leave the group, end every loop that reads. Closing twice is harmless.
 
-        A handler of an exactly-once run closes the consumer after its own transaction.
+        A run first commits its open transaction, or abandons it if it has no outcome after `wait` s.
         """
-        self._closing = True
+        self._stop.set(wait)
         self._span.end()
         if self._exactly_once is not None:
             if in_handler() and self._exactly_once.is_running:
@@ -220,7 +220,7 @@ class Consumer:
     async def _next(self) -> Message:
         """The next message, which is not yet settled; StopAsyncIteration when the consumer is closed."""
         while not self._fetcher.buffer:
-            if self._closing:
+            if self._stop.is_set():
                 raise StopAsyncIteration
             await self._fill(self._commit_interval)
         if self._at_most_once:
@@ -282,7 +282,7 @@ class Consumer:
                 tracing=self._tracing,
             )
             await self._exactly_once.run(job, producer)
-            if self._closing:  # by its handler
+            if self._stop.is_set():  # by its handler
                 await self.close()
             return
         if producer is not None:
@@ -298,7 +298,7 @@ class Consumer:
                 next_message=self._next,
                 settle=self._settle,
                 put_back=self._put_back,
-                is_closing=lambda: self._closing,
+                is_closing=self._stop.is_set,
                 positions=self._positions,
             )
             await (

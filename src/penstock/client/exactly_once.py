@@ -13,6 +13,7 @@ goes to the dead-letter topic, in the transaction that commits its offset.
 | brokers, the coordinator, the membership | abort, handle again, without counting an attempt |
 | the producer is fenced after a transaction timeout | a new producer; the group's offsets show the outcome |
 | the producer is fenced by another one with the same id | the run ends with `ProducerFenced` |
+| the consumer is closed, and the transaction does not end in time | the run abandons it and ends |
 
 Owned by: `Consumer.run`.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -41,6 +42,7 @@ from penstock.client.lanes import Lanes
 from penstock.client.message import Message, Record
 from penstock.client.retrying import RetryPolicy
 from penstock.client.run_producer import RunProducer
+from penstock.client.stopping import Stopped
 from penstock.client.tracing import Tracing
 from penstock.client.transactional_reader import TransactionalReader
 from penstock.client.transactions import GroupOffsets, Transaction
@@ -150,6 +152,7 @@ class ExactlyOnce:
         self._job = job
         self._limits = limits
         self._reader = reader
+        self._stop = reader.stop
         self._producer = producer
         self._duplicates = duplicates
         self._failed: dict[tuple[TopicPartition, int], _Failed] = {}
@@ -186,11 +189,15 @@ class ExactlyOnce:
         work = _Work(messages, asyncio.get_running_loop().time(), self._limits)
         try:
             if self._duplicates is not None:
-                await self._duplicates.load({message.topic_partition for message in messages})
+                partitions = {message.topic_partition for message in messages}
+                await self._stop.interrupting(self._duplicates.load(partitions))
             await self._in_transaction(work)
         except (_HandlerRaised, TransactionAborted) as e:
             self._end(work, committed=False)
             return e
+        except Stopped:
+            self._end(work, committed=False)
+            return None
         except TransactionFailed as e:
             self._end(work, committed=await self._recovered(e, work))
             return None
@@ -206,10 +213,11 @@ class ExactlyOnce:
         try:
             async with self._producer.transaction() as transaction:
                 failures = transaction.failures
-                await self._handle(transaction, work)
-                if self._duplicates is not None:
-                    await self._duplicates.write(transaction)
-                await transaction.add_offsets(GroupOffsets(work.offsets(), metadata))
+                async with self._stop.limiting():
+                    await self._handle(transaction, work)
+                    if self._duplicates is not None:
+                        await self._duplicates.write(transaction)
+                    await transaction.add_offsets(GroupOffsets(work.offsets(), metadata))
         except TransactionAborted as e:
             for message, error in failures[:1]:
                 if isinstance(message, Message) and _code(error) in _UNDELIVERABLE:
@@ -239,7 +247,7 @@ class ExactlyOnce:
         """The messages to handle, in order, without duplicates, until it is time to commit."""
         loop = asyncio.get_running_loop()
         for message in work.messages:
-            if work.begun and (self._reader.is_closing() or loop.time() >= work.ends_s):
+            if work.begun and (self._stop.is_set() or loop.time() >= work.ends_s):
                 return
             work.begun += 1
             if self._is_fresh(message):
@@ -312,7 +320,7 @@ class ExactlyOnce:
             raise failure
         _log.warning("transaction aborted, its messages are handled again: %s", failure)
         self._aborted += 1
-        await asyncio.sleep(_ABORTED.delay(self._aborted - 1))
+        await self._stop.sleep(_ABORTED.delay(self._aborted - 1))
 
     async def _count(self, message: Message, error: Exception) -> None:
         """Count a failed attempt, and wait before the next one."""
@@ -323,7 +331,7 @@ class ExactlyOnce:
         failed.error = error
         retry = self._job.retry
         if retry.worth_another(error) and failed.attempts < retry.attempts:
-            await asyncio.sleep(retry.delay(failed.attempts - 1))
+            await self._stop.sleep(retry.delay(failed.attempts - 1))
         elif self._job.dead_letter is not None:
             failed.is_dead = True
         else:
@@ -337,8 +345,10 @@ class ExactlyOnce:
             self._end(work, committed=False)
             raise failure
         _log.warning("transactional producer is replaced: %s", failure)
-        await self._producer.replace(self._reader.is_closing)
-        while failure.outcome_unknown and not self._reader.is_closing():
+        with suppress(Stopped):
+            await self._producer.replace()
+        # This is not interrupted: librdkafka's consumer must not be closed during a call.
+        while failure.outcome_unknown and not self._stop.is_set():
             try:
                 return await self._reader.has_committed(work.offsets())
             except NotReachable as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -12,6 +13,7 @@ from penstock.client.idempotent_keys import IdempotentKey, IdempotentKeys
 from penstock.client.producer import Producer
 from penstock.client.run_producer import RunProducer
 from penstock.client.seen_topic import SeenTopics
+from penstock.client.stopping import Stopped
 from penstock.client.transactional_reader import TransactionalReader
 from penstock.model.ids import TopicPartition
 
@@ -33,6 +35,8 @@ class ExactlyOnceSettings:
     window_s: float
     #: of each partition
     max_keys: int
+    #: of the producer, as of the consumer
+    connect_timeout_s: float | None
     random_id: str = field(default_factory=lambda: uuid4().hex)
 
     def idempotent_keys(self, is_closing: Callable[[], bool]) -> IdempotentKeys | None:
@@ -47,6 +51,7 @@ class ExactlyOnceSettings:
             self.bootstrap,
             transactional_id=self.transactional_id or f"{self.group}-{self.random_id}",
             transaction_timeout=self.timeout_s,
+            connect_timeout=self.connect_timeout_s,
             config=self.security,
         )
 
@@ -57,7 +62,7 @@ class ExactlyOnceRuns:
     def __init__(self, settings: ExactlyOnceSettings, reader: TransactionalReader) -> None:
         self.settings = settings
         self.reader = reader
-        self._keys = settings.idempotent_keys(reader.is_closing)
+        self._keys = settings.idempotent_keys(reader.stop.is_set)
         self._current: ExactlyOnce | None = None
 
     async def run(self, job: Job, given: Producer | None) -> None:
@@ -67,14 +72,16 @@ class ExactlyOnceRuns:
             settings.producer,
             is_shared_id=settings.transactional_id is not None,
             timeout_s=settings.timeout_s,
+            stop=self.reader.stop,
         )
-        async with producer:
-            limits = Limits(settings.commit_interval_s, settings.timeout_s)
-            self._current = ExactlyOnce(job, limits, self.reader, producer, self._keys)
-            try:
-                await self._current.run()
-            finally:
-                self._current = None
+        with suppress(Stopped):
+            async with producer:
+                limits = Limits(settings.commit_interval_s, settings.timeout_s)
+                self._current = ExactlyOnce(job, limits, self.reader, producer, self._keys)
+                try:
+                    await self._current.run()
+                finally:
+                    self._current = None
 
     def revoked(self, partitions: set[TopicPartition]) -> None:
         self.reader.revoked(partitions)

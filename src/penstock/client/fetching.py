@@ -35,6 +35,8 @@ _log = logging.getLogger("penstock.client")
 _REQUEST_TIMEOUT = 10.0
 #: How long a fetch may occupy the thread, and delay `close`.
 _FETCH_TIMEOUT = 0.1
+#: how often a callback of librdkafka that waits for the event loop checks that the loop is open
+_LOOP_STEP_S = 1.0
 
 
 def places(offsets: Offsets) -> list[Any]:
@@ -65,6 +67,7 @@ class Fetcher:
         self._on_lost = on_lost
         self._rk: Any = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._fetching: asyncio.Future[tuple[list[Any], bytes]] | None = None
         #: messages to deliver, and those of paused partitions
         self.buffer: deque[Any] = deque()
@@ -84,8 +87,14 @@ class Fetcher:
         self._threads = ThreadPoolExecutor(2, "penstock-consumer")
 
     async def close(self) -> None:
+        """Leave the group, once; a second caller waits for the same end."""
         if self._rk is None:
             return
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         rk = self._rk
         if self._fetching is not None:
             await asyncio.wait([self._fetching])
@@ -250,7 +259,14 @@ class Fetcher:
         return await listener(gone)
 
     def _on_loop(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        while True:
+            try:
+                return future.result(_LOOP_STEP_S)
+            except TimeoutError:
+                # A loop that has ended never runs the coroutine: this thread must not wait for it.
+                if future.done() or self._loop.is_closed():
+                    raise
 
 
 def _ours(function: Callable[..., T], *arguments: Any) -> T:

@@ -37,6 +37,7 @@ from penstock.client.settings import (
     transactional_config,
 )
 from penstock.client.small_batches import SmallBatches
+from penstock.client.stopping import Stop
 from penstock.client.tracing import Tracing, configured
 from penstock.client.transactions import OffsetSource, Transaction, Transactions, Work
 
@@ -106,6 +107,8 @@ class Producer:
         self._config = self._contact.configure(settings)
         self._transactional_id = transactional_id
         self._transactions: Transactions | None = None
+        #: set if the producer belongs to a run whose consumer is closed
+        self.stop = Stop()
         self._fatal: TransactionFailed | None = None
         self._encode_key = encoder(key_serializer)
         self._encode_value = encoder(value_serializer)
@@ -262,8 +265,7 @@ class Producer:
         """A transaction that is committed at the end of `async with`, or aborted if the body raises.
 
         The offsets of these consumers are committed with it. After an abort they deliver their messages
-        again. An abortable error of a broker is raised as `TransactionAborted`, a fatal one as
-        `TransactionFailed`.
+        again. An abortable error of a broker raises `TransactionAborted`, a fatal one `TransactionFailed`.
         """
         return self._transactional().scope(*consumers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +11,7 @@ from typing import Self
 from penstock.client.errors import MisusedClient, NotReachable, ProducerFenced, TransactionFailed
 from penstock.client.producer import Producer
 from penstock.client.retrying import RetryPolicy
+from penstock.client.stopping import Stop, Stopped
 from penstock.client.transactions import Transaction
 
 __all__ = ["RunProducer"]
@@ -24,9 +24,16 @@ class RunProducer:
     """Has one producer at a time. A producer of the caller is neither closed nor replaced."""
 
     def __init__(
-        self, given: Producer | None, make: Callable[[], Producer], *, is_shared_id: bool, timeout_s: float
+        self,
+        given: Producer | None,
+        make: Callable[[], Producer],
+        *,
+        is_shared_id: bool,
+        timeout_s: float,
+        stop: Stop,
     ) -> None:
         """`is_shared_id` is false if the transactional id is random, so that no other producer has it."""
+        self._stop = stop
         self._given = given
         self._make = make
         self._is_shared_id = is_shared_id
@@ -34,18 +41,29 @@ class RunProducer:
         self._producer: Producer | None = given
 
     async def __aenter__(self) -> Self:
-        if self._producer is None:
-            producer = self._make()
-            await producer.start()
-            self._producer = producer
-        elif not self._producer.is_transactional:
+        """`Stopped` if the consumer is closed before the producer has started."""
+        if self._given is None:
+            self._producer = await self._started()
+        elif not self._given.is_transactional:
             raise MisusedClient("exactly_once needs a producer with a transactional_id")
+        else:
+            self._given.stop = self._stop
         return self
+
+    async def _started(self) -> Producer:
+        if self._stop.is_set():
+            raise Stopped
+        producer = self._make()
+        producer.stop = self._stop
+        await producer.start()
+        return producer
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._producer is not None and self._producer is not self._given:
+        if self._given is not None:
+            self._given.stop = Stop()
+        elif self._producer is not None:
             await self._producer.close()
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -68,19 +86,19 @@ class RunProducer:
             return not self._is_shared_id or elapsed_s >= self._timeout_s
         return failure.is_timeout
 
-    async def replace(self, is_closing: Callable[[], bool]) -> None:
-        """Make a new producer with the same id, which completes the transaction of the old one."""
+    async def replace(self) -> None:
+        """Make a new producer with the same id, which completes the transaction of the old one.
+
+        `Stopped` if the consumer is closed before it has started.
+        """
         assert self._producer is not None
         await self._producer.close()
         retry = 0
-        while not is_closing():
-            producer = self._make()
+        while True:
             try:
-                await producer.start()
+                self._producer = await self._started()
+                return
             except NotReachable as e:
                 _log.warning("no new transactional producer yet: %s", e)
-                await asyncio.sleep(_RETRY.delay(retry))
+                await self._stop.sleep(_RETRY.delay(retry))
                 retry += 1
-            else:
-                self._producer = producer
-                return

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer as _Librdkafka
 from confluent_kafka import TopicPartition as _Place
 
 from penstock.client.admin import Admin
-from penstock.client.errors import NotReachable, Refused, translated
+from penstock.client.errors import ClientClosed, NotReachable, Refused, translated
 from penstock.model.ids import TopicPartition
 
 __all__ = ["SeenTopics", "seen_topic_name"]
@@ -63,7 +63,10 @@ class SeenTopics:
         return seen_topic_name(self._group, topic)
 
     async def load(self, partition: TopicPartition, sink: Sink, is_closing: Callable[[], bool]) -> None:
-        """Read the keys of a partition; create the topic if there is none."""
+        """Read the keys of a partition; create the topic if there is none.
+
+        `ClientClosed` if the consumer is closed before all of them are read.
+        """
         name = self.name(partition.topic)
         end = await self._end(name, partition)
         if end > 0:
@@ -129,6 +132,7 @@ class SeenTopics:
                         KafkaError._TIMED_OUT,
                         retriable=True,
                     )
+            raise ClientClosed("consumer")
         except KafkaException as e:
             raise translated(e) from e
         finally:

@@ -24,6 +24,8 @@ __all__ = ["Sending"]
 
 _POLL_INTERVAL = 0.001
 _PURGE_TIMEOUT = 2.0
+#: how long one call of flush occupies a thread, also after its caller was cancelled
+_FLUSH_STEP_S = 1.0
 
 
 class Sending:
@@ -73,7 +75,8 @@ class Sending:
         while not self._contact.made and len(self.rk):
             # Each turn polls, and fails what waits for a broker that was never there.
             await self.next_tick()
-        await asyncio.to_thread(self.rk.flush)
+        while await asyncio.to_thread(self.rk.flush, _FLUSH_STEP_S):
+            pass
         self.deliveries.deliver()
         failed = self.deliveries.take_failures()
         if failed is not None:

@@ -12,6 +12,7 @@ Owned by: `Producer`. The lock is there because `flush` blocks and runs on a thr
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -110,12 +111,14 @@ class SmallBatches:
         self._plain.poll(timeout)
         self._compressing.poll(timeout)
 
-    def flush(self) -> None:
-        """Wait until nothing is left."""
-        while len(self):
+    def flush(self, timeout: float = math.inf) -> int:
+        """Wait until nothing is left, or for the timeout; the number of messages that are left."""
+        deadline = time.monotonic() + timeout
+        while len(self) and time.monotonic() < deadline:
             self._advance_all(float("inf"))
             self._plain.flush(_FLUSH_STEP_S)
             self._compressing.flush(_FLUSH_STEP_S)
+        return len(self)
 
     def purge(self) -> None:
         """Fail everything that waits."""

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError
 from penstock.client.errors import TransactionAborted
 from penstock.client.fetching import Fetcher, Offsets
 from penstock.client.message import Message
+from penstock.client.stopping import Stop
 from penstock.client.transactions import GroupOffsets
 from penstock.model.ids import TopicPartition
 
@@ -45,12 +46,12 @@ class TransactionalReader:
         fetcher: Fetcher,
         message: Callable[[Any], Message],
         max_batch: int,
-        is_closing: Callable[[], bool],
+        stop: Stop,
     ) -> None:
         self._fetcher = fetcher
         self._message = message
         self._max_batch = max_batch
-        self.is_closing = is_closing
+        self.stop = stop
         #: of each partition the first and the next offset of what was delivered since the last transaction
         self._first: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
@@ -98,13 +99,13 @@ class TransactionalReader:
     async def batch(self) -> list[Message]:
         """The next messages, as soon as there are any; none when the consumer is closed."""
         fetcher = self._fetcher
-        if fetcher.buffer and not self.is_closing():
+        if fetcher.buffer and not self.stop.is_set():
             await fetcher.serve(_BATCHES * self._max_batch)
         while not fetcher.buffer or not is_member(fetcher.metadata):
-            if self.is_closing():
+            if self.stop.is_set():
                 return []
             await (fetcher.serve(0) if fetcher.buffer else fetcher.fill(self._max_batch, 1.0))
-        if self.is_closing():
+        if self.stop.is_set():
             return []
         count = min(len(fetcher.buffer), self._max_batch)
         return [self._message(fetcher.buffer.popleft()) for _ in range(count)]

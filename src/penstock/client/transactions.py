@@ -41,6 +41,7 @@ from penstock.client.errors import (
 )
 from penstock.client.message import Delivery, Headers, Record
 from penstock.client.retrying import RetryPolicy
+from penstock.client.stopping import Stop, Stopped
 from penstock.model.ids import TopicPartition
 
 __all__ = ["GroupOffsets", "OffsetSource", "Outlet", "Transaction", "Transactions", "Work"]
@@ -74,6 +75,8 @@ class OffsetSource(Protocol):
 
 class Outlet(Protocol):
     """The part of `Producer` that a transaction uses."""
+
+    stop: Stop
 
     async def enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None: ...
 
@@ -197,9 +200,15 @@ class Transactions:
     async def init(self, check_contact: Callable[[], Awaitable[None]]) -> None:
         """Fence earlier producers with the same transactional id, and wait until their transactions ended.
 
-        `check_contact` raises if no broker has answered in time.
+        `check_contact` raises if no broker has answered in time. `Stopped` if the consumer is closed first.
         """
-        await self._call("init_transactions", self._rk.init_transactions, check_contact)
+
+        async def check() -> None:
+            if self.outlet.stop.is_set():
+                raise Stopped
+            await check_contact()
+
+        await self._call("init_transactions", self._rk.init_transactions, check)
 
     async def close(self) -> None:
         """Abort a transaction that is still open."""
@@ -301,7 +310,7 @@ class Transactions:
         deadline = loop.time() + _END_TIMEOUT_S
         while True:
             try:
-                await asyncio.to_thread(call, _STEP_S)
+                await _uninterrupted(asyncio.to_thread(call, _STEP_S))
                 return
             except KafkaException as e:
                 error = e.args[0]
@@ -311,13 +320,14 @@ class Transactions:
                     raise TransactionAborted(f"{error.name()}: {error.str()}", int(error.code())) from e
                 if not error.retriable():
                     raise translated(e) from e
-                if loop.time() >= deadline:
+                if loop.time() >= min(deadline, self.outlet.stop.deadline_s):
                     raise self._timed_out(name, error) from e
             if check_contact is not None:
                 await check_contact()
 
     def _timed_out(self, name: str, error: Any) -> ClientError:
-        text = f"{name} of {self._id!r} has no outcome after {_END_TIMEOUT_S:g} s ({error.str()})"
+        limit = "at the end of close" if self.outlet.stop.is_set() else f"after {_END_TIMEOUT_S:g} s"
+        text = f"{name} of {self._id!r} has no outcome {limit} ({error.str()})"
         if not self.is_open:
             return NotReachable(
                 f"{text}. Check the cluster, and try again", int(error.code()), retriable=True
@@ -353,7 +363,7 @@ class Transactions:
         return failure
 
 
-async def _uninterrupted(coroutine: Coroutine[Any, Any, None]) -> None:
+async def _uninterrupted(coroutine: Coroutine[Any, Any, object]) -> None:
     """Wait for the outcome, even if the calling task is cancelled meanwhile."""
     task = asyncio.ensure_future(coroutine)
     try:
