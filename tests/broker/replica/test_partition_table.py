@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import PartitionTable
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import ErrorCode
@@ -42,3 +43,17 @@ def test_a_topic_that_was_created_again_keeps_its_places_when_the_old_one_is_dro
     assert table.drop(TOPIC.id) == ("", {})
     assert table.find("t", 0) == ELSEWHERE
     assert not table.knows(TOPIC.id)
+
+
+def test_the_partitions_that_are_here_follow_every_change() -> None:
+    table = PartitionTable()
+    one, other = object.__new__(Partition), object.__new__(Partition)
+    table.slots(TOPIC)[0] = one
+    assert list(table) == [one]
+    table.slots(TOPIC)[1] = other
+    iterated = iter(table)
+    table.slots(TOPIC)[0] = ELSEWHERE
+    assert list(iterated) == [one, other]  # as it was when the iteration began
+    assert list(table) == [other]
+    table.drop(TOPIC.id)
+    assert list(table) == []

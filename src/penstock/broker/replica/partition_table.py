@@ -27,6 +27,8 @@ class PartitionTable:
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[int, Slot]] = {}
+        #: the partitions that are here; None after a change
+        self._here: tuple[Partition, ...] | None = ()
         self._by_id: dict[TopicId, dict[int, Slot]] = {}
         self._names: dict[TopicId, str] = {}
         self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
@@ -56,8 +58,14 @@ class PartitionTable:
         return slots.get(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def __iter__(self) -> Iterator[Partition]:
-        topics = self._by_name.values()
-        return iter([slot for slots in topics for slot in slots.values() if isinstance(slot, Partition)])
+        """The partitions that are here now."""
+        here = self._here
+        if here is None:
+            topics = self._by_name.values()
+            here = self._here = tuple(
+                slot for slots in topics for slot in slots.values() if isinstance(slot, Partition)
+            )
+        return iter(here)
 
     def hosts(self, topic_id: TopicId, index: int) -> bool:
         """Returns true if the partition has its place here, even if its directory cannot hold it now."""
@@ -71,7 +79,11 @@ class PartitionTable:
         return self._by_name.get(name, {})
 
     def slots(self, topic: TopicImage) -> dict[int, Slot]:
-        """The places of a topic's partitions, which has them from now on."""
+        """The places of a topic's partitions, which has them from now on.
+
+        A caller that changes them does so before the table is read again.
+        """
+        self._here = None
         slots = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = slots
         self._names[topic.id] = topic.name
@@ -87,6 +99,7 @@ class PartitionTable:
 
     def drop(self, topic_id: TopicId) -> tuple[str, dict[int, Slot]]:
         """Forget a topic; its name and the places of its partitions."""
+        self._here = None
         slots = self._by_id.pop(topic_id, {})
         name = self._names.pop(topic_id, "")
         self._acknowledgements.pop(topic_id, None)

@@ -240,7 +240,7 @@ class PartitionInvariants:
         return lost
 
     def is_tampered(self, node_id: int, name: TopicPartition) -> bool:
-        return (node_id, _plain(name)) in self._tampered
+        return bool(self._tampered) and (node_id, _plain(name)) in self._tampered
 
     def appended(
         self, partition: TopicPartition, node_id: int, before: BatchView | None, batches: Sequence[BatchView]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
@@ -19,9 +19,6 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
-from penstock.records.batch import BatchHeader, crc_matches
-from penstock.records.record import iter_batches
-from penstock.replication.digest import is_as_produced
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.testing.simulation.history import Event
@@ -33,87 +30,15 @@ from penstock.testing.simulation.invariants import (
     RaftView,
     ReplicaView,
 )
+from penstock.testing.simulation.log_mirror import Appended, LogMirror
 from penstock.testing.simulation.log_starts import LogStarts, StartView
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.process import Process
 
 __all__ = ["Observation", "incarnation", "partition_views"]
 
-_READ_BYTES: Final = 1 << 20
-#: a replica's log end, high watermark, recovery point and log start; whether it leads, and in which epoch
-_ReplicaState: TypeAlias = tuple[int, int, int, int, bool, int]
-
-
-class _Appended(NamedTuple):
-    """New batches one behind the other, and the one before them, if that is known."""
-
-    before: BatchView | None
-    batches: list[BatchView]
-
-
-class _LogMirror:
-    """The batches of a log when it was last looked at."""
-
-    def __init__(self) -> None:
-        self.batches: list[BatchView] = []
-
-    def before(self, start: int) -> list[BatchView]:
-        """The batches that end at `start` or before."""
-        if not self.batches or self.batches[0].end > start:
-            return []
-        return [batch for batch in self.batches if batch.end <= start]
-
-    def refresh(self, log: Log, *, tampered: bool = False) -> list[_Appended]:
-        """Follow the log: return the batches that were appended, perhaps after a truncation.
-
-        There are several parts if batches between them are missing: damaged, removed by compaction, or
-        removed from the disk by a disaster.
-        """
-        batches, end = self.batches, log.end_offset
-        while batches and (
-            batches[-1].end > end or log.leader_epochs.epoch_of(batches[-1].base) != batches[-1].epoch
-        ):
-            batches.pop()
-        start = log.log_start_offset
-        if batches and batches[0].end <= start:
-            batches[:] = [batch for batch in batches if batch.end > start]
-        position = batches[-1].end if batches else start
-        appended = [_Appended(batches[-1] if batches else None, [])]
-        if position >= end:
-            return appended
-        damaged = {damage.first_offset: damage.next_offset for damage in log.recovery.corruption}
-        while position < end:
-            if position in damaged:
-                position = damaged[position]
-                appended.append(_Appended(None, []))
-                continue
-            found = log.read(position, _READ_BYTES, upper=end)
-            if found is None:
-                break
-            data, before = found.read(), position
-            for start, header in iter_batches(data):
-                if tampered and not crc_matches(data[start : start + header.size], header):
-                    return appended
-                batch = _batch_view(header)
-                if tampered and not position <= batch.base < batch.end <= end:
-                    # A bit of its base offset has changed, or of the one before.
-                    appended.append(_Appended(None, []))
-                    position += batch.end - batch.base
-                    continue
-                if (log.config.compact or tampered) and batch.base > position:
-                    appended.append(_Appended(None, []))
-                batches.append(batch)
-                appended[-1].batches.append(batch)
-                position = batch.end
-            if position == before:
-                # A bit of the length has changed: the read ends within the batch.
-                return appended
-        return appended
-
-
-def _batch_view(header: BatchHeader) -> BatchView:
-    crc = header.crc if is_as_produced(header) else None
-    return BatchView(header.base_offset, header.next_offset, header.leader_epoch, crc, header.max_timestamp)
+#: a replica, its log end, high watermark, recovery point and log start; whether it leads, and in which epoch
+_ReplicaState: TypeAlias = tuple[Partition, int, int, int, int, bool, int]
 
 
 class _Seen:
@@ -124,16 +49,20 @@ class _Seen:
         #: whether its last life ended otherwise, and its registration has not been looked at
         self.unclean = not after_clean_stop
         self.raft: tuple[object, ...] = ()
-        self.metadata = _LogMirror()
+        self.metadata = LogMirror()
+        #: the states of all replicas after the last step, if all of them could be read
+        self.states: list[_ReplicaState] | None = None
         self.replicas: dict[Partition, _ReplicaState] = {}
         self.names: dict[Partition, TopicPartition] = {}
-        self.logs: dict[Partition, _LogMirror] = {}
+        self.logs: dict[Partition, LogMirror] = {}
         #: of logs that were tampered with: batches as they were found, and as they were appended
         self.rot: dict[TopicPartition, dict[BatchView, BatchView]] = {}
         #: a replica that was set aside has another log afterwards
         self.opened: dict[Partition, Log] = {}
         #: the epoch in which it leads the partition of the simulated group's offsets, if it does
         self.coordinates: int | None = None
+        #: the image when that was last looked at
+        self.image: ClusterImage | None = None
 
 
 class Observation:
@@ -199,8 +128,9 @@ class Observation:
             self._look_at_image(seen.broker.image)
         if seen.unclean:
             self._look_at_registration(seen)
-        self._look_at_replicas(seen)
-        self._look_at_coordinator(node, seen)
+        if self._look_at_replicas(seen) or seen.image is not seen.broker.image:
+            seen.image = seen.broker.image
+            self._look_at_coordinator(node, seen)
 
     def saw(self, event: Event) -> None:
         """An event of a client's history."""
@@ -256,28 +186,37 @@ class Observation:
             seen.coordinates = epoch
             self._coordinates(node, epoch)
 
-    def _look_at_replicas(self, seen: _Seen) -> None:
-        known = seen.replicas
-        for partition in seen.broker.partitions:
-            log = partition.log
-            state = (
-                log.end_offset,
+    def _look_at_replicas(self, seen: _Seen) -> bool:
+        """Returns true if the state of a replica has changed."""
+        states: list[_ReplicaState] = [
+            (
+                partition,
+                (log := partition.log).end_offset,
                 log.high_watermark,
                 log.durability.recovery_point,
                 log.log_start_offset,
                 partition.leading,
                 partition.leader_epoch,
             )
-            if known.get(partition) != state:
-                self._look_at_replica(seen, partition, state)
+            for partition in seen.broker.partitions
+        ]
+        if states == seen.states:  # as after most steps
+            return False
+        known, is_complete = seen.replicas, True
+        for state in states:
+            if known.get(state[0]) != state:
+                is_complete &= self._look_at_replica(seen, state[0], state)
+        seen.states = states if is_complete else None
+        return True
 
-    def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> None:
+    def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> bool:
+        """Check a replica whose state has changed. Returns false if its log cannot be read."""
         log, known = partition.log, seen.replicas.get(partition)
         safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
         ends = log.end_offset, log.high_watermark, safe_end
         mirror = seen.logs.get(partition)
         if mirror is None:
-            mirror = seen.logs[partition] = _LogMirror()
+            mirror = seen.logs[partition] = LogMirror()
             seen.names[partition] = incarnation(partition.topic, partition.topic_id, partition.index)
         stored_end = mirror.batches[-1].end if mirror.batches else 0
         gone = mirror.before(log.log_start_offset)
@@ -289,37 +228,44 @@ class Observation:
             if tampered:
                 # The broker has not noticed the damage yet; the end of its log is known all the same.
                 self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-            return
+            return False
         if known is not None and seen.opened.get(partition) is log:
-            committed = min(stored_end, known[1])
+            committed = min(stored_end, known[2])
             self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
         seen.replicas[partition] = state
         seen.opened[partition] = log
         if tampered:
             appended = self._as_appended(seen, name, appended, is_first_look=known is None)
         for part in appended:
-            self._partitions.appended(name, seen.broker.node_id, *part)
+            if part.batches:
+                self._partitions.appended(name, seen.broker.node_id, *part)
         self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-        if not tampered or partition.leading:
+        if (not tampered and not _same_start(known, state)) or (tampered and partition.leading):
             self._starts.check(
                 _start_view(seen.broker, name, partition, None if known is None else gone, mirror.batches)
             )
+        return True
 
     def _as_appended(
-        self, seen: _Seen, name: TopicPartition, parts: Sequence[_Appended], *, is_first_look: bool
-    ) -> list[_Appended]:
+        self, seen: _Seen, name: TopicPartition, parts: Sequence[Appended], *, is_first_look: bool
+    ) -> list[Appended]:
         """Batches of a log that was tampered with, before bits of their headers changed."""
         rot = seen.rot.setdefault(name, {})
         if is_first_look:
             found = [batch for part in parts for batch in part.batches]
             rot.update((batch, self._partitions.as_appended(name, batch)) for batch in found)
         return [
-            _Appended(
+            Appended(
                 None if part.before is None else rot.get(part.before, part.before),
                 [rot.get(batch, batch) for batch in part.batches],
             )
             for part in parts
         ]
+
+
+def _same_start(before: _ReplicaState | None, now: _ReplicaState) -> bool:
+    """Returns true if the log start, the role and the epoch are as before, and the log start is allowed."""
+    return before is not None and before[4:] == now[4:] and now[4] <= now[2]
 
 
 def _start_view(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
@@ -20,6 +20,8 @@ from penstock.transactions.states import PREPARED, TransactionState
 
 __all__ = ["StableOffsets", "StableView", "TransactionObservation", "open_transactions"]
 
+#: a partition, its log, high watermark, first unstable and first open offset; its role and epoch
+_State: TypeAlias = tuple[Partition, Log, int, int | None, int | None, bool, int]
 _UNDECIDED: Final = TransactionFilter(PREPARED | {TransactionState.ONGOING}, (), -1, lambda name: True)
 
 
@@ -70,7 +72,9 @@ class TransactionObservation:
         self._nodes = {node.name: node for node in nodes}
         self._stable = StableOffsets()
         #: state at the last look, and a number for each log that any broker has opened
-        self._seen: dict[Partition, tuple[object, ...]] = {}
+        self._seen: dict[Partition, _State] = {}
+        #: by node, the states of all its partitions with transactions after its last step
+        self._states: dict[int, list[_State]] = {}
         self._lives: dict[Log, int] = {}
 
     def after_step(self, process: Process) -> None:
@@ -78,34 +82,42 @@ class TransactionObservation:
         node = self._nodes.get(process.host)
         if node is None or node.process is not process or node.program is None or process.is_dead:
             return
-        for partition in node.program.partitions:
-            log = partition.log
-            producers = log.producers
-            if not producers.had_transactions:
-                continue
-            state = (
+        states: list[_State] = [
+            (
+                partition,
                 log,
                 log.high_watermark,
                 producers.first_unstable,
-                next(iter(producers.ongoing), None),
+                next(iter(producers.ongoing)) if producers.ongoing else None,
                 partition.leading,
                 partition.leader_epoch,
             )
-            if self._seen.get(partition) == state:
-                continue
-            self._seen[partition] = state
-            self._stable.check(
-                StableView(
-                    TopicPartition(partition.topic, partition.index),
-                    node.id,
-                    self._lives.setdefault(log, len(self._lives)),
-                    log.last_stable_offset,
-                    log.high_watermark,
-                    next(iter(producers.ongoing), None),
-                    partition.leading,
-                    partition.leader_epoch,
-                )
+            for partition in node.program.partitions
+            if (producers := (log := partition.log).producers).had_transactions
+        ]
+        if self._states.get(node.id) == states:  # as after most steps
+            return
+        self._states[node.id] = states
+        for state in states:
+            partition = state[0]
+            if self._seen.get(partition) != state:
+                self._seen[partition] = state
+                self._check(node.id, partition)
+
+    def _check(self, node_id: int, partition: Partition) -> None:
+        log = partition.log
+        self._stable.check(
+            StableView(
+                TopicPartition(partition.topic, partition.index),
+                node_id,
+                self._lives.setdefault(log, len(self._lives)),
+                log.last_stable_offset,
+                log.high_watermark,
+                next(iter(log.producers.ongoing), None),
+                partition.leading,
+                partition.leader_epoch,
             )
+        )
 
 
 def open_transactions(nodes: Sequence[Node]) -> list[str]:
