@@ -178,7 +178,7 @@ exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline'
 	COPY_KEYS=1 COPY_MESSAGES=40000 COPY_BATCH=300 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
 
-ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each killed in the middle
+ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each killed in the middle; kafka-transactions.sh beside Kafka
 	ECOSYSTEM=1 $(PY) -m pytest -q tests/ecosystem
 
 standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed
