@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.errors import ErrorCode, NotLeaderOrFollower
-from penstock.raft.messages import FetchRequest, FetchResponse, LogPoint
+from penstock.raft.messages import FetchRequest, FetchResponse, LogPoint, ReplicaKey
 from penstock.raft.ready import QuorumViolation
 from penstock.raft.state import QuorumState
 from tests.raft.memory_log import MemoryLog
@@ -71,6 +71,23 @@ def test_the_high_watermark_moves_only_past_a_record_of_the_leaders_epoch() -> N
     assert node.ready.high_watermark == 0
     node.fetch(2, 3, 4)
     assert node.ready.high_watermark == 3
+
+
+def test_a_client_reads_the_log_and_is_no_observer() -> None:
+    """As in Kafka, a negative replica id marks a fetch of a client that keeps no replica."""
+    node = leader()
+    node.append(b"news")
+    response = node.handle(FetchRequest(ReplicaKey(-1), 1, 0, 0, 0, 1 << 20, -1))
+    assert b"news" in records(response)
+    described = node.core.describe(node.now_ms)
+    assert described is not None and described.observers == []
+
+
+def test_a_client_with_a_later_epoch_does_not_end_the_leaders_epoch() -> None:
+    node = leader()
+    response = node.handle(FetchRequest(ReplicaKey(-1), 9, 0, 0, 0, 1 << 20, -1))
+    assert isinstance(response, FetchResponse) and response.error == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert node.core.quorum.is_leader and node.core.quorum.epoch == 1
 
 
 def test_what_observers_have_commits_nothing() -> None:

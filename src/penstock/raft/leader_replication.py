@@ -47,13 +47,18 @@ class LeaderReplication:
             quorum.outbox.reply(token, FetchResponse(error, quorum.epoch, quorum.leader_id))
             return
         assert isinstance(quorum.role, Leader)
+        if request.replica.is_replica:
+            self._acknowledge(quorum.role, request)
+        quorum.role.parked[token] = ParkedFetch(request, quorum.now_ms + request.max_wait_ms)
+
+    def _acknowledge(self, role: Leader, request: FetchRequest) -> None:
+        quorum = self._quorum
         self._recovery.void_acknowledgements(request.replica)
-        replica = quorum.role.replica(request.replica, quorum.voters, quorum.now_ms)
+        replica = role.replica(request.replica, quorum.voters, quorum.now_ms)
         if self._divergence(request) is None:
             replica.fetched(request.offset, quorum.log.end_offset, quorum.now_ms)
         else:
             replica.contact_ms = quorum.now_ms
-        quorum.role.parked[token] = ParkedFetch(request, quorum.now_ms + request.max_wait_ms)
 
     def _give_way(self, request: FetchRequest) -> None:
         """End this epoch if a replica outside the voter set is in a later one.
@@ -63,6 +68,8 @@ class LeaderReplication:
         BeginQuorumEpoch; the leader sends none to replicas outside the voter set.
         """
         quorum = self._quorum
+        if not request.replica.is_replica:
+            return
         if quorum.is_leader and request.epoch > quorum.epoch and not quorum.voters.has(request.replica):
             quorum.become_unattached(request.epoch)
             # No other node stands, and this log has everything.

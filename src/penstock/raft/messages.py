@@ -50,6 +50,11 @@ class ReplicaKey(NamedTuple):
     id: int
     directory_id: bytes = NO_DIRECTORY
 
+    @property
+    def is_replica(self) -> bool:
+        """False for a client that only reads the log: it has a negative id, as Kafka's consumers have."""
+        return self.id >= 0
+
 
 class LogPoint(NamedTuple):
     """Where a log, or a snapshot, ends. Points compare as Raft compares logs: by epoch, then by length."""

@@ -49,7 +49,9 @@ class SnapshotTransfer:
         found = None
         if error == ErrorCode.NONE:
             assert isinstance(quorum.role, Leader)
-            quorum.role.replica(request.replica, quorum.voters, quorum.now_ms).contact_ms = quorum.now_ms
+            if request.replica.is_replica:
+                replica = quorum.role.replica(request.replica, quorum.voters, quorum.now_ms)
+                replica.contact_ms = quorum.now_ms
             found = quorum.log.read_snapshot(request.snapshot, request.position, request.max_bytes)
             if found is None:
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
