@@ -129,6 +129,15 @@ class Cluster:
         except UnsupportedVersion as error:
             raise Refused("UNSUPPORTED_VERSION", f"broker {node} does not support {api.name}") from error
 
+    async def send_at(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """The response of an address that is no broker's listener for clients, such as a controller's."""
+        try:
+            return await self._peer(address).send(api, request, self.timeout_s)
+        except PeerGone as gone:
+            raise NotReachable(f"{address[0]}:{address[1]}: {gone}") from gone
+        except UnsupportedVersion as error:
+            raise Refused("UNSUPPORTED_VERSION", f"{address[0]}:{address[1]} has no {api.name}") from error
+
     async def send_each(
         self, api: Api[RequestT, ResponseT], requests: dict[int, RequestT]
     ) -> dict[int, ResponseT | None]:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.console.kafka.cluster import NotReachable, Refused
+from penstock.console.kafka.metadata_log import NoControllerListener
 from penstock.console.views.access import InvalidAcl
 from penstock.console.views.filters import InvalidFilter
 from penstock.model.errors import PenstockError
@@ -73,6 +74,6 @@ def on_error(_: Request, error: Exception) -> Response:
         status = 403 if name.endswith("AUTHORIZATION_FAILED") else 404 if name in _NOT_FOUND else 409
     elif isinstance(error, BadInput | InvalidFilter | InvalidAcl):
         status = 400
-    elif isinstance(error, NotReachable):
+    elif isinstance(error, NotReachable | NoControllerListener):
         status = 503
     return as_json({"error": name, "message": str(error)}, status)

@@ -28,6 +28,7 @@ from penstock.console.web.group_routes import group_routes
 from penstock.console.web.guard import SECURITY_HEADERS, refusal
 from penstock.console.web.live import Closing, event_stream, ticks
 from penstock.console.web.message_routes import message_routes
+from penstock.console.web.metadata_routes import metadata_routes
 from penstock.console.web.registry import SchemaRegistry
 from penstock.console.web.sessions import COOKIE, LoginNeeded, LoginRefused, LoginSecurity, Sessions
 from penstock.console.web.topic_routes import topic_routes
@@ -111,6 +112,7 @@ def build_app(settings: ConsoleSettings) -> Starlette:
             *topic_routes(sessions),
             *group_routes(sessions),
             *cluster_routes(sessions),
+            *metadata_routes(sessions),
             *access_routes(sessions),
             *quota_routes(sessions),
             *transaction_routes(sessions),

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 
 from penstock.console.kafka.cluster import Cluster, NotReachable
+from penstock.console.kafka.metadata_log import MetadataReader
 from penstock.console.kafka.sampling import Sampler
 from penstock.model.errors import PenstockError
 from penstock.net.client_security import ClientSecurity
@@ -45,6 +46,7 @@ class Session:
     user: str | None
     cluster: Cluster
     sampler: Sampler
+    metadata: MetadataReader
     used_at: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
@@ -113,7 +115,7 @@ class Sessions:
 
     def _open(self, user: str | None, security: ClientSecurity | None) -> Session:
         cluster = Cluster(self._bootstrap, security, self._timeout_s)
-        return Session(user, cluster, Sampler(cluster.sibling()))
+        return Session(user, cluster, Sampler(cluster.sibling()), MetadataReader(cluster))
 
     def _make_room(self) -> None:
         """End idle sessions, and the one that was used longest ago if there are too many."""

@@ -3,11 +3,23 @@
 import { get, post } from "../api.js";
 import { bytes, grouped, h, link, plural, replace } from "../dom.js";
 import { meter } from "../plots.js";
-import { card, dialog, field, input, note, pill, table, toast } from "../ui.js";
+import { card, dialog, field, input, note, pill, table, tabs, toast } from "../ui.js";
+import { mountLog } from "./metadata_log.js";
 
 const STATES = { running: "good", fenced: "warn", silent: "warn", gone: "bad" };
 
+// The metadata log has a tab where a controller's listener can be reached.
 export async function mount(root, context) {
+  const isLog = context.parts[0] === "log";
+  const places = h("div", {});
+  root.append(places);
+  get("/api/metadata").then(({ available }) => {
+    if (available) replace(places, tabs("Cluster", [["map", "Now", "cluster"], ["log", "Metadata log", "cluster/log"]], isLog ? "log" : "map"));
+  }, () => {});
+  return isLog ? mountLog(root, context) : mountMap(root, context);
+}
+
+async function mountMap(root, context) {
   const search = input({ type: "search", placeholder: "Topics on the map", "aria-label": "Topics on the map", "data-search": true, on: { input: () => update() } });
   const brokers = h("div", { class: "broker-cards" }), map = h("div", { class: "map-box" }), problem = h("div", {}), count = h("span", { class: "muted" });
   const moving = table({ label: "Moves", columns: MOVES, empty: "no partition is moving", key: (m) => `${m.topic}:${m.partition}` });
@@ -46,7 +58,6 @@ export async function mount(root, context) {
 }
 
 // In development mode only.
-const BUTTONS = { running: ["pause", "stop", "kill"], paused: ["resume", "kill"], stopped: ["start"] };
 async function fault(broker, name, done) {
   toast(`Broker ${broker}: ${name}`);
   try { await post("/api/faults", { broker, fault: name }); } catch (error) { toast(error.message, "bad"); }
@@ -59,7 +70,7 @@ const brokerCard = (b, process, done) => h("section", { class: `broker-card ${ST
   h("div", {}, `leads ${grouped(b.leads)} · holds ${grouped(b.replicas)}`, b.behind ? h("span", { class: "warn" }, ` · ${grouped(b.behind)} not in sync`) : ""),
   h("div", { class: "muted" }, bytes(b.size), b.disk_free !== null ? ` · ${bytes(b.disk_free)} free` : ""),
   b.state === "running" && h("button", { class: "ghost", on: { click: () => configsDialog(b.id) } }, "Configs"),
-  process && h("div", { class: "faults", role: "group", "aria-label": `Faults of broker ${b.id}` }, BUTTONS[process].map((f) => h("button", { on: { click: () => fault(b.id, f, done) } }, f))));
+  process && h("div", { class: "faults", role: "group", "aria-label": `Faults of broker ${b.id}` }, process.state !== "running" && h("span", { class: "pill warn" }, process.state), process.faults.map((f) => h("button", { on: { click: () => fault(b.id, f, done) } }, f))));
 
 const legend = () => h("div", { class: "legend" }, [["leader", "leader"], ["in", "in sync"], ["out", "not in sync"], ["none", "no replica"]].map(([c, text]) => h("span", {}, h("i", { class: `cell ${c}` }), text)));
 

@@ -4,86 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from itertools import count
 from typing import ClassVar
 
 import pytest
 
-from penstock.client import Admin, Consumer, Producer
+from penstock.client import Consumer
 from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings
+from penstock.console.web.fault_routes import LocalBroker
 from penstock.console.web.fleet_routes import Telemetry
-from penstock.testing import cluster
 from penstock.testing.clusters import Cluster
-from tests.console.browser import Browser, Page, chromium
+from tests.console.browser import Browser, Page
 from tests.console.fleet import telemetry_api
+from tests.console.pages.conftest import produce
 from tests.console.serving import serving
-from tools.chromium import HOW_TO, find_chromium
 
 pytestmark = pytest.mark.process
 
 _names = count()
-QUICK = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "100",
-}
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = find_chromium()
-    if path is None:
-        pytest.skip(HOW_TO)
-    with chromium(path) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Cluster]:
-    with cluster(3, config=QUICK) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def url(brokers: Cluster) -> Iterator[str]:
-    with serving(brokers.bootstrap) as address:
-        yield address
-
-
-@pytest.fixture
-def page(browser: Browser, url: str) -> Iterator[Page]:
-    """A page that has logged no error and has sent no request to another host at the end of the test."""
-    opened = browser.page()
-    yield opened
-    # A refused request is what some tests are about.
-    assert [line for line in opened.errors() if "Failed to load resource" not in line] == []
-    assert [u for u in opened.requested() if not u.startswith((url, "about:", "data:", "blob:"))] == []
-    opened.close()
-
-
-@pytest.fixture
-def topic(brokers: Cluster) -> str:
-    name = f"topic-{next(_names)}"
-
-    async def make() -> None:
-        async with Admin(brokers.bootstrap) as admin:
-            await admin.create_topic(name, partitions=3, replicas=3)
-
-    asyncio.run(make())
-    return name
-
-
-def produce(bootstrap: str, topic: str, values: list[bytes | None]) -> None:
-    async def send() -> None:
-        async with Producer(bootstrap) as producer:
-            for n, value in enumerate(values):
-                await producer.send(topic, value, key=f"key-{n}".encode())
-            await producer.flush()
-
-    asyncio.run(send())
 
 
 def test_the_overview_explains_the_health(page: Page, url: str) -> None:
@@ -225,8 +165,9 @@ def test_fault_buttons_are_for_development_only(browser: Browser, brokers: Clust
     class Local:
         done: ClassVar[list[tuple[int, str]]] = []
 
-        def brokers(self) -> dict[int, str]:
-            return {1: "running", 2: "paused", 3: "stopped"}
+        def brokers(self) -> dict[int, LocalBroker]:
+            paused = LocalBroker("paused", ("resume",))
+            return {1: LocalBroker("running", ("cut off", "kill")), 2: paused, 3: LocalBroker("stopped", ())}
 
         async def act(self, broker: int, fault: str) -> None:
             self.done.append((broker, fault))
@@ -238,6 +179,8 @@ def test_fault_buttons_are_for_development_only(browser: Browser, brokers: Clust
         page.until("document.querySelectorAll('.faults').length === 3")
         page.click("resume")
         page.wait(lambda: Local.done == [(2, "resume")])
+        page.click("cut off")
+        page.wait(lambda: Local.done[1:] == [(1, "cut off")])
         page.open(f"{url}/#/cluster")
         page.until("document.querySelectorAll('.broker-card').length === 3")
         assert page.js("document.querySelectorAll('.faults').length") == 0
