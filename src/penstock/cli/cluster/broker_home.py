@@ -177,7 +177,9 @@ class BrokerHome:
         return "its disk is full: free space, or choose another --data" if is_full else "it logged nothing"
 
     def _listener(self, index: int) -> str:
-        return self.configs["listeners"].split(",")[index].partition("://")[2]
+        """The address that a listener advertises; that of its relay if the cluster has relays."""
+        listeners = self.configs.get("advertised.listeners") or self.configs["listeners"]
+        return listeners.split(",")[index].partition("://")[2]
 
 
 def homes_in(directory: Path) -> list[BrokerHome]:

@@ -149,7 +149,9 @@ def _new_home(
     inner_port = internal_port(bare, client_port, taken)
     home = BrokerHome(directory, number)
     security = ClusterSecurity(directory)
-    common = {name: value for name, value in homes[0].configs.items() if name != "broker.rack"}
+    # A broker that is added has no relay.
+    own_names = ("broker.rack", "advertised.listeners")
+    common = {name: value for name, value in homes[0].configs.items() if name not in own_names}
     configs = {
         **common,
         "node.id": str(number),

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.cli.cluster.broker_home import BrokerHome
-from penstock.cli.cluster.listening import chosen_port, internal_port
+from penstock.cli.cluster.listening import chosen_port, free_port, internal_port
+from penstock.cli.cluster.relay import Route
+from penstock.cli.cluster.relay_home import RelayHome
 from penstock.cli.cluster.security import SECURE_LISTENER, ClusterSecurity
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
@@ -63,6 +65,8 @@ class ClusterPlan(NamedTuple):
     topics: Sequence[DeclaredTopic] = ()
     #: whether to create certificates and an admin user
     secure: bool = False
+    #: whether relays stand in front of the brokers, for development
+    relays: bool = False
 
 
 def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> ClusterPlan:
@@ -108,10 +112,11 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     }
     security = ClusterSecurity(directory)
     name = SECURE_LISTENER if plan.secure else "PLAINTEXT"
+    routes = _routes(homes, bare, clients, internal, taken) if plan.relays else []
     configs = [
         {
             "node.id": str(home.id),
-            "listeners": f"{name}://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
+            **_listeners(home, f"{name}://{host}", f"{INTERNAL}://{host}", client_port, inner_port, routes),
             "log.dirs": str(home.data.absolute()),
             "process.roles": "broker,controller" if home in homes[:MAX_VOTERS] else "broker",
             **common,
@@ -125,8 +130,31 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     if plan.secure:
         security.create()
         security.issue(homes, bare)
+    if routes:
+        RelayHome(directory).create(routes)
     _write(homes, configs, plan.topics)
     return homes
+
+
+def _routes(
+    homes: Sequence[BrokerHome], host: str, clients: Sequence[int], internal: Sequence[int], taken: set[int]
+) -> list[Route]:
+    """A relay on each port that a broker advertises; the broker itself listens on another port."""
+    return [
+        Route(home.id, host, port, free_port(host, 0, taken))
+        for home, ports in zip(homes, zip(clients, internal, strict=True), strict=True)
+        for port in ports
+    ]
+
+
+def _listeners(
+    home: BrokerHome, client: str, inner: str, client_port: int, inner_port: int, routes: Sequence[Route]
+) -> dict[str, str]:
+    own = [route.target for route in routes if route.broker == home.id]
+    advertised = f"{client}:{client_port},{inner}:{inner_port}"
+    if not own:
+        return {"listeners": advertised}
+    return {"listeners": f"{client}:{own[0]},{inner}:{own[1]}", "advertised.listeners": advertised}
 
 
 def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) -> None:
@@ -142,6 +170,8 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
             f"the first broker in {directory} is at {homes[0].address}: leave --host and --port out, or "
             f"choose another --data for another cluster"
         )
+    if plan.relays and not RelayHome(directory).exists:
+        misused(f"the cluster in {directory} was created without --relays: choose another --data")
     if plan.secure and not ClusterSecurity(directory).exists:
         misused(f"the cluster in {directory} was created without --secure: docs/tls.md has the way to TLS")
     first_id = 0 if homes[0].id == 0 else DEFAULT_FIRST_ID

@@ -86,6 +86,10 @@ def start(
             "--secure", help="Create certificates and an admin user; clients and brokers use TLS and SASL."
         ),
     ] = False,
+    relays: Annotated[
+        bool,
+        typer.Option("--relays", help="For development: relays that can cut a broker off from the network."),
+    ] = False,
     timeout: Patience = 60.0,
     as_json: AsJson = False,
 ) -> None:
@@ -93,13 +97,14 @@ def start(
     # Longer than other functions because its parameters are the options of the command.
     from penstock.cli.cluster.broker_home import homes_in
     from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes, planned
+    from penstock.cli.cluster.relay_home import RelayHome
     from penstock.cli.cluster.starting import start_all
 
     zones = [zone.strip() for zone in racks.split(",")] if racks else []
     if not all(zones):
         misused(f"--racks {racks!r} has an empty zone name")
     plan = planned(
-        ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones, secure=secure),
+        ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones, secure=secure, relays=relays),
         config,
         settings or [],
     )
@@ -109,6 +114,7 @@ def start(
         homes = make_homes(data, plan)
     else:
         check_same(data, homes, plan)
+    RelayHome(data).start()
     idle = [home for home in homes if home.process() is None]
     start_all(idle, timeout, together=is_new)
     _say_started(homes, idle, as_json)
@@ -169,6 +175,7 @@ def stop(
 ) -> None:
     """Stop all brokers; their data stays."""
     from penstock.cli.cluster.broker_home import homes_in
+    from penstock.cli.cluster.relay_home import RelayHome
     from penstock.cli.outcomes import print_outcomes
 
     homes = homes_in(data)
@@ -181,7 +188,16 @@ def stop(
         for home, process in ending:
             home.await_end(process, timeout)
             outcomes[str(home.id)] = "stopped"
+    RelayHome(data).stop()
     print_outcomes("broker", outcomes, as_json)
+
+
+@app.command(hidden=True)
+def relay(data: DataDirectory = Path("penstock-cluster")) -> None:
+    """Run the relays of a cluster in the foreground; `start` does this in a process of its own."""
+    from penstock.cli.cluster.relay_home import RelayHome
+
+    RelayHome(data).run()
 
 
 def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool) -> None:
