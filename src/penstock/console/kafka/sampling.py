@@ -2,6 +2,7 @@
 
 Invariant: sampling costs a bounded share of a core. The pause after a sample is at least `_PAUSE_FACTOR`
 times as long as the sample took, so that a cluster of 10,000 topics is sampled less often than a small one.
+Time that a sample has waited for a silent broker does not count.
 Pages of the same session share one sampler.
 """
 
@@ -54,16 +55,22 @@ _GROUPS_AT_ONCE: Final = 200
 class Sampler:
     """The history of one cluster as one user sees it. Samples only while there are subscribers."""
 
-    def __init__(self, cluster: Cluster, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._cluster = cluster
         self._now = now
+        self._monotonic = monotonic
         self._task: asyncio.Task[None] | None = None
         self._subscribers = 0
         self._turn = asyncio.Event()
         self.history = History()
         self.events: deque[Event] = deque(maxlen=_EVENTS_MAX)
         self.error: str | None = None
-        #: seconds that the last sample took, and the pause after it
+        #: seconds that the last sample with all brokers took, and the pause after it
         self.took_s = 0.0
         self.pause_s = _PAUSE_S
 
@@ -112,7 +119,7 @@ class Sampler:
             self._task = None
 
     async def _sample(self) -> None:
-        began = time.monotonic()
+        began = self._monotonic()
         try:
             sample = await take_sample(self._cluster, self._now())
         except PenstockError as error:
@@ -123,7 +130,10 @@ class Sampler:
         self.history.add(sample)
         if before is not None:
             self.events.extend(changes(before, sample))
-        self.took_s = time.monotonic() - began
+        if None in sample.log_dirs.values():
+            # It has waited for a broker, which costs nothing. A failover must be seen live.
+            return
+        self.took_s = self._monotonic() - began
         self.pause_s = min(_PAUSE_MAX_S, max(_PAUSE_S, self.took_s * _PAUSE_FACTOR))
 
 
