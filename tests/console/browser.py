@@ -146,7 +146,8 @@ class Page:
     def click(self, text: str, selector: str = "button, a, summary, label") -> None:
         """Click the visible control with this text or accessible name, as soon as there is one."""
         find = (
-            f"(() => [...document.querySelectorAll({json.dumps(selector)})].filter(e => e.checkVisibility())"
+            f"(() => [...document.querySelectorAll({json.dumps(selector)})]"
+            f".filter(e => e.checkVisibility() && !e.disabled)"
             f".find(e => [e.innerText.trim(), e.getAttribute('aria-label')].includes({json.dumps(text)})))()"
         )
         self.until(find)

@@ -16,6 +16,8 @@ _names = count()
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "num.partitions": "3",
     "message.max.bytes": "20000000",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import count
 from typing import ClassVar
 
 import pytest
 
-from penstock.client import Consumer
 from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings
 from penstock.console.web.fault_routes import LocalBroker
@@ -95,35 +93,6 @@ def test_a_live_tail_and_the_produce_form(page: Page, url: str, topic: str) -> N
     page.until("!document.querySelector('dialog')")
     page.click("Live")
     page.until("document.querySelector('[aria-pressed=false]')")
-
-
-def test_a_group_is_reset_after_a_preview(page: Page, url: str, brokers: Cluster, topic: str) -> None:
-    produce(brokers.bootstrap, topic, [b"v"] * 9)
-    group = f"group-{topic}"
-
-    async def read_all() -> None:
-        async with Consumer(brokers.bootstrap, topic, group=group) as consumer:
-            seen = 0
-            async for _ in consumer:
-                seen += 1
-                if seen == 9:
-                    return
-
-    asyncio.run(read_all())
-    page.open(f"{url}/#/groups")
-    page.type("Search groups", group)
-    page.until_text(group, "main tbody")
-    page.click(group)
-    page.until_text("Empty", "main .stats")
-    page.click("Reset offsets")
-    page.click("Preview")
-    page.until("[...document.querySelectorAll('dialog button')].some(b => b.innerText.startsWith('Reset '))")
-    page.js(
-        "[...document.querySelectorAll('dialog button')].find(b => b.innerText.startsWith('Reset ')).click()"
-    )
-    page.until("!document.querySelector('dialog')")
-    page.until("[...document.querySelectorAll('.stat')].some(s => /Lag\\s*9/.test(s.innerText))")
-    assert page.nameless() == []
 
 
 def test_the_map_of_replicas_and_the_keys(page: Page, url: str, topic: str) -> None:

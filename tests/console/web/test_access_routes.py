@@ -42,6 +42,15 @@ def test_users_get_passwords_and_go(console: TestClient) -> None:
     assert console.post("/api/users", json={**new, "mechanism": "PLAIN"}).status_code == 400
 
 
+def test_members_join_and_leave_roles(console: TestClient) -> None:
+    body = {"role": "ops", "member": "User:grace"}
+    assert console.post("/api/roles", json=body).status_code == 200
+    assert console.get("/api/security").json()["roles"] == {"ops": ["User:grace"]}
+    assert console.post("/api/roles", json={**body, "member": "grace"}).status_code == 400
+    assert console.request("DELETE", "/api/roles", json=body).status_code == 200
+    assert console.get("/api/security").json()["roles"] == {}
+
+
 def test_quotas_are_set_and_removed(console: TestClient) -> None:
     entity = {"user": None, "client-id": "app"}
     wanted = {"entity": entity, "limits": {"producer_byte_rate": 1024.0}}

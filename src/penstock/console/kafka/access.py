@@ -7,7 +7,7 @@ import hashlib
 import os
 from typing import Any, Final
 
-from penstock.console.kafka.changes import BROKER
+from penstock.console.kafka.changes import BROKER, alter_configs
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused, check
 from penstock.security.acls import Acl, AclFilter
 from penstock.wire.apis.alter_user_scram_credentials import (
@@ -34,6 +34,7 @@ __all__ = [
     "MECHANISMS",
     "add_acl",
     "authorizer_configs",
+    "change_member",
     "list_acls",
     "list_roles",
     "list_users",
@@ -163,6 +164,11 @@ async def list_roles(cluster: Cluster) -> dict[str, list[str]] | None:
     except (Refused, NotReachable):
         return None
     return {result.resource_name: [c.name for c in result.configs] for result in described.results}
+
+
+async def change_member(cluster: Cluster, role: str, member: str, is_member: bool) -> None:
+    """Add a member to a role, or remove it. The first member creates the role."""
+    await alter_configs(cluster, _ROLE, role, {member: "" if is_member else None}, validate_only=False)
 
 
 async def authorizer_configs(cluster: Cluster) -> dict[str, str]:

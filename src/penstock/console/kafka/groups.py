@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from penstock.console.kafka.cluster import Cluster, Refused, check
+from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
 from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
-from penstock.console.kafka.sampling import fetch_commits
 from penstock.console.views.groups import Move, Target, classic_view, consumer_view, reset_moves, share_view
 from penstock.console.views.samples import Key, partitions_of
 from penstock.wire.apis.alter_share_group_offsets import (
@@ -19,11 +19,6 @@ from penstock.wire.apis.alter_share_group_offsets import (
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
 from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
-from penstock.wire.apis.describe_share_group_offsets import (
-    DESCRIBE_SHARE_GROUP_OFFSETS,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
 from penstock.wire.apis.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -59,20 +54,14 @@ async def describe_group(cluster: Cluster, name: str, kind: str) -> dict[str, An
     return {"name": name, "kind": kind, "coordinator": node, **view}
 
 
-async def commits_of(cluster: Cluster, name: str, kind: str, coordinator: int) -> dict[Key, int]:
-    """Committed offsets; of a share group, the start offsets of its partitions."""
+async def commits_of(
+    cluster: Cluster, name: str, kind: str, coordinator: int
+) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Committed offsets; of a share group, the start offsets of its partitions and their lags."""
     if kind != "share":
-        return (await fetch_commits(cluster, coordinator, [name])).get(name, {})
-    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
-    request = DescribeShareGroupOffsetsRequest(groups=[wanted])
-    answer = await cluster.send_to(coordinator, DESCRIBE_SHARE_GROUP_OFFSETS, request)
-    check(answer.groups[0].error_code, answer.groups[0].error_message, f"group {name}")
-    return {
-        (topic.topic_name, p.partition_index): p.start_offset
-        for topic in answer.groups[0].topics
-        for p in topic.partitions
-        if not p.error_code and p.start_offset >= 0
-    }
+        return (await fetch_commits(cluster, coordinator, [name])).get(name, {}), {}
+    found = await fetch_share_offsets(cluster, coordinator, [name])
+    return found.get(name, ({}, {}))
 
 
 async def plan_reset(

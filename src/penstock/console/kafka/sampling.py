@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
+from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
 from penstock.console.kafka.offsets import LATEST, list_offsets
 from penstock.console.views.events import Event, changes
 from penstock.console.views.samples import GroupSample, History, Key, Sample, partitions_of
@@ -35,12 +36,6 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumResponsePartition,
 )
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest
-from penstock.wire.apis.offset_fetch import (
-    OFFSET_FETCH,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup,
-)
 
 __all__ = ["Sampler"]
 
@@ -193,9 +188,12 @@ async def _groups(cluster: Cluster, brokers: list[int]) -> list[GroupSample] | N
 
 async def _with_commits(cluster: Cluster, broker: int, groups: list[ListedGroup]) -> list[GroupSample]:
     commits: dict[str, dict[Key, int]] = {}
-    names = [group.group_id for group in groups if group.group_type.lower() != "share"]
-    for first in range(0, len(names), _GROUPS_AT_ONCE):
-        commits |= await fetch_commits(cluster, broker, names[first : first + _GROUPS_AT_ONCE])
+    lags: dict[str, dict[Key, int]] = {}
+    for names in _slices([group.group_id for group in groups if group.group_type.lower() != "share"]):
+        commits |= await fetch_commits(cluster, broker, names)
+    for names in _slices([group.group_id for group in groups if group.group_type.lower() == "share"]):
+        for name, (starts, own) in (await fetch_share_offsets(cluster, broker, names)).items():
+            commits[name], lags[name] = starts, own
     return [
         GroupSample(
             group.group_id,
@@ -204,46 +202,11 @@ async def _with_commits(cluster: Cluster, broker: int, groups: list[ListedGroup]
             group.protocol_type,
             broker,
             commits.get(group.group_id, {}),
+            lags.get(group.group_id, {}),
         )
         for group in groups
     ]
 
 
-async def fetch_commits(cluster: Cluster, broker: int, groups: list[str]) -> dict[str, dict[Key, int]]:
-    """The committed offsets of groups that a broker coordinates. A refused group is left out."""
-    request = OffsetFetchRequest(
-        group_id=groups[0],
-        topics=None,
-        groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups],
-    )
-    try:
-        response = await cluster.send_to(broker, OFFSET_FETCH, request)
-    except (Refused, NotReachable):
-        return {}
-    if not response.groups:  # versions before 8 have one group
-        found = {
-            (topic.name, p.partition_index): p.committed_offset
-            for topic in response.topics
-            for p in topic.partitions
-            if p.committed_offset >= 0
-        }
-        return {groups[0]: found}
-    names = await _topic_names(cluster, response.groups)
-    return {
-        group.group_id: {
-            (topic.name or names.get(topic.topic_id, ""), p.partition_index): p.committed_offset
-            for topic in group.topics
-            for p in topic.partitions
-            if p.committed_offset >= 0
-        }
-        for group in response.groups
-        if not group.error_code
-    }
-
-
-async def _topic_names(cluster: Cluster, groups: list[OffsetFetchResponseGroup]) -> dict[bytes, str]:
-    """Names of topic ids, which version 10 has instead of names."""
-    if all(topic.name for group in groups for topic in group.topics):
-        return {}
-    metadata = await cluster.metadata()
-    return {topic.topic_id: topic.name or "" for topic in metadata.topics}
+def _slices(names: list[str]) -> list[list[str]]:
+    return [names[first : first + _GROUPS_AT_ONCE] for first in range(0, len(names), _GROUPS_AT_ONCE)]

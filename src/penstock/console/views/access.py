@@ -19,7 +19,7 @@ from penstock.security.acls import (
 from penstock.security.authorizer import OPERATIONS, Authorizer
 from penstock.security.principal import Session, parse_principal
 
-__all__ = ["InvalidAcl", "acl_from", "acl_row", "choices", "explain"]
+__all__ = ["InvalidAcl", "acl_from", "acl_row", "choices", "explain", "principal_of"]
 
 E = TypeVar("E", bound=IntEnum)
 _ANY: Final = 1
@@ -44,10 +44,7 @@ def acl_row(acl: Acl) -> dict[str, str]:
 
 def acl_from(form: Mapping[str, str]) -> Acl:
     """The ACL of a form; InvalidAcl if a part is unknown."""
-    try:
-        principal = str(parse_principal(form["principal"]))
-    except InvalidConfig as error:
-        raise InvalidAcl(str(error)) from error
+    principal = principal_of(form["principal"])
     kind = _value(ResourceType, form["resource"])
     name = CLUSTER_NAME if kind is ResourceType.CLUSTER else form["name"]
     if not name:
@@ -61,6 +58,14 @@ def acl_from(form: Mapping[str, str]) -> Acl:
         _value(Operation, form["operation"]),
         _value(Permission, form["permission"]),
     )
+
+
+def principal_of(text: str) -> str:
+    """The principal of a form; InvalidAcl if it is none."""
+    try:
+        return str(parse_principal(text))
+    except InvalidConfig as error:
+        raise InvalidAcl(str(error)) from error
 
 
 def choices() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from penstock.console.views.samples import GroupSample, History, Key, Sample, as_points, group_lag
+from penstock.console.views.samples import GroupSample, History, Key, Sample, as_points
 from penstock.model.errors import ProtocolError
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as ConsumerGroup
 from penstock.wire.apis.describe_groups import DescribedGroup as ClassicGroup
@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _VERSION_BYTES: Final = 2
+#: members of a share group in the row of one partition
+_MEMBERS_SHOWN: Final = 3
 TARGETS: Final = ("earliest", "latest", "offset", "time", "shift")
 
 
@@ -54,7 +56,7 @@ def group_rows(history: History) -> list[dict[str, Any]] | None:
             "protocol": group.protocol,
             "coordinator": group.coordinator,
             "topics": len({key[0] for key in group.commits}),
-            "lag": group_lag(group.commits, sample.ends),
+            "lag": group.lag(sample.ends),
             "series": as_points(history.groups.get(group.name), 60),
         }
         for group in sample.groups
@@ -122,19 +124,25 @@ share_view = consumer_view
 
 
 def offset_rows(
-    commits: Mapping[Key, int], ends: Mapping[Key, int], members: list[dict[str, Any]]
+    commits: Mapping[Key, int],
+    ends: Mapping[Key, int],
+    members: list[dict[str, Any]],
+    lags: Mapping[Key, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Partitions with a commit or a member. A partition without a commit has no lag: it is not offset 0."""
-    owners = {
-        (each["topic"], partition): member["client"] or member["id"]
-        for member in members
-        for each in member["assignment"]
-        for partition in each["partitions"]
-    }
+    """Partitions with a commit or a member. A partition without a commit has no lag: it is not offset 0.
+
+    `lags` are those that the coordinator of a share group states. Its members share partitions.
+    """
+    owners: dict[Key, list[str]] = {}
+    for member in members:
+        for each in member["assignment"]:
+            for partition in each["partitions"]:
+                owners.setdefault((each["topic"], partition), []).append(member["client"] or member["id"])
     rows = []
     for key in sorted({*commits, *owners}):
         committed, end = commits.get(key), ends.get(key)
         lag = None if committed is None or end is None else max(0, end - committed)
+        lag = (lags or {}).get(key, lag)
         rows.append(
             {
                 "topic": key[0],
@@ -142,10 +150,16 @@ def offset_rows(
                 "committed": None if committed is None else str(committed),
                 "end": None if end is None else str(end),
                 "lag": lag,
-                "member": owners.get(key),
+                "member": _names(owners.get(key, [])),
             }
         )
     return rows
+
+
+def _names(members: list[str]) -> str | None:
+    shown = ", ".join(sorted(members)[:_MEMBERS_SHOWN])
+    more = len(members) - _MEMBERS_SHOWN
+    return (f"{shown} and {more} more" if more > 0 else shown) or None
 
 
 class Target(NamedTuple):

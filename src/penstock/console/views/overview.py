@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.console.views.events import Event
-from penstock.console.views.samples import History, Sample, as_points, group_lag
+from penstock.console.views.samples import History, Sample, as_points
 from penstock.observability.health import DISK_FREE_MIN, ClusterFacts, Health, Level, cluster_health
 from penstock.wire.apis.describe_log_dirs import DescribeLogDirsResponse
 
@@ -166,7 +166,7 @@ def quorum_view(sample: Sample) -> dict[str, Any] | None:
 def _total_lag(sample: Sample) -> int | None:
     if sample.groups is None:
         return None
-    return sum(group_lag(group.commits, sample.ends) or 0 for group in sample.groups)
+    return sum(group.lag(sample.ends) or 0 for group in sample.groups)
 
 
 def _busiest(history: History) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def _busiest(history: History) -> list[dict[str, Any]]:
 
 
 def _laggards(history: History, sample: Sample) -> list[dict[str, Any]]:
-    lags = [(group, group_lag(group.commits, sample.ends)) for group in sample.groups or ()]
+    lags = [(group, group.lag(sample.ends)) for group in sample.groups or ()]
     ranked = sorted(((g, lag) for g, lag in lags if lag), key=lambda each: -each[1])[:_TOP]
     return [
         {

@@ -42,7 +42,20 @@ class GroupSample(NamedTuple):
     kind: str
     protocol: str
     coordinator: int
+    #: of a share group, the start offsets of its partitions
     commits: Mapping[Key, int]
+    #: lags that the coordinator of a share group states: records that are delivered count no more
+    lags: Mapping[Key, int] = {}
+
+    def lag(self, ends: Mapping[Key, int]) -> int | None:
+        """The records that the group has yet to read; None if it has no offset."""
+        if not self.lags:
+            return group_lag(self.commits, ends)
+        return sum(self.lags.values()) + (group_lag(_without(self.commits, self.lags), ends) or 0)
+
+
+def _without(commits: Mapping[Key, int], others: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: offset for key, offset in commits.items() if key not in others}
 
 
 @dataclass(slots=True)
@@ -161,7 +174,7 @@ class History:
             del self.groups[name]
         total = 0
         for group in groups:
-            lag = group_lag(group.commits, sample.ends)
+            lag = group.lag(sample.ends)
             total += lag or 0
             if lag is not None and (group.name in self.groups or len(self.groups) < SERIES_MAX):
                 self.groups.setdefault(group.name, Series()).add(sample.time_s, lag)

@@ -14,6 +14,7 @@ from penstock.console.kafka.access import (
     MECHANISMS,
     add_acl,
     authorizer_configs,
+    change_member,
     list_acls,
     list_roles,
     list_users,
@@ -24,7 +25,7 @@ from penstock.console.kafka.access import (
 from penstock.console.kafka.cluster import Refused
 from penstock.console.kafka.quotas import alter_quotas, list_quotas
 from penstock.console.kafka.transactions import describe_transaction, list_transactions
-from penstock.console.views.access import acl_from, acl_row, choices, explain
+from penstock.console.views.access import acl_from, acl_row, choices, explain, principal_of
 from penstock.console.web.answers import BadInput, as_json, body_of
 from penstock.console.web.sessions import Sessions
 
@@ -45,6 +46,11 @@ class User(msgspec.Struct):
     user: str
     mechanism: str = "SCRAM-SHA-512"
     password: str = ""
+
+
+class Member(msgspec.Struct):
+    role: str
+    member: str
 
 
 class Question(msgspec.Struct):
@@ -106,6 +112,13 @@ def access_routes(sessions: Sessions) -> list[Route]:
             await set_password(cluster, wanted.user, wanted.mechanism, wanted.password)
         return as_json({})
 
+    async def member(request: Request) -> Response:
+        cluster, wanted = sessions.of(request).cluster, await body_of(request, Member)
+        if not wanted.role or not wanted.member:
+            raise BadInput("a role needs a name and a member, such as User:alice")
+        await change_member(cluster, wanted.role, principal_of(wanted.member), request.method == "POST")
+        return as_json({})
+
     async def why(request: Request) -> Response:
         cluster, requested = sessions.of(request).cluster, await body_of(request, Question)
         acls, roles = await list_acls(cluster), await list_roles(cluster)
@@ -126,6 +139,7 @@ def access_routes(sessions: Sessions) -> list[Route]:
         Route("/api/security", security),
         Route("/api/acls", acl, methods=["POST", "DELETE"]),
         Route("/api/users", user, methods=["POST", "DELETE"]),
+        Route("/api/roles", member, methods=["POST", "DELETE"]),
         Route("/api/why", why, methods=["POST"]),
     ]
 

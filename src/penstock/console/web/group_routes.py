@@ -43,7 +43,7 @@ def group_routes(sessions: Sessions) -> list[Route]:
         session, name = sessions.of(request), _name(request)
         wanted = await body_of(request, Reset)
         kind, coordinator = await _kind(session, name)
-        commits = await commits_of(session.cluster, name, kind, coordinator)
+        commits, _ = await commits_of(session.cluster, name, kind, coordinator)
         moves = await plan_reset(session.cluster, commits, wanted.topics, _target(wanted))
         if wanted.save:
             await reset(session.cluster, name, kind, moves)
@@ -91,7 +91,7 @@ async def _kind(session: Session, name: str) -> tuple[str, int]:
 async def _page(session: Session, name: str) -> dict[str, Any]:
     kind, _ = await _kind(session, name)
     described = await describe_group(session.cluster, name, kind)
-    commits = await commits_of(session.cluster, name, kind, described["coordinator"])
+    commits, lags = await commits_of(session.cluster, name, kind, described["coordinator"])
     sample = await session.sampler.current()
     wanted = {*commits}
     wanted |= {
@@ -104,7 +104,7 @@ async def _page(session: Session, name: str) -> dict[str, Any]:
     ends = await list_offsets(
         session.cluster, {k: leader for k, leader in leaders.items() if leader >= 0}, LATEST
     )
-    rows = offset_rows(commits, ends, described["members"])
+    rows = offset_rows(commits, ends, described["members"], lags)
     known = [row["lag"] for row in rows if row["lag"] is not None]
     return {
         **described,

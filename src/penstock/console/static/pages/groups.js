@@ -90,6 +90,7 @@ async function mountGroup(root, name) {
     }
     replace(stats, stat("State", shownState(group)), stat("Type", TYPES[group.kind] ?? group.kind, group.protocol ?? ""), stat("Lag", short(group.lag), "records"),
       stat("Members", grouped(group.members.length)), stat("Coordinator", `broker ${group.coordinator}`), group.epoch === null ? null : stat("Epoch", grouped(group.epoch)));
+    offsets.node.querySelector("th[data-id=committed]").textContent = group.kind === "share" ? "Start offset" : "Committed";
     plot.update(group.series);
     members.update(group.members);
     offsets.update(group.offsets);
@@ -111,7 +112,7 @@ function resetDialog(group, done) {
   let reviewed = null;
   const shown = dialog({
     title: `Reset offsets of ${group.name}`, action: "Preview", wide: true,
-    body: [group.members.length ? note("The group has members. Stop them first: brokers refuse to change the offsets of an active group.", "warn") : null,
+    body: [group.kind === "share" ? h("p", { class: "muted" }, "The start offset of each partition changes. Records behind it are delivered to the group, also those that it has accepted before.") : null, group.members.length ? note("The group has members. Stop them first: brokers refuse to change the offsets of an active group.", "warn") : null,
       h("div", { class: "row" }, field("To", target), numberField, timeField), h("div", { class: "row" }, field("Topic", topic), field("Or another topic", other)), preview],
     submit: async ({ button }) => {
       const asked = JSON.stringify(wanted(false));

@@ -16,7 +16,9 @@ export async function mount(root) {
     ...Object.keys(LABELS).map((key) => ({ id: key, label: LABELS[key], num: true, sort: (q) => q.limits[key], render: (q) => (key in q.limits ? shown(key, q.limits[key]) : h("span", { class: "muted" }, "–")) })),
     { id: "edit", label: "", render: (q) => h("button", { class: "ghost", "aria-label": `Change the quota of ${JSON.stringify(q.entity)}`, on: { click: () => edit(q) } }, "Change") },
   ] });
-  root.append(h("div", { class: "page-head" }, h("h1", {}, "Quotas"), h("div", { class: "right" }, h("button", { class: "primary", on: { click: () => edit(null) } }, "Set quota"))), problem, list.node);
+  // The form needs the names of limits and entities first.
+  const set = h("button", { class: "primary", disabled: true, on: { click: () => edit(null) } }, "Set quota");
+  root.append(h("div", { class: "page-head" }, h("h1", {}, "Quotas"), h("div", { class: "right" }, set)), problem, list.node);
 
   function edit(quota) {
     const names = Object.fromEntries(entities.map((kind) => [kind, input({ placeholder: "any", value: quota && kind in quota.entity ? quota.entity[kind] ?? "<default>" : "", disabled: Boolean(quota) })]));
@@ -37,6 +39,7 @@ export async function mount(root) {
     try {
       const found = await get("/api/quotas");
       ({ keys, entities } = found);
+      set.disabled = false;
       replace(problem);
       list.update(found.quotas);
     } catch (error) { replace(problem, note(error.message)); }

@@ -24,8 +24,8 @@ export async function mount(root) {
     { id: "iterations", label: "Iterations", num: true, wide: true, render: (u) => grouped(u.iterations) },
     { id: "remove", label: "", render: (u) => h("button", { class: "ghost", "aria-label": `Remove ${u.user}`, on: { click: () => removeUser(u) } }, "Remove") },
   ] });
-  const roles = h("div", {});
-  root.append(h("div", { class: "page-head" }, h("h1", {}, "Security"), h("div", { class: "right" }, h("button", { on: { click: addUser } }, "Set password"), h("button", { class: "primary", on: { click: addAcl } }, "Add ACL"))),
+  const roles = h("div", {}), roleButton = h("button", { on: { click: addMember } }, "Add to role");
+  root.append(h("div", { class: "page-head" }, h("h1", {}, "Security"), h("div", { class: "right" }, roleButton, h("button", { on: { click: addUser } }, "Set password"), h("button", { class: "primary", on: { click: addAcl } }, "Add ACL"))),
     problem, state, card("Why was this denied?", question(), answer), h("section", { class: "card", "aria-label": "ACLs" }, h("div", { class: "page-head" }, h("h2", {}, "ACLs"), h("div", { class: "right" }, search)), acls.node),
     h("div", { class: "grid" }, card("Users", users.node), card("Roles", roles)));
 
@@ -61,6 +61,16 @@ export async function mount(root) {
       submit: async () => { await post("/api/users", { user: user.value, password: password.value, mechanism: mechanism.value }); toast(`The password of ${user.value} was set`); await update(); } });
   }
 
+  const roleMember = (role, member) => h("div", { class: "member" }, h("span", { class: "mono" }, member), " ", h("button", { class: "ghost", "aria-label": `Remove ${member} from ${role}`, on: { click: () => removeMember(role, member) } }, "Remove"));
+
+  function addMember() {
+    const role = input({ required: true, autofocus: true, placeholder: "ops" }), member = input({ required: true, placeholder: "User:alice" });
+    dialog({ title: "Add a member to a role", action: "Add", body: [field("Role", role, "ACLs name it as Role:NAME; the first member creates it"), field("Member", member)],
+      submit: async () => { await post("/api/roles", { role: role.value, member: member.value }); toast(`${member.value} has the role ${role.value}`); await update(); } });
+  }
+
+  const removeMember = (role, member) => dialog({ title: `Remove ${member} from ${role}`, action: "Remove", danger: true, body: h("p", {}, `${member} loses what the ACLs of Role:${role} allow.`),
+    submit: async () => { await remove("/api/roles", { role, member }); toast(`${member} was removed from ${role}`); await update(); } });
   const removeAcl = (a) => dialog({ title: "Remove ACL", action: "Remove", danger: true, body: h("p", { class: "mono" }, `${a.permission} ${a.principal} ${a.operation} on ${a.resource} ${a.name}`),
     submit: async () => { await remove("/api/acls", a); toast("The ACL was removed"); await update(); } });
   const removeUser = (u) => dialog({ title: `Remove ${u.user}`, action: "Remove", danger: true, body: h("p", {}, `${u.user} can no longer log in with ${u.mechanism}.`),
@@ -79,7 +89,8 @@ export async function mount(root) {
     draw();
     users.update(found.users ?? []);
     question.fill();
-    replace(roles, found.roles === null ? h("p", { class: "muted" }, "This cluster has no roles.") : Object.keys(found.roles).length ? h("dl", { class: "facts" }, Object.entries(found.roles).map(([role, members]) => [h("dt", {}, role), h("dd", {}, members.join(", ") || plural(0, "member"))])) : h("p", { class: "muted" }, "No role has members."));
+    roleButton.hidden = found.roles === null;
+    replace(roles, found.roles === null ? h("p", { class: "muted" }, "This cluster has no roles.") : Object.keys(found.roles).length ? h("dl", { class: "facts" }, Object.entries(found.roles).map(([role, members]) => [h("dt", {}, role), h("dd", {}, members.map((m) => roleMember(role, m)))])) : h("p", { class: "muted" }, "No role has members."));
   }
   await update();
   return {};

@@ -1,0 +1,90 @@
+"""Offsets of groups by their coordinators: commits, and start offsets and lags of share groups."""
+
+from __future__ import annotations
+
+from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
+from penstock.console.views.samples import Key
+from penstock.wire.apis.describe_share_group_offsets import (
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+)
+
+__all__ = ["fetch_commits", "fetch_share_offsets"]
+
+
+async def fetch_commits(cluster: Cluster, broker: int, groups: list[str]) -> dict[str, dict[Key, int]]:
+    """The committed offsets of groups that a broker coordinates. A refused group is left out."""
+    request = OffsetFetchRequest(
+        group_id=groups[0],
+        topics=None,
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups],
+    )
+    try:
+        response = await cluster.send_to(broker, OFFSET_FETCH, request)
+    except (Refused, NotReachable):
+        return {}
+    if not response.groups:  # versions before 8 have one group
+        found = {
+            (topic.name, p.partition_index): p.committed_offset
+            for topic in response.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0
+        }
+        return {groups[0]: found}
+    names = await _topic_names(cluster, response.groups)
+    return {
+        group.group_id: {
+            (topic.name or names.get(topic.topic_id, ""), p.partition_index): p.committed_offset
+            for topic in group.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0
+        }
+        for group in response.groups
+        if not group.error_code
+    }
+
+
+async def _topic_names(cluster: Cluster, groups: list[OffsetFetchResponseGroup]) -> dict[bytes, str]:
+    """Names of topic ids, which version 10 has instead of names."""
+    if all(topic.name for group in groups for topic in group.topics):
+        return {}
+    metadata = await cluster.metadata()
+    return {topic.topic_id: topic.name or "" for topic in metadata.topics}
+
+
+async def fetch_share_offsets(
+    cluster: Cluster, broker: int, groups: list[str]
+) -> dict[str, tuple[dict[Key, int], dict[Key, int]]]:
+    """Start offsets and lags of share groups that a broker coordinates. A refused group is left out.
+
+    A partition that no member has read yet has neither. Version 0 has no lags.
+    """
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None) for group in groups]
+    )
+    try:
+        response = await cluster.send_to(broker, DESCRIBE_SHARE_GROUP_OFFSETS, request)
+    except (Refused, NotReachable):
+        return {}
+    found: dict[str, tuple[dict[Key, int], dict[Key, int]]] = {}
+    for group in response.groups:
+        if group.error_code:
+            continue
+        starts: dict[Key, int] = {}
+        lags: dict[Key, int] = {}
+        for topic in group.topics:
+            for p in topic.partitions:
+                key = (topic.topic_name, p.partition_index)
+                if not p.error_code and p.start_offset >= 0:
+                    starts[key] = p.start_offset
+                    if p.lag >= 0:
+                        lags[key] = p.lag
+        found[group.group_id] = (starts, lags)
+    return found
