@@ -1,35 +1,108 @@
-"""The console beside a broker of `penstock up`: a process of its own that ends with the broker."""
+"""The console beside a broker of `penstock up`: a process of its own that ends with the broker.
+
+The console of a broker with SASL has no rights of its own: its visitors log in. So the child gets the
+protocol, the mechanism and the certificates to trust, and no secret of the broker.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-__all__ = ["ConsoleChild", "end_with_stdin"]
+from penstock.cli.failure import misused
+
+if TYPE_CHECKING:
+    from penstock.model.config import BrokerConfig
+
+__all__ = ["ConsoleChild", "ConsoleClient", "client_of", "end_with_stdin"]
 
 _END_S: Final = 5.0
+_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class ConsoleClient(NamedTuple):
+    """Client configs of a console, and the certificates that it trusts as PEM, None for the system's."""
+
+    configs: Mapping[str, str]
+    trusted: str | None = None
+
+
+def client_of(broker: BrokerConfig) -> ConsoleClient:
+    """How a console connects to the first listener of a broker; ends the command if it cannot."""
+    endpoint = broker.endpoints[0]
+    lookup = broker.for_listener(endpoint.name)
+    if endpoint.protocol == "PLAINTEXT":
+        return ConsoleClient({})
+    configs = {"security.protocol": endpoint.protocol}
+    if endpoint.protocol.startswith("SASL_"):
+        enabled = [m.strip() for m in (lookup("sasl.enabled.mechanisms") or "").split(",")]
+        mechanism = next((m for m in _MECHANISMS if m in enabled), None)
+        if mechanism is None:
+            misused(f"--console needs {', '.join(_MECHANISMS[:2])} or PLAIN on the listener {endpoint.name}")
+        configs["sasl.mechanism"] = mechanism
+    elif lookup("ssl.client.auth") == "required":
+        misused(
+            f"--console has no client certificate for {endpoint.name}: run `penstock console` with "
+            f"--command-config, or use SASL_SSL"
+        )
+    if not endpoint.protocol.endswith("SSL"):
+        return ConsoleClient(configs)
+    return ConsoleClient(configs, _trusted(lookup))
+
+
+def _trusted(lookup: Callable[[str], str | None]) -> str | None:
+    """The certificates of the truststore, or else those of the broker's own chain; never a key."""
+    for store in ("truststore.certificates", "keystore.certificate.chain"):
+        location = f"ssl.{store.partition('.')[0]}.location"
+        text = lookup(f"ssl.{store}")
+        if text is None and (path := lookup(location)):
+            text = Path(path).read_text(encoding="utf-8")
+        if found := _CERTIFICATE.findall(text or ""):
+            return "\n".join(found)
+    return None
 
 
 class ConsoleChild:
-    """Starts the console when the broker is ready: `with ConsoleChild(port) as child`.
+    """Starts the console when the broker is ready: `with ConsoleChild(port, client) as child`.
 
     The child ends when its standard input is closed, so it also ends with a broker that is killed.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, client: ConsoleClient) -> None:
         self._port = port
+        self._client = client
+        self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, bootstrap: str) -> None:
-        command = [sys.executable, "-m", "penstock", "console", "--bootstrap", bootstrap]
+        options = [] if not self._client.configs else ["--command-config", str(self._write_configs())]
+        command = [sys.executable, "-m", "penstock", *options, "console", "--bootstrap", bootstrap]
         command += ["--port", str(self._port), "--beside-broker"]
         # Ctrl-C goes to the whole process group; the broker decides when the console ends.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def _write_configs(self) -> Path:
+        """A file of client configs in a folder that only its owner can read."""
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-console-"))
+        configs = dict(self._client.configs)
+        if self._client.trusted is not None:
+            trusted = self._folder / "trusted.pem"
+            trusted.write_text(self._client.trusted + "\n", encoding="utf-8")
+            configs |= {"ssl.truststore.location": str(trusted), "ssl.truststore.type": "PEM"}
+        file = self._folder / "client.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in configs.items()), encoding="utf-8")
+        return file
 
     def __enter__(self) -> Self:
         return self
@@ -38,15 +111,16 @@ class ConsoleChild:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         process = self._process
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def end_with_stdin() -> None:

@@ -195,13 +195,9 @@ def _console_beside(broker: BrokerConfig, port: int | None) -> Iterator[Callable
     if port is None:
         yield _say_ready
         return
-    from penstock.cli.console_child import ConsoleChild
+    from penstock.cli.console_child import ConsoleChild, client_of
 
-    if broker.is_secured:
-        misused(
-            "--console needs a listener without TLS and SASL: run `penstock console` with --command-config"
-        )
-    with ConsoleChild(port) as child:
+    with ConsoleChild(port, client_of(broker)) as child:
 
         def ready(address: str) -> None:
             _say_ready(address)
