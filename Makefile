@@ -97,7 +97,7 @@ test-interop: $(READY) ## other people's clients, chaos and disasters on brokers
 test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
 	$(PY) -m pytest -q $(PIPELINE_TESTS)
 
-.PHONY: test-pages test-console screenshots
+.PHONY: test-pages test-console console-cost fleet-start screenshots
 test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
 	@$(PY) -m tools.chromium
 	$(PY) -m pytest -q $(CONSOLE_TESTS)
@@ -105,6 +105,12 @@ test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
 test-console: $(READY) ## the same, with 10,000 topics, large messages, Apache Kafka and the cost of open pages
 	@$(PY) -m tools.chromium
 	CONSOLE=all $(PY) -m pytest -q $(CONSOLE_TESTS)
+
+console-cost: $(READY) ## what ten open consoles cost a cluster of three brokers (on a quiet machine)
+	@$(PY) -m tools.console_cost
+
+fleet-start: $(READY) ## seconds from `make run` to live data on the page of the GPU fleet (on a quiet machine)
+	@$(PY) -m tools.fleet_start
 
 screenshots: $(READY) ## pictures of the web console in docs/console
 	@$(PY) -m tools.screenshots

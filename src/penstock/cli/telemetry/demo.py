@@ -48,6 +48,13 @@ def demo(
     hosts: Annotated[int, typer.Option(min=1, max=64, help="Simulated machines of 8 GPUs.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the fleet and its faults.")] = 59,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = 3,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Open the page of the GPU fleet in a browser. [default: on a terminal with a display]",
+        ),
+    ] = None,
 ) -> None:
     """Run a live demo: brokers, simulated GPUs, the pipeline on Spark, and the API."""
     # Longer than other functions because its parameters are the options of the command.
@@ -56,6 +63,7 @@ def demo(
         require_extra(module, "spark,telemetry")
     folder = _folder(data)
 
+    from penstock.cli.opening import can_open, open_when_ready
     from penstock.cli.telemetry.panels import monitored
     from penstock.telemetry.demo.show import Setting, Show
     from penstock.telemetry.demo.watchman import watching
@@ -77,7 +85,10 @@ def demo(
             _start_brokers(homes, watchman)
             print(f"brokers are up after {time.monotonic() - began_s:.1f} s", flush=True)
             show.start_simulator()
+            show.start_console()
             watchman.watch(*show.pids)
+            if open_page if open_page is not None else can_open():
+                open_when_ready(show.setting.console_url)
             with monitored(folder / "monitoring", homes) as panels:
                 watchman.watch(*panels.pids)
                 _watch(show, stop, watchman)

@@ -122,10 +122,13 @@ class Show:
         """Start what needs brokers from its beginning."""
         self._simulator.start()
 
+    def start_console(self) -> None:
+        """Start the pages. They show the cluster at once, and GPUs as soon as the API runs."""
+        self._console.start()
+
     def start_api(self) -> None:
         """Start what reads tables. Why not earlier: it would slow down the start of Spark."""
         self._api.start()
-        self._console.start()
 
     @property
     def has_api(self) -> bool:

@@ -38,7 +38,11 @@ async function mountFleet(root) {
     try {
       found = await get("/api/fleet");
       replace(problem);
-    } catch (error) { replace(problem, note(error.message, "warn")); return; }
+    } catch (error) {
+      replace(problem, note(error.message, "warn"));
+      if (!found) replace(map, h("p", { class: "muted" }, "The telemetry API starts after the first batch of the pipeline. This page reads it again every 3 seconds."));
+      return;
+    }
     const open = found.alerts.filter((a) => a.state === "open");
     const busy = found.items.filter((g) => g.gpu_util_percent !== null);
     const mean = busy.length ? busy.reduce((sum, g) => sum + g.gpu_util_percent, 0) / busy.length : null;
