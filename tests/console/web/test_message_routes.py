@@ -132,7 +132,7 @@ def test_a_download_of_all(console: TestClient, numbers: str) -> None:
 def test_a_dead_letter_is_sent_back_byte_by_byte(console: TestClient, topic: str) -> None:
     headers = [
         {"name": "kept", "value": {"text": "1"}},
-        {"name": "penstock.dead-letter.topic", "value": {"text": topic}},
+        {"name": "__dlq.errors.topic", "value": {"text": topic}},
     ]
     value = {"format": "base64", "text": b64encode(b"\xff\x00").decode()}
     produce(console, topic, value, "k", headers=headers, partition=2)

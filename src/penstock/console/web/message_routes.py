@@ -25,6 +25,7 @@ from penstock.console.web.answers import BadInput, as_json, body_of, whole
 from penstock.console.web.live import Closing, Events, event_stream
 from penstock.console.web.registry import SchemaRegistry
 from penstock.console.web.sessions import Sessions
+from penstock.model.dead_letters import DEAD_LETTER_PREFIX
 from penstock.records.record import Header, Record
 
 __all__ = ["message_routes"]
@@ -32,7 +33,8 @@ __all__ = ["message_routes"]
 _LIMIT: Final = 50
 _LIMIT_MAX: Final = 500
 _EXPORT_MAX: Final = 10_000
-_DEAD_LETTER: Final = "penstock.dead-letter."
+#: headers that describe a dead letter: of share groups (KIP-1191), Kafka Connect and Spring
+_DEAD_LETTER: Final = (DEAD_LETTER_PREFIX, "__connect.errors.", "kafka_dlt-")
 
 
 class Part(msgspec.Struct):

@@ -7,6 +7,7 @@ import { dialog, field, input, note, pill, select, table, toast } from "../ui.js
 
 const TAIL_ROWS = 1000;
 const ORIGINS = [["newest", "Newest"], ["oldest", "Oldest"], ["offset", "Offset"], ["time", "Time"]];
+const DEAD_LETTER = ["__dlq.errors.", "__connect.errors.", "kafka_dlt-"];
 const FORMATS = [["auto", "Auto"], ["json", "JSON"], ["text", "Text"], ["bytes", "Bytes"]];
 
 export async function mountMessages(root, name, context) {
@@ -242,7 +243,7 @@ export function produceDialog(name, m) {
   const usable = (part) => (!part ? "text" : part.kind === "null" ? "null" : part.kind === "json" ? "json" : "text");
   const key = input({ value: m && m.key.kind !== "null" ? m.key.text : "", class: "mono" }), keyKind = select(kinds, m ? usable(m.key) : "text", { "aria-label": "Format of the key" });
   const value = h("textarea", { rows: 9, value: m && m.value.kind !== "null" ? m.value.text : "" }), valueKind = select(kinds, m ? usable(m.value) : "text", { "aria-label": "Format of the value" });
-  const headers = h("textarea", { rows: 3, placeholder: "name=value", value: (m?.headers ?? []).filter((x) => !x.name.startsWith("penstock.dead-letter.")).map((x) => `${x.name}=${x.value.text}`).join("\n") });
+  const headers = h("textarea", { rows: 3, placeholder: "name=value", value: (m?.headers ?? []).filter((x) => !DEAD_LETTER.some((prefix) => x.name.startsWith(prefix))).map((x) => `${x.name}=${x.value.text}`).join("\n") });
   const partition = input({ inputmode: "numeric", pattern: "\\d*", placeholder: "by key" });
   const sent = h("div", { role: "status" });
   const lossy = m && [m.key, m.value].some((p) => p.kind === "bytes" || p.kind === "schema" || p.truncated);
@@ -274,8 +275,8 @@ function resendDialog(name, m) {
   });
 }
 
-// The topic that a dead letter came from.
-const originOf = (m) => m?.headers.find((x) => ["penstock.dead-letter.topic", "__connect.errors.topic", "kafka_dlt-original-topic"].includes(x.name))?.value.text;
+// The topic that a dead letter of a share group, of Kafka Connect or of Spring came from.
+const originOf = (m) => m?.headers.find((x) => ["__dlq.errors.topic", "__connect.errors.topic", "kafka_dlt-original-topic"].includes(x.name))?.value.text;
 
 // -- filters that were used before, in this browser
 
