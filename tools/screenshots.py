@@ -11,12 +11,19 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.client import Admin, Consumer, Producer, Record
+from penstock.console.kafka.cluster import parse_bootstrap
+from penstock.console.web.app import ConsoleSettings
+from penstock.console.web.fleet_routes import Telemetry
 from penstock.testing import cluster
 from tests.console.browser import Page, chromium
+from tests.console.fleet import telemetry_api
 from tests.console.serving import serving
 from tools.chromium import HOW_TO, find_chromium
 
@@ -86,6 +93,66 @@ def _order(n: int, numbers: random.Random) -> dict[str, object]:
     }
 
 
+def _fleet() -> dict[str, Any]:
+    """Responses of the telemetry API: twelve hosts of eight GPUs, most of them busy, some with a finding."""
+    numbers = random.Random(11)
+    now = datetime.now(UTC)
+    gpus, alerts = [], []
+    for n in range(96):
+        host, state = f"dgx-{n // 8 + 1:03}", "busy"
+        share = min(1.0, max(0.03, numbers.gauss(0.82, 0.14)))
+        findings: list[str] = []
+        if n // 8 in (4, 9):
+            state, share = "idle", 0.0
+        if n in (21, 22, 61):
+            state, share = "idle_occupied", 0.0
+        if n == 78:
+            state = "silent"
+        if n in (5, 50):
+            findings = ["hot"]
+        gpu = {
+            "gpu_id": f"GPU-{numbers.getrandbits(32):08x}",
+            "hostname": host,
+            "model": "NVIDIA H100 80GB HBM3",
+            "workload": None if state == "idle" else f"train/llm-{n // 32 + 1}",
+            "pod": None,
+            "state": state,
+            "findings": findings,
+            "evidence": "0 % busy for 11 minutes with 70 GiB allocated" if state == "idle_occupied" else None,
+            "gpu_util_percent": None if state == "silent" else round(100 * share, 1),
+            "memory_used_share": 0.88 if state == "idle_occupied" else share * 0.9,
+            "power_w": 90 + 590 * share,
+            "temperature_c": (88 if findings else 40 + 30 * share),
+        }
+        gpus.append(gpu)
+        if gpu["evidence"] or findings or state == "silent":
+            alerts.append(_alert(gpu, now - timedelta(minutes=3 + n % 9)))
+    counts = Counter(gpu["state"] for gpu in gpus)
+    fleet = {"newest_sample": now.isoformat(), "gpus": counts, "total": len(gpus), "items": gpus}
+    return {"/api/v1/fleet/now": fleet, "/api/v1/alerts": {"items": alerts, "next_cursor": None}}
+
+
+def _alert(gpu: dict[str, Any], since: datetime) -> dict[str, Any]:
+    rule = "hot" if gpu["findings"] else gpu["state"]
+    texts = {
+        "hot": ("88 °C, 21 °C above the GPUs of its host at the same power", "check fans and air flow"),
+        "idle_occupied": (gpu["evidence"], "ask the owner of the workload, or stop it"),
+        "silent": ("no sample for 4 minutes", "look at the exporter and the host"),
+    }
+    evidence, action = texts[rule]
+    severity = "critical" if rule == "hot" else "warning"
+    subject = {"subject": gpu["gpu_id"], "hostname": gpu["hostname"]}
+    return {
+        "rule": rule,
+        **subject,
+        "state": "open",
+        "severity": severity,
+        "since": since.isoformat(),
+        "evidence": evidence,
+        "action": action,
+    }
+
+
 def _open_message(page: Page) -> None:
     page.js("document.querySelectorAll('main tbody td')[8].click()")
     page.until("document.querySelector('.drawer pre')")
@@ -97,7 +164,13 @@ def main(folder: Path) -> int:
         print(HOW_TO, file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    with cluster(3) as brokers, serving(brokers.bootstrap) as url, chromium(path) as browser:
+    with ExitStack() as stack:
+        brokers = stack.enter_context(cluster(3))
+        api, _ = stack.enter_context(telemetry_api(_fleet()))
+        bootstrap = parse_bootstrap(brokers.bootstrap)
+        settings = ConsoleSettings(bootstrap=bootstrap, telemetry=Telemetry(api, "s3cret"))
+        url = stack.enter_context(serving(settings))
+        browser = stack.enter_context(chromium(path))
         traffic = _Traffic(brokers.bootstrap)
         light, dark = browser.page(1360, 860), browser.page(1360, 860, dark=True)
         phone = browser.page(390, 800)
@@ -109,6 +182,8 @@ def main(folder: Path) -> int:
             (dark, "messages", "topics/orders/messages", _ROWS),
             (light, "group", "groups/billing", "document.querySelectorAll('.stat').length"),
             (dark, "cluster", "cluster", "document.querySelectorAll('.map').length"),
+            (dark, "metadata", "cluster/log", "document.querySelectorAll('.diffs li').length"),
+            (light, "fleet", "fleet", "document.querySelectorAll('.fleet .tile').length"),
             (phone, "phone", "overview", "document.querySelectorAll('.stat').length"),
         ):
             page.open(f"{url}/#/{place}")

@@ -56,11 +56,10 @@ ANSWERS: dict[str, Any] = {
 
 
 class _Api(BaseHTTPRequestHandler):
-    requested: list[str]
-
     def do_GET(self) -> None:
         self.server.requested.append(self.path)  # type: ignore[attr-defined]
-        found = ANSWERS.get(self.path.partition("?")[0].replace("GPU-2", "GPU-1"))
+        answers = self.server.answers  # type: ignore[attr-defined]
+        found = answers.get(self.path.partition("?")[0].replace("GPU-2", "GPU-1"))
         allowed = self.headers.get("Authorization") == "Bearer s3cret"
         self.send_response(401 if not allowed else 200 if found is not None else 404)
         self.end_headers()
@@ -71,8 +70,10 @@ class _Api(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def telemetry_api() -> Iterator[tuple[str, list[str]]]:
+def telemetry_api(answers: dict[str, Any] | None = None) -> Iterator[tuple[str, list[str]]]:
+    """The address of an API with these responses by path, and the paths of its requests."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Api) as server:
+        server.answers = answers or ANSWERS  # type: ignore[attr-defined]
         server.requested = []  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

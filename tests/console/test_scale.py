@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from penstock.cli.cluster.relay_home import RelayHome
 from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings, build_app
 from penstock.testing import broker
+from tests.cli.running import PENSTOCK, run
 from tests.console.browser import Browser, chromium
 from tests.console.serving import serving
 from tools import console_cost
@@ -122,6 +126,52 @@ def test_apache_kafka(real_kafka: str) -> None:
         assert console.delete("/api/topics/theirs").status_code == 200
 
 
+def test_apache_kafka_in_a_browser(browser: Browser, real_kafka: str) -> None:
+    """Every page shows a cluster of Apache Kafka; its controller's listener gives the metadata log."""
+    settings = ConsoleSettings(bootstrap=parse_bootstrap(real_kafka), timeout_s=15.0)
+    with serving(settings) as url:
+        page = browser.page()
+        page.open(url)
+        page.until_text("The cluster is healthy", "main", 60)
+        page.until_text("Broker 1", "main")
+        page.open(f"{url}/#/topics")
+        page.click("Create topic")
+        page.type("Name", "in-a-browser")
+        page.type("Partitions", "2")
+        page.click("Create")
+        page.until_text("no message matches", "main")
+        page.click("Produce")
+        page.type("Key", "k")
+        page.type("Value", '{"n": 9007199254740993}')
+        page.click("Send")
+        page.until_text("offset 0", "dialog")
+        page.press("Escape")
+        page.click("Read")
+        page.until_text("9007199254740993", "main tbody")
+        page.click("Configs")
+        page.type("Search configs", "retention.ms")
+        page.until_text("retention.ms", "main tbody")
+        page.open(f"{url}/#/cluster")
+        page.until("document.querySelectorAll('.broker-card').length === 1")
+        page.click("Metadata log")
+        page.type("Search changes", "in-a-browser-")
+        page.until("document.querySelectorAll('.timeline tbody tr').length === 2")
+        assert page.js("document.querySelectorAll('.faults').length") == 0
+        for place, text in (
+            ("groups", "Groups"),
+            ("transactions", "Transactions"),
+            ("security", "This cluster has no roles"),
+            ("quotas", "Set quota"),
+        ):
+            page.open(f"{url}/#/{place}")
+            page.until_text(text, "main")
+            assert not page.js("document.querySelector('main .note.bad')"), page.text("main")
+            assert page.nameless() == []
+        assert "GPU fleet" not in page.text("nav")
+        assert page.errors() == []
+        page.close()
+
+
 async def _commit(bootstrap: str) -> None:
     from penstock.client import Consumer
 
@@ -129,6 +179,43 @@ async def _commit(bootstrap: str) -> None:
         async for message in consumer:
             await consumer.commit(message)
             return
+
+
+def test_a_broker_is_cut_off_and_reconnected(browser: Browser, tmp_path: Path) -> None:
+    """Three brokers behind relays: leaders move away from a broker that is cut off, and it comes back."""
+    data = tmp_path / "cluster"
+    started = run("cluster", "start", "--brokers", "3", "--port", "0", "--relays", "--data", str(data))
+    assert started.returncode == 0, started.stderr
+    command = [*PENSTOCK, "console", "--data", str(data), "--port", "0", "--faults", "--timeout", "3"]
+    first = "document.querySelector('[aria-label=\"Broker 1\"]')"
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
+            try:
+                assert console.stdout is not None
+                url = console.stdout.readline().split()[1]
+                page = browser.page()
+                page.open(f"{url}/#/topics")
+                page.click("Create topic")
+                page.type("Name", "watched")
+                page.type("Partitions", "6")
+                page.click("Create")
+                page.until_text("no message matches", "main")
+                page.open(f"{url}/#/cluster")
+                page.until("document.querySelectorAll('.map .cell.leader').length === 6")
+                page.until(f"/leads 2/.test({first}.innerText)")
+                page.click("cut off")
+                page.until(f"/fenced/.test({first}.innerText) && /leads 0/.test({first}.innerText)", 90)
+                page.until("document.querySelectorAll('.map .cell.leader').length === 6")
+                page.click("reconnect")
+                page.until(f"/running/.test({first}.innerText)", 90)
+                page.until("document.querySelectorAll('.map .cell.out').length === 0", 90)
+                page.close()
+            finally:
+                console.terminate()
+                console.wait(20)
+    finally:
+        run("cluster", "stop", "--data", str(data))
+    assert not RelayHome(data).process()
 
 
 def test_ten_open_consoles_cost_a_cluster_less_than_a_twentieth_of_a_core() -> None:

@@ -30,13 +30,6 @@ def test_a_new_topic_is_a_change_and_a_difference(page: Page, url: str, topic: s
     assert page.nameless() == []
 
 
-def test_a_phone_shows_the_timeline(page: Page, url: str) -> None:
-    page.resize(390, 800)
-    page.open(f"{url}/#/cluster/log")
-    page.until("document.querySelectorAll('.timeline tbody tr').length > 2")
-    page.until("document.documentElement.scrollWidth <= innerWidth")
-
-
 def test_reading_the_log_makes_no_observer(page: Page, url: str) -> None:
     page.open(f"{url}/#/cluster/log")
     page.until("document.querySelectorAll('.timeline tbody tr').length > 2")

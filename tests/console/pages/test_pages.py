@@ -156,13 +156,20 @@ def test_fault_buttons_are_for_development_only(browser: Browser, brokers: Clust
         page.close()
 
 
-@pytest.mark.parametrize("path", ["overview", "topics", "groups", "cluster"])
-def test_a_phone_needs_no_sideways_scrolling(page: Page, url: str, path: str) -> None:
+def test_every_page_fits_a_phone_and_names_its_controls(page: Page, url: str, topic: str) -> None:
     page.resize(390, 800)
-    page.open(f"{url}/#/{path}")
-    page.until("document.querySelector('main h1')")
-    page.until("document.documentElement.scrollWidth <= innerWidth")
-    assert page.js("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
+    page.open(url)
+    own = [f"topics/{topic}/{part}" for part in ("messages", "partitions", "configs", "groups")]
+    others = ["overview", "topics", "groups", "cluster", "cluster/log", "transactions", "security", "quotas"]
+    for path in [*others, *own]:
+        page.js(f"location.hash = '#/{path}'")
+        page.until(f"location.hash === '#/{path}' && document.querySelector('main h1')")
+        page.until("document.documentElement.scrollWidth <= innerWidth")
+        assert page.js(_FITS), path
+        assert page.nameless() == [], path
+
+
+_FITS = "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

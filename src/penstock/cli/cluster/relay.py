@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -50,7 +51,7 @@ class Relays:
     async def open(self, routes: Collection[Route]) -> None:
         loop = asyncio.get_running_loop()
         for route in routes:
-            server = await loop.create_server(lambda route=route: _Near(self, route), route.host, route.port)
+            server = await loop.create_server(partial(_Near, self, route), route.host, route.port)
             self._servers.append(server)
 
     def cut_off(self, brokers: Collection[int]) -> None:

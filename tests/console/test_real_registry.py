@@ -1,0 +1,118 @@
+"""Messages with schemas of a real registry, Apicurio: run by `make test-console`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from lab.apicurio import apicurio_registry
+from penstock.console.kafka.cluster import parse_bootstrap
+from penstock.console.web.app import ConsoleSettings
+from penstock.console.web.registry import SchemaRegistry
+from penstock.testing import broker
+from tests.console.browser import Page, chromium
+from tests.console.pages.conftest import produce
+from tests.console.serving import serving
+from tools.chromium import HOW_TO, find_chromium
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("CONSOLE") != "all", reason="`make test-console` runs it"),
+    pytest.mark.skipif(
+        shutil.which("mvn") is None, reason="the registry comes from Maven Central: needs mvn"
+    ),
+]
+CUSTOMER = {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}]}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "customer", "type": "Customer"}],
+}
+MONEY = 'syntax = "proto3"; package common; message Money { string currency = 1; int64 cents = 2; }'
+PAYMENT = """
+syntax = "proto3"; package shop;
+import "money.proto"; import "google/protobuf/timestamp.proto";
+message Ignored { string x = 1; }
+message Payment { common.Money amount = 1; google.protobuf.Timestamp at = 2; repeated Kind kinds = 3; }
+enum Kind { NONE = 0; CARD = 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with apicurio_registry(tmp_path_factory.mktemp("registry") / "apicurio.log") as url:
+        yield url
+
+
+def register(url: str, subject: str, schema: str, kind: str, *references: dict[str, Any]) -> int:
+    body = {"schema": schema, "schemaType": kind, "references": list(references)}
+    headers = {"content-type": "application/vnd.schemaregistry.v1+json"}
+    request = Request(f"{url}/subjects/{subject}/versions", json.dumps(body).encode(), headers)
+    with urlopen(request, timeout=30) as answer:
+        found: int = json.load(answer)["id"]
+    return found
+
+
+def avro_order(number: int) -> bytes:
+    from fastavro import parse_schema, schemaless_writer
+
+    named: dict[str, Any] = {}
+    parse_schema(CUSTOMER, named_schemas=named)
+    stream = io.BytesIO()
+    value = {"id": 9007199254740993, "customer": {"name": "<b>ada</b>"}}
+    schemaless_writer(stream, parse_schema(ORDER, named_schemas=named), value)
+    return struct.pack(">bI", 0, number) + stream.getvalue()
+
+
+def payment(number: int) -> bytes:
+    """Index 1 of the schema, and a Payment of 12.99 EUR at second 60, as Protobuf encodes it."""
+    money = b"\x0a\x03EUR\x10\x93\x0a"
+    body = b"\x0a" + bytes([len(money)]) + money + b"\x12\x02\x08\x3c" + b"\x1a\x01\x01"
+    return struct.pack(">bI", 0, number) + b"\x02\x02" + body
+
+
+def open_message(page: Page, text: str) -> None:
+    cells = "[...document.querySelectorAll('main tbody td.value')]"
+    page.js(f"{cells}.find(c => c.innerText.includes({json.dumps(text)})).click()")
+
+
+def test_avro_and_protobuf_of_a_real_registry(registry: str, tmp_path: Path) -> None:
+    path = find_chromium()
+    if path is None:
+        pytest.skip(HOW_TO)
+    register(registry, "customer", json.dumps(CUSTOMER), "AVRO")
+    customer = {"name": "Customer", "subject": "customer", "version": 1}
+    avro = register(registry, "orders-value", json.dumps(ORDER), "AVRO", customer)
+    register(registry, "money", MONEY, "PROTOBUF")
+    money = {"name": "money.proto", "subject": "money", "version": 1}
+    protobuf = register(registry, "payments-value", PAYMENT, "PROTOBUF", money)
+    with broker(config={"num.partitions": "1"}) as running, chromium(path) as browser:
+        produce(running.bootstrap, "orders", [avro_order(avro), payment(protobuf)])
+        settings = ConsoleSettings(
+            bootstrap=parse_bootstrap(running.bootstrap), registry=SchemaRegistry(registry)
+        )
+        with serving(settings) as url:
+            page = browser.page()
+            page.open(f"{url}/#/topics/orders/messages")
+            page.until("document.querySelectorAll('main tbody td.value').length === 2")
+            open_message(page, "ada")
+            page.until_text('"id": 9007199254740993', ".drawer")
+            page.until_text(f"Avro, schema {avro}", ".drawer")
+            page.until_text('"name": "<b>ada</b>"', ".drawer")
+            open_message(page, "EUR")
+            page.until_text('"cents": 1299', ".drawer")
+            page.until_text('"at": "1970-01-01T00:01:00Z"', ".drawer")
+            page.until_text('"CARD"', ".drawer")
+            page.until_text(f"Protobuf shop.Payment, schema {protobuf}", ".drawer")
+            assert page.errors() == []
+            page.close()
