@@ -1,4 +1,4 @@
-"""Groups in a browser: classic, consumer (KIP-848) and share groups, lag over time, reset after a preview."""
+"""Groups in a browser: consumer groups (KIP-848) and share groups, lag over time, reset after a preview."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import pytest
 
@@ -35,15 +34,13 @@ def reset_to_the_beginning(page: Page, lag: int) -> None:
     page.until(lag_is(lag))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_is_reset_after_a_preview(
-    page: Page, url: str, brokers: Cluster, topic: str, protocol: Literal["classic", "consumer"]
-) -> None:
+def test_a_group_is_reset_after_a_preview(page: Page, url: str, brokers: Cluster, topic: str) -> None:
+    """A consumer group (KIP-848); classic groups differ in their data only (web/test_group_routes)."""
     produce(brokers.bootstrap, topic, [b"v"] * 9)
     group = f"group-{topic}"
 
     async def read_all() -> None:
-        async with Consumer(brokers.bootstrap, topic, group=group, protocol=protocol) as consumer:
+        async with Consumer(brokers.bootstrap, topic, group=group, protocol="consumer") as consumer:
             seen = 0
             async for _ in consumer:
                 seen += 1
@@ -56,7 +53,7 @@ def test_a_group_is_reset_after_a_preview(
     page.until_text(group, "main tbody")
     page.click(group)
     page.until_text("Empty", "main .stats")
-    page.until_text(protocol, "main .stats")
+    page.until_text("consumer", "main .stats")
     reset_to_the_beginning(page, 9)
     # Lag over time: a point of each sample.
     page.until("document.querySelector('.chart path.line')")

@@ -44,7 +44,8 @@ def test_the_console_shows_this_cluster_and_this_fleet(setting: Setting) -> None
     name, *arguments = show_module._console(setting)
     found: Any = typer.main.get_command(app)
     given = found.commands[name].make_context(name, list(arguments)).params
-    assert (given["bootstrap"], given["telemetry"]) == (setting.bootstrap, setting.api_url)
+    assert (given["data"], given["faults"]) == (str(setting.brokers), True)
+    assert given["telemetry"] == setting.api_url
     assert setting.console_url == "http://127.0.0.1:8088/#/fleet"
 
 

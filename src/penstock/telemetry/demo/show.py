@@ -63,6 +63,11 @@ class Setting:
     console_port: int = 8088
 
     @property
+    def brokers(self) -> Path:
+        """The folder of the cluster."""
+        return self.folder / "brokers"
+
+    @property
     def tables(self) -> Path:
         return self.folder / "tables"
 
@@ -200,7 +205,8 @@ def _serve(setting: Setting) -> list[str]:
 
 
 def _console(setting: Setting) -> list[str]:
+    # A demo is for development: its brokers may be killed and paused, to watch a failover.
     return [
-        *("console", f"--bootstrap={setting.bootstrap}", f"--port={setting.console_port}"),
+        *("console", f"--data={setting.brokers}", "--faults", f"--port={setting.console_port}"),
         f"--telemetry={setting.api_url}",
     ]
