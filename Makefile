@@ -190,6 +190,13 @@ ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each kille
 standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed
 	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py -k worker
 
+.PHONY: deaths detectors
+deaths: $(READY) ## kill Python processes and the JVM below the pipeline's commands
+	DEATHS=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_deaths.py
+
+detectors: $(READY) ## recall and precision of alerts on held-out simulated fleets (HOSTS=250, SEEDS='101 102 …')
+	$(PY) -m tests.telemetry.pipeline.detecting $(or $(HOSTS),250) $(SEEDS)
+
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
 	PYTHONPATH=$(CURDIR)/$(VENV)/spark-next $(PY) -m pytest -q tests/spark tests/telemetry/pipeline

@@ -52,6 +52,22 @@ def test_a_failure_is_one_line_with_what_the_jvm_said_last(tmp_path: Path) -> No
     assert str(SparkLog(None).failure("Spark did not start", RuntimeError("x"))) == "Spark did not start: x"
 
 
+def test_errors_of_an_earlier_process_or_attempt_are_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "spark.log"
+    path.write_text("java.io.EOFException\n")
+    log = SparkLog(path)
+    with log.taking_over():
+        pass
+    assert "Spark said" not in str(log.failure("the pipeline failed", RuntimeError("x")))
+    with path.open("a") as file:
+        file.write("Error: of this process\n")
+    with log.taking_over():
+        pass
+    assert "Error: of this process" in str(log.failure("the pipeline failed", RuntimeError("x")))
+    log.mark()
+    assert "Spark said" not in str(log.failure("the pipeline failed", RuntimeError("x")))
+
+
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = SparkLog(tmp_path / "file" / "log")

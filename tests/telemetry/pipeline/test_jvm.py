@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.telemetry.pipeline.jvm import Jvm, JvmNotStarted
+from penstock.telemetry.pipeline.jvm import Jvm, JvmNotStarted, describe_exit
 
 pytestmark = pytest.mark.process
 
@@ -101,6 +101,18 @@ def test_a_jvm_that_does_not_start_is_an_error(spark_home: Path) -> None:
     with pytest.raises(JvmNotStarted, match="exit code 3"):
         jvm.attach()
     jvm.end(in_order=False)
+
+
+def test_the_end_of_a_jvm_in_words(spark_home: Path) -> None:
+    submit(spark_home, SUBMIT)
+    jvm = started()
+    jvm.attach()
+    os.kill(jvm._process.pid, signal.SIGKILL)
+    assert jvm.ending() == "was killed with SIGKILL, by a user or by the kernel for lack of memory"
+    jvm.end(in_order=False)
+    assert describe_exit(-signal.SIGABRT) == "was killed with SIGABRT"
+    assert describe_exit(52) == "has ended with exit code 52 (out of memory)"
+    assert describe_exit(1) == "has ended with exit code 1"
 
 
 @pytest.mark.parametrize("variable", ["PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"])

@@ -12,7 +12,9 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from penstock.cli.failure import Failure
 from penstock.cli.telemetry import run as telemetry_run
+from penstock.cli.telemetry.spark_log import SparkLog
 from penstock.telemetry.pipeline import jobs
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job, Started
@@ -33,6 +35,13 @@ NO_WORKER = (
     ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 failed 1 times\n"
     "org.apache.spark.SparkException: Python worker failed to connect back.\n"
     "\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:203)\n"
+)
+#: as of a query whose planning process was killed
+PLANNER_KILLED = "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception:  SQLSTATE: XXKST"
+PLANNER_TRACE = (
+    "java.io.EOFException\n"
+    "\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
+    "\tat org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.init(R.scala:1)\n"
 )
 MARK = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
@@ -88,6 +97,38 @@ def test_what_another_try_may_mend() -> None:
     assert not is_transient(RuntimeError("KeyError: 'samples'"))
 
 
+class Captured(StreamingQueryException):
+    """An error as PySpark has it: the text of a Java error, its stack trace, and the error that caused it."""
+
+    def __init__(self, text: str, trace: str, cause: Captured | None = None) -> None:
+        super().__init__(text)
+        self._stackTrace, self._cause = trace, cause
+
+
+def test_a_killed_process_is_known_by_the_trace_behind_an_empty_text() -> None:
+    killed = Captured(PLANNER_KILLED, "at a.B.c(B.scala)", Captured("java.io.EOFException", PLANNER_TRACE))
+    assert is_transient(killed)
+    assert reason_of(killed) == "a Python process of Spark has ended unexpectedly (java.io.EOFException)"
+    other = PLANNER_TRACE.replace("java.io.EOFException", "java.lang.OutOfMemoryError: Java heap space")
+    dead = Captured(PLANNER_KILLED, "", Captured("java.lang.OutOfMemoryError", other))
+    assert not is_transient(dead)
+    assert reason_of(dead) == "Captured: java.lang.OutOfMemoryError: Java heap space"
+
+
+def test_frames_decide_nothing_by_their_names() -> None:
+    trace = "java.lang.IllegalStateException: wrong\n\tat org.apache.spark.FetchFailed.run(F.scala:1)\n"
+    assert not is_transient(Captured("wrong", trace))
+
+
+def test_an_error_whose_text_is_in_a_jvm_that_has_ended() -> None:
+    class Lost(Exception):
+        def __str__(self) -> str:
+            raise Py4JNetworkError("Error while sending")
+
+    assert reason_of(Lost()) == "Lost"
+    assert not is_transient(Lost())
+
+
 def test_tries_are_bounded_and_a_batch_that_is_done_starts_the_count_again() -> None:
     retries, error = Retries(3), RuntimeError(NO_WORKER)
     assert [retries.next_wait_s(error, None) for _ in range(4)] == [1.0, 2.0, 4.0, None]
@@ -119,10 +160,13 @@ class Query:
 
 
 class FakeBatches:
-    def __init__(self) -> None:
+    def __init__(self, *failures: Exception) -> None:
         self.closed = 0
+        self._failures = list(failures)
 
     def close(self) -> None:
+        if self._failures:
+            raise self._failures.pop(0)
         self.closed += 1
 
 
@@ -184,7 +228,7 @@ def keep_running(
 ) -> None:
     waiting = iter(queries)
     monkeypatch.setattr(jobs, "start", lambda *reported: next(waiting))
-    monkeypatch.setattr(stop, "wait", lambda seconds: False)
+    monkeypatch.setattr(stop, "wait", lambda seconds: stop.is_set())
     ending = telemetry_run._Ending(closes, 2)
     telemetry_run._keep_running(
         None, cast(Job, None), ending, stop, cast(Any, Shown()), lambda report: None, lambda: None
@@ -223,6 +267,44 @@ def test_windows_are_closed_at_a_signal_on_request(monkeypatch: pytest.MonkeyPat
     one = started(query)
     keep_running(monkeypatch, [one], stop, closes=closes)
     assert (cast(Any, one.batches).closed, query.stopped) == (int(closes), True)
+
+
+def test_windows_that_fail_to_close_at_a_signal_are_closed_by_the_next_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, query = Event(), Query()
+    stop.set()
+    batches = FakeBatches(StreamingQueryException(NO_WORKER))
+    failing = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    second = started(Query())
+    keep_running(monkeypatch, [failing, second], stop, closes=True)
+    assert query.stopped, "the next query has the same name"
+    assert (batches.closed, cast(Any, second.batches).closed) == (0, 1)
+
+
+class LostStart:
+    """Stands for the start of a session whose JVM dies while PySpark connects to it."""
+
+    def __init__(self, ending: str | None) -> None:
+        self._ending = ending
+
+    def session(self, preload: Any) -> Any:
+        raise Py4JNetworkError("Error while sending or receiving")
+
+    def jvm_ending(self) -> str | None:
+        return self._ending
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("was killed with SIGSEGV", "the JVM of Spark was killed with SIGSEGV; a new start continues"),
+        (None, "the JVM has ended: Py4JNetworkError: Error while sending or receiving"),
+    ],
+)
+def test_a_jvm_that_dies_during_the_start_is_named(ending: str | None, said: str) -> None:
+    with pytest.raises(Failure, match=f"^Spark did not start: {said}"):
+        telemetry_run._session(cast(Any, LostStart(ending)), SparkLog(None))
 
 
 class DeadSession:

@@ -45,7 +45,7 @@ def recompute(
             f"there is no table of samples in {tables}: name the folder of `penstock telemetry run`"
         )
 
-    from penstock.telemetry.pipeline.jobs import SparkError, explained
+    from penstock.telemetry.pipeline.jobs import LOST_JVM, SparkError, explained
     from penstock.telemetry.pipeline.session import new_session
     from penstock.telemetry.pipeline.supervision import QueryFailed
     from penstock.telemetry.pipeline.tables import Tables
@@ -58,7 +58,7 @@ def recompute(
     try:
         with log.taking_over():
             spark = new_session(master, "penstock-recompute")
-    except SparkError as error:
+    except (SparkError, *LOST_JVM) as error:
         raise log.failure("Spark did not start", error) from error
     try:
         idle_max = limits.idle_occupied.gpu_util_max_percent

@@ -226,7 +226,7 @@ def _execute(
     from penstock.telemetry.pipeline.jobs import Maintenance
     from penstock.telemetry.pipeline.progress import Progress
     from penstock.telemetry.pipeline.session import warm_up
-    from penstock.telemetry.pipeline.supervision import QueryFailed
+    from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed
 
     registry = CollectorRegistry()
     progress = Progress(registry)
@@ -242,7 +242,9 @@ def _execute(
         with stoppable() as stop, shown(progress) as (show_batch, show):
             if not stop_at_once.is_set():
                 report = _all(progress, maintenance, show_batch)
-                _keep_running(spark, job, ending, stop, progress, report, show)
+                _keep_running(spark, job, ending, stop, progress, report, show, spark_log.mark)
+    except JvmEnded as error:
+        raise spark_log.failure("the pipeline failed", _with_ending(error, start)) from error
     except QueryFailed as error:
         raise spark_log.failure("the pipeline failed", error) from error
     finally:
@@ -253,7 +255,7 @@ def _execute(
 
 
 def _session(start: SessionStart, spark_log: SparkLog) -> Any:
-    from penstock.telemetry.pipeline.jobs import SparkError
+    from penstock.telemetry.pipeline.jobs import LOST_JVM, SparkError
     from penstock.telemetry.pipeline.jvm import JvmNotStarted
     from penstock.telemetry.pipeline.worker_daemon import preload_planning
 
@@ -262,6 +264,18 @@ def _session(start: SessionStart, spark_log: SparkLog) -> Any:
             return start.session(preload_planning)
     except (SparkError, JvmNotStarted) as error:
         raise spark_log.failure("Spark did not start", error) from error
+    except LOST_JVM as error:
+        raise spark_log.failure("Spark did not start", _with_ending(error, start)) from error
+
+
+def _with_ending(error: Exception, start: SessionStart) -> Exception:
+    """The error of a lost JVM, with the exit status of the JVM in place of the error of its connection."""
+    from penstock.telemetry.pipeline.supervision import JvmEnded, reason_of
+
+    ending = start.jvm_ending()
+    if ending is None:
+        return error if isinstance(error, JvmEnded) else JvmEnded(f"the JVM has ended: {reason_of(error)}")
+    return JvmEnded(f"the JVM of Spark {ending}; a new start continues after the last batch")
 
 
 def _keep_running(
@@ -272,14 +286,19 @@ def _keep_running(
     progress: Progress,
     report: Callable[[Any], None],
     show: Callable[[], None],
+    begin: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the query to its end, and start it again after a transient failure."""
+    """Run the query to its end, and start it again after a transient failure.
+
+    Calls `begin` before each try.
+    """
     from penstock.telemetry.pipeline.jobs import start
     from penstock.telemetry.pipeline.publish import TopicsUnreachable
     from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed, Retries, reason_of
 
     retries = Retries(ending.retries)
     while True:
+        begin()
         try:
             started = start(spark, job, report)
             _say("the query runs; waiting for its first batch")
@@ -291,21 +310,29 @@ def _keep_running(
             if wait_s is None:
                 raise
             typer.echo(f"{reason_of(error)}; next try in {wait_s:g} s", err=True)
-            if stop.wait(wait_s):
+            if stop.wait(wait_s) and not ending.closes_windows:
                 return
 
 
 def _run_query(
     started: Started, ending: _Ending, stop: Event, progress: Progress, show: Callable[[], None]
 ) -> None:
+    from penstock.telemetry.pipeline.supervision import QueryFailed
+
     has_ended = False
-    while not (stop.is_set() or has_ended):
-        has_ended = started.wait(_LOOK_S)
-        progress.saw(started.progress())
-        show()
-    # A query that has ended has read all that it was to read.
-    if has_ended or ending.closes_windows:
-        started.close()
+    try:
+        while not (stop.is_set() or has_ended):
+            has_ended = started.wait(_LOOK_S)
+            progress.saw(started.progress())
+            show()
+        # A query that has ended has read all that it was to read.
+        if has_ended or ending.closes_windows:
+            started.close()
+    except QueryFailed:
+        # Windows may have failed to close while the query runs, and the next try needs its name.
+        with suppress(QueryFailed):
+            started.stop()
+        raise
     started.stop()
 
 

@@ -29,6 +29,8 @@ class SparkLog:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        #: what the file has before this place belongs to an earlier attempt or process
+        self._since: int | None = None
 
     @classmethod
     def beside(cls, tables: str, wanted: str) -> SparkLog:
@@ -54,6 +56,8 @@ class SparkLog:
             raise Failure(
                 f"cannot write {self.path}: {error.strerror}; choose another --spark-log"
             ) from error
+        if self._since is None:
+            self.mark()
         sys.stderr.flush()
         own = os.dup(_STANDARD_ERROR)
         try:
@@ -64,6 +68,11 @@ class SparkLog:
             os.dup2(own, _STANDARD_ERROR)
             os.close(own)
             os.close(log)
+
+    def mark(self) -> None:
+        """Quote only what the JVM prints from now on."""
+        if self.path is not None:
+            self._since = self.path.stat().st_size if self.path.is_file() else 0
 
     def failure(self, what: str, error: BaseException) -> Failure:
         """The first line of `error`, the last error that the JVM printed, and the file's name."""
@@ -79,7 +88,7 @@ class SparkLog:
         if self.path is None or not self.path.is_file():
             return ""
         with self.path.open("rb") as file:
-            file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
+            file.seek(max(self._since or 0, self.path.stat().st_size - _TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
         marked = [line.strip() for line in lines if any(mark in line for mark in _ERROR_MARKS)]
         return marked[-1] if marked else ""

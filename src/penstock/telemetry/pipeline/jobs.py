@@ -28,13 +28,15 @@ from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 
-__all__ = ["Job", "Maintenance", "SparkError", "Started", "explained", "start"]
+__all__ = ["LOST_JVM", "Job", "Maintenance", "SparkError", "Started", "explained", "start"]
 
 _log: Final = logging.getLogger(__name__)
 #: small files of a table between two compactions
 _FILES_MAX: Final = 1000
 #: what a session of Spark raises
 SparkError: Final = PySparkException
+#: what PySpark raises without a JVM
+LOST_JVM: Final = (Py4JError, ConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def explained() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise QueryFailed(f"Spark has failed: {reason_of(error)}") from error
-    except (Py4JError, ConnectionError) as error:
+    except LOST_JVM as error:
         raise JvmEnded(f"the JVM of Spark has ended: {reason_of(error)}") from error
     except PySparkException as error:
         raise QueryFailed(f"the query has ended: {reason_of(error)}") from error
@@ -219,7 +221,7 @@ class Maintenance:
         try:
             numbers = self._spark.range(0, len(names), 1, min(slots, len(names)))
             failures = numbers.mapInArrow(maintain, "failure STRING").toArrow()["failure"].drop_null()
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (PySparkException, *LOST_JVM) as error:
             _log.warning("maintenance failed: %s", reason_of(error))
             return
         for failure in failures.to_pylist():

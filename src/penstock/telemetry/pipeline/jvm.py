@@ -23,13 +23,17 @@ from typing import Final
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.class_archive import ClassArchive, find_archive
 
-__all__ = ["Jvm", "JvmNotStarted", "find_spark_home"]
+__all__ = ["Jvm", "JvmNotStarted", "describe_exit", "find_spark_home"]
 
 _PORT: Final = "PYSPARK_GATEWAY_PORT"
 _SECRET: Final = "PYSPARK_GATEWAY_SECRET"
 _LOOK_S: Final = 0.02
 #: how long the JVM may take to end, and to write its archive
 _END_S, _WRITE_S = 30.0, 300.0
+#: how long a JVM whose connections are closed may take to end
+_LOST_S: Final = 5.0
+#: of Spark: `SparkExitCode`
+_EXIT_CODES: Final = {50: "an uncaught exception", 52: "out of memory", 53: "no folder for temporary files"}
 #: for the small JVM by which `spark-submit` builds the command of the real one
 _LAUNCHER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -92,7 +96,7 @@ class Jvm:
         """Wait until the JVM accepts connections, and let PySpark use it."""
         while not self._connection.is_file():
             if self._process.poll() is not None:
-                raise JvmNotStarted(f"the JVM of Spark ended with exit code {self._process.returncode}")
+                raise JvmNotStarted(f"the JVM of Spark {describe_exit(self._process.returncode)}")
             time.sleep(_LOOK_S)
         content = self._connection.read_bytes()
         port, length = struct.unpack_from("!ii", content)
@@ -104,6 +108,13 @@ class Jvm:
         for name in (_PORT, _SECRET):
             os.environ.pop(name, None)
         shutil.rmtree(self._connection.parent, ignore_errors=True)
+
+    def ending(self) -> str | None:
+        """How the JVM has ended, as the rest of a sentence; None if it still runs."""
+        try:
+            return describe_exit(self._process.wait(_LOST_S))
+        except subprocess.TimeoutExpired:
+            return None
 
     @property
     def standard_input(self) -> int:
@@ -130,6 +141,16 @@ class Jvm:
             return self._archive.keep()
         self._archive.discard()
         return False
+
+
+def describe_exit(code: int) -> str:
+    """The exit status of a JVM, as `subprocess` has it, as the rest of a sentence."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        by = ", by a user or by the kernel for lack of memory" if -code == signal.SIGKILL else ""
+        return f"was killed with {name}{by}"
+    known = f" ({_EXIT_CODES[code]})" if code in _EXIT_CODES else ""
+    return f"has ended with exit code {code}{known}"
 
 
 def _ignore_interrupts() -> None:

@@ -10,6 +10,7 @@ PySpark is imported when a session is made, not with this module.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionStart", "exercise", "new_session", "warm_up"]
 
+_log: Final = logging.getLogger(__name__)
 _WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
 _PYTHON: Final = "PYSPARK_PYTHON"
 #: Spark's default, and the names of Kafka's clients for logins and private keys
@@ -61,7 +63,18 @@ def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _log_lost_jvm(session)
     return session
+
+
+def _log_lost_jvm(session: SparkSession) -> None:
+    """Keep PySpark's server of accumulators from printing a traceback when the JVM ends.
+
+    Why: the command itself reports the end of the JVM, in one line.
+    """
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: _log.debug("accumulators_disconnected", exc_info=True)
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -123,6 +136,10 @@ class SessionStart:
         if self._jvm is not None:
             self._jvm.detach()
         return session
+
+    def jvm_ending(self) -> str | None:
+        """How the JVM has ended, as the rest of a sentence; None if it runs or is not of this process."""
+        return self._jvm.ending() if self._jvm is not None else None
 
     def end(self, *, in_order: bool) -> bool:
         """End the JVM and all workers. `in_order` says that the session was stopped.

@@ -9,10 +9,11 @@ raises a short text only, and its error itself is kept here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from penstock.model.errors import PenstockError
+from penstock.telemetry.pipeline.java_traces import innermost, lost_process, without_frames
 from penstock.telemetry.pipeline.publish import TopicsUnreachable
 
 __all__ = ["BatchFailed", "Guard", "JvmEnded", "QueryFailed", "Retries", "is_transient", "reason_of"]
@@ -28,7 +29,9 @@ _INTERRUPTIONS: Final = (
     "java.nio.channels.ClosedByInterruptException",
 )
 #: what Spark puts before the reason
-_STREAM_FAILED: Final = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+_STREAM_FAILED: Final = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ?")
+#: what Spark puts behind it
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}$", re.MULTILINE)
 #: Texts of errors that a loaded machine, a killed worker or a lost connection causes.
 _TRANSIENT: Final = (
     "Python worker failed to connect back",
@@ -73,7 +76,7 @@ class Guard:
 
 
 def _short(error: Exception, batch_id: int) -> str:
-    text = str(error)
+    text = _message(error)
     interruption = next((name for name in _INTERRUPTIONS if name in text), None)
     if interruption is not None:
         return f"{_PROXY_ERROR} batch {batch_id}: {interruption}"
@@ -82,7 +85,11 @@ def _short(error: Exception, batch_id: int) -> str:
 
 def reason_of(error: BaseException) -> str:
     """One line that says what went wrong, without stack traces."""
-    text = _STREAM_FAILED.sub("", str(error))
+    traces = "\n".join(_texts(error))
+    lost = lost_process(traces)
+    if lost is not None:
+        return f"a Python process of Spark has ended unexpectedly ({lost})"[:_REASON_MAX]
+    text = _SQL_STATE.sub("", _STREAM_FAILED.sub("", _message(error)))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [
         line for line in lines if not line.startswith(("at ", "File ", "...", "Traceback", "JVM stacktrace"))
@@ -90,7 +97,7 @@ def reason_of(error: BaseException) -> str:
     # The last line of a Python traceback names the error; before it there is the code that raised it.
     causes = [line for line in messages if any(mark in line for mark in _TRANSIENT)]
     pythons = [line for line in messages if "Error: " in line or "Exception: " in line]
-    line = next(iter([*causes, *pythons[-1:], *messages]), type(error).__name__)
+    line = next(iter([*causes, *pythons[-1:], *messages]), innermost(traces) or type(error).__name__)
     name = (
         ""
         if isinstance(error, PenstockError) or type(error).__name__ in line
@@ -105,7 +112,30 @@ def is_transient(error: BaseException) -> bool:
         return False
     if isinstance(error, TopicsUnreachable | ConnectionError):
         return True
-    return any(text in str(error) for text in _TRANSIENT)
+    text = "\n".join(_texts(error))
+    heads = without_frames(text)
+    return lost_process(text) is not None or any(mark in heads for mark in _TRANSIENT)
+
+
+def _message(error: BaseException) -> str:
+    """The text of an error. An error of Java reads it from the JVM, which may have ended."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever py4j raises without a JVM
+        return type(error).__name__
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """The text of an error, and the stack traces of the Java errors behind it.
+
+    PySpark's errors have no other access to their traces than these attributes. The text alone has no cause:
+    that of a query whose Python process was killed is empty.
+    """
+    yield _message(error)
+    behind: Any = error
+    while behind is not None:
+        yield getattr(behind, "_stackTrace", None) or ""
+        behind = getattr(behind, "_cause", None)
 
 
 class Retries:
