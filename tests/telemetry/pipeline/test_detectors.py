@@ -17,18 +17,10 @@ from penstock.telemetry.pipeline.detectors import Alert
 from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, FEATURES_SCHEMA, STEP_MS, features
 from penstock.telemetry.pipeline.detectors.memory import Memory
 from penstock.telemetry.pipeline.detectors.rules import group_median
-from penstock.telemetry.simulate.faults import Fault, FaultClass, Plan, plan_faults
-from penstock.telemetry.simulate.fleet import Fleet, build_fleet
-from penstock.telemetry.simulate.physics import MEASURED, Physics
 from penstock.telemetry.thresholds import WrongThresholds, load_thresholds
-from tests.telemetry.pipeline.detecting import Detectors
+from tests.telemetry.pipeline.detecting import HELD_OUT, READ_MS, START_MS, Detectors, scores
 
-START_MS = 1_800_000_000_000
-#: when all samples of these tests are read
-READ_MS = START_MS + 3_600_000
 XID = FEATURES.index(230)
-#: from the start of a fault's effect to its last trace
-BEFORE_MS, AFTER_MS = 20_000, 130_000
 
 
 def rows(step: int, values: np.ndarray[Any, Any], gpus: list[str] | None = None) -> Any:
@@ -145,61 +137,11 @@ def test_a_wrong_threshold_is_named(text: str) -> None:
         load_thresholds(text)
 
 
-def simulated(seed: int, hosts: int, without: tuple[int, ...] = ()) -> tuple[Fleet, list[Fault], list[Alert]]:
-    """An hour of a fleet, from physics to alerts."""
-    fleet, plan = build_fleet(hosts, seed), Plan(seed)
-    faults, physics = plan_faults(fleet, plan, 0), Physics(fleet, seed)
-    detectors, alerts = Detectors(load_thresholds()), []
-    measured = [field for field in FEATURES if field in MEASURED and field not in without]
-    columns = [MEASURED.index(field) for field in measured]
-    jobs = [job.name if job is not None else None for job in map(fleet.job, range(fleet.gpus))]
-    for second in range(0, 3600, 10):
-        active = [fault for fault in faults if fault.start_s <= second < fault.end_s]
-        values = np.full((fleet.gpus, len(FEATURES)), np.nan)
-        values[:, [FEATURES.index(field) for field in measured]] = physics.step(10.0, active)[:, columns]
-        silent = {fault.gpu for fault in active if fault.fault_class is FaultClass.SILENT}
-        heard = [gpu for gpu in range(fleet.gpus) if gpu not in silent]
-        about = (
-            [fleet.uuids[g] for g in heard],
-            [fleet.hostnames[g // 8] for g in heard],
-            ["NVIDIA H200"] * len(heard),
-            *[[jobs[g] for g in heard]] * 2,
-            [None] * len(heard),
-        )
-        times = [[START_MS + second * 1000] * len(heard)] * 2
-        step = pa.table([*times, *about, *values[heard].T], schema=FEATURES_SCHEMA)
-        alerts += detectors.advance(step, READ_MS, READ_MS)
-    return fleet, faults, alerts
-
-
-def explains(fault: Fault, alert: Alert, fleet: Fleet) -> bool:
-    subject = fleet.hostnames[fault.host] if fault.gpu is None else fleet.uuids[fault.gpu]
-    at_ms = alert.at_ms - START_MS
-    is_then = fault.start_s * 1000 - BEFORE_MS <= at_ms <= fault.end_s * 1000 + AFTER_MS
-    return alert.subject == subject and alert.rule == fault.fault_class.value and is_then
-
-
-def scores(seeds: list[int], hosts: int, without: tuple[int, ...] = ()) -> dict[str, tuple[float, float]]:
-    """Recall of the faults that stand out of the noise, and precision, by fault class."""
-    found = {each: np.zeros(4) for each in FaultClass}
-    for seed in seeds:
-        fleet, faults, alerts = simulated(seed, hosts, without)
-        opened = [alert for alert in alerts if alert.state == "open"]
-        for fault in faults:
-            if not fault.within_noise:
-                hit = any(explains(fault, alert, fleet) for alert in opened)
-                found[fault.fault_class] += (hit, 1, 0, 0)
-        for alert in opened:
-            true = any(explains(fault, alert, fleet) for fault in faults)
-            found[FaultClass(alert.rule)] += (0, 0, true, 1)
-    return {each.value: (hit / max(n, 1), true / max(m, 1)) for each, (hit, n, true, m) in found.items()}
-
-
 @pytest.mark.slow
 def test_faults_of_a_small_fleet_are_found() -> None:
-    for fault_class, (recall, precision) in scores([11], hosts=40).items():
-        assert recall >= 0.95, fault_class
-        assert precision >= 0.9, fault_class
+    for fault_class, score in scores([11], hosts=40).items():
+        assert score.recall >= 0.95, fault_class
+        assert score.precision >= 0.9, fault_class
 
 
 PROFILING, LIMITS = (1002,), (160, 164)
@@ -209,9 +151,9 @@ PROFILING, LIMITS = (1002,), (160, 164)
 @pytest.mark.parametrize("without", [PROFILING, PROFILING + LIMITS])
 def test_fake_busy_is_found_without_profiling_fields(without: tuple[int, ...]) -> None:
     """By power against the limit that the GPU, or its model, has."""
-    recall, precision = scores([11, 12], hosts=20, without=without)["fake_busy"]
-    assert recall >= 0.6
-    assert precision >= 0.9
+    score = scores([11], hosts=40, without=without)["fake_busy"]
+    assert score.recall >= 0.6
+    assert score.precision >= 0.9
 
 
 def busy(power_w: list[float]) -> np.ndarray[Any, Any]:
@@ -250,10 +192,11 @@ def test_a_field_or_a_rule_that_the_state_does_not_have_is_as_if_never_seen() ->
 
 
 @pytest.mark.slow
-def test_faults_of_two_thousand_gpus_are_found_on_seeds_that_nobody_tuned_for() -> None:
-    for fault_class, (recall, precision) in scores([101, 102, 103, 104, 105], hosts=250).items():
-        assert recall >= 0.95, fault_class
-        assert precision >= 0.9, fault_class
+def test_faults_are_found_on_seeds_that_were_not_used_for_tuning() -> None:
+    """Two fleets of 1,600 GPUs; `make detectors` counts five of 2,000."""
+    for fault_class, score in scores(HELD_OUT[:2], hosts=200).items():
+        assert score.recall >= 0.95, fault_class
+        assert score.precision >= 0.9, fault_class
 
 
 def test_phases_of_a_real_h200_are_recognised() -> None:
