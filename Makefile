@@ -156,6 +156,10 @@ security-tools: $(READY) ## Kafka's tools for ACLs, passwords, quotas and tokens
 sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1, SECURED=1)
 	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(SECURED),--secured)
 
+.PHONY: migration
+migration: $(READY) ## run the migration guide between Apache Kafka and Penstock, there and back
+	PENSTOCK_MIGRATION=1 $(PY) -m pytest -q tests/docs/test_migration.py
+
 .PHONY: paper
 paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clusters
 	PENSTOCK_PAPER=1 $(PY) -m pytest -q tests/planning/test_paper.py

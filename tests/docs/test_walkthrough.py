@@ -44,6 +44,7 @@ ELSEWHERE: Final = {
     "docs/cluster.md": "test_the_page_about_clusters",
     "docs/queues.md": "tests/client/queues/test_pages.py",
     "docs/queues-coming-from.md": "tests/client/queues/test_pages.py",
+    "docs/migrating-from-kafka.md": "tests/docs/test_migration.py",
     "docs/console.md": "servers that run until Ctrl-C: tests/console",
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",

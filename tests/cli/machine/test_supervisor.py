@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.direct import DirectLine
-from tests.cli.running import PENSTOCK, WAIT_S, run
+from penstock.cli.failure import Failure
+from penstock.cli.machine.child import Child
+from penstock.cli.machine.layout import lay_out
+from penstock.cli.machine.supervisor import Supervisor
+from penstock.model.config import effective_configs
+from tests.cli.running import PENSTOCK, WAIT_S
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -88,9 +94,9 @@ def test_clients_bootstrap_from_the_common_port_and_use_both_brokers(machine: Ru
 
 
 def test_replicas_never_share_the_machine(machine: Running) -> None:
-    done = run("topic", "create", "two", "--replication-factor", "2", bootstrap=machine.bootstrap)
-    assert done.returncode == 1
-    assert "replicas are on different machines (penstock.machine)" in done.stderr
+    admin = AdminClient({"bootstrap.servers": machine.bootstrap, **QUIET})
+    with pytest.raises(KafkaException, match=r"replicas are on different machines \(penstock.machine\)"):
+        admin.create_topics([NewTopic("two", 1, 2)])["two"].result(WAIT_S)
 
 
 def test_one_broker_votes_and_status_has_the_machine(machine: Running) -> None:
@@ -125,19 +131,42 @@ def test_a_signal_stops_all_brokers_the_voter_last(machine: Running) -> None:
     assert not list(machine.folder.glob("broker-*/broker.pid"))
 
 
-def test_brokers_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    command = [*PENSTOCK, "up", "--cores", "1", "--port", "0", "--data", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+def test_a_broker_ends_with_its_supervisor() -> None:
+    """Its standard input is a pipe, which the system closes when the supervisor is gone."""
+    command = [*PENSTOCK, "up", "--supervised", "--port", "0", "--memory"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None and process.stdout.readline().startswith("ready ")
-        pid = int(json.loads((tmp_path / "broker-1" / "broker.pid").read_text())["pid"])
-        process.kill()
-        process.wait()
-        eventually(lambda: not Path(f"/proc/{pid}").exists())
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(WAIT_S) == 0
 
 
-def test_a_broker_that_cannot_start_ends_all_with_one_line(tmp_path: Path) -> None:
-    (tmp_path / "broker-2").mkdir()
-    (tmp_path / "broker-2" / "data").write_text("a file, not a directory")
-    done = run("up", "--cores", "2", "--port", "0", "--data", str(tmp_path))
-    assert done.returncode == 1
-    assert "broker 2 did not start: " in done.stderr.splitlines()[-1]
+class BadChild:
+    """A broker that ends at once."""
+
+    is_ready = False
+    last_line = b"penstock: the disk is gone"
+    metrics_port = 1
+
+    def end(self) -> None:
+        """It has ended."""
+
+    async def run(self, write: Callable[[bytes], None], ready: Callable[[], None]) -> int:
+        return 1
+
+
+def test_a_broker_that_cannot_start_ends_all_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*_: object) -> BadChild:
+        return BadChild()
+
+    async def supervise() -> None:
+        await Supervisor(lay_out(configs, 2), {}).run(lambda address: pytest.fail("it is not ready"))
+
+    monkeypatch.setattr(Child, "start", start)
+    configs = effective_configs([{"log.dirs": str(tmp_path), "broker.port": "0"}])
+    with pytest.raises(Failure, match=r"broker [12] did not start: the disk is gone"):
+        asyncio.run(supervise())
