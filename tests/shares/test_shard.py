@@ -205,3 +205,16 @@ def test_two_writes_at_the_same_time_count_all_their_finished_records() -> None:
     coordinator.write(0, (5, 9, ACKNOWLEDGED, 1), complete=10)
     found = coordinator.shard.summary(KEY)
     assert (found.start_offset, found.delivery_complete_count) == (5, 5)
+
+
+def test_deletion_passes_finished_records_in_front_of_which_the_start_offset_has_stayed() -> None:
+    """The start offset is behind after writes at the same time, and a leader may die before its next one."""
+    coordinator = Coordinator()
+    coordinator.initialize()
+    coordinator.write(5, complete=0)
+    coordinator.write(
+        0, (5, 9, ACKNOWLEDGED, 1), (10, 10, ARCHIVED, 1), (12, 12, ACKNOWLEDGED, 1), complete=12
+    )
+    assert coordinator.shard.lowest_starts({(TOPIC, 0)}) == {(TOPIC, 0): 11}
+    coordinator.write(5, (11, 11, AVAILABLE, 1), complete=7)
+    assert coordinator.shard.lowest_starts({(TOPIC, 0)}) == {(TOPIC, 0): 11}

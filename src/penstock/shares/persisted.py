@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from penstock.model.errors import ProtocolError
 from penstock.shares.records import ShareSnapshotValue, ShareUpdateValue, StateBatchValue
 from penstock.shares.state_batches import combine
-from penstock.shares.states import RecordState, StateBatch
+from penstock.shares.states import TERMINAL, RecordState, StateBatch
 
 __all__ = ["NO_EPOCH", "UNINITIALIZED", "PersistedState", "batch_values", "initial_state", "state_batches"]
 
@@ -46,6 +46,20 @@ class PersistedState(NamedTuple):
             value.create_timestamp,
             value.write_timestamp,
         )
+
+    @property
+    def first_unfinished(self) -> int:
+        """The first offset that is not finished.
+
+        The start offset is behind it after writes that were on their way at the same time, until the leader
+        writes again.
+        """
+        offset = self.start_offset
+        for batch in self.batches:
+            if batch.first > offset or batch.state not in TERMINAL:
+                break
+            offset = batch.last + 1
+        return offset
 
     def updated(
         self, leader_epoch: int, start_offset: int, complete: int, batches: Iterable[StateBatch]

@@ -162,12 +162,13 @@ class ShareShard(LedgerShard[Ledger]):
         )
 
     def lowest_starts(self, partitions: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
-        """The lowest start offset of all groups in each partition; UNINITIALIZED is the lowest of all."""
+        """The lowest offset that a group has not finished in each partition; UNINITIALIZED is the lowest."""
         found: dict[tuple[bytes, int], int] = {}
         for key, state in self._states.items():
             name = key.topic_id, key.partition
             if name in partitions:
-                found[name] = min(state.start_offset, found.get(name, state.start_offset))
+                first = state.first_unfinished
+                found[name] = min(first, found.get(name, first))
         return found
 
     def delete(self, key: ShareStateKey) -> None:

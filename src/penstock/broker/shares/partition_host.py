@@ -108,6 +108,8 @@ class SharePartitionHost:
         self._writes = 0
         #: the highest start offset that the share coordinator has
         self._persisted_start = UNINITIALIZED
+        #: true if the last write of a start offset alone has failed
+        self._start_refused = False
         self._wake_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -306,12 +308,31 @@ class SharePartitionHost:
 
         self._env.persister.write(self.key, self.leader_epoch, share.state_epoch, update).then(answered)
 
-    def persist_start(self) -> None:
-        """Persist a start offset that no acknowledgement has moved: the lag is computed from it."""
+    def persist_start(self) -> bool:
+        """Persist the start offset if it is ahead of the persisted one. Returns true if a write has begun.
+
+        It is ahead if no acknowledgement has moved it, and after transitions that were under way at the same
+        time: none of them passes the records of another one, which may be rolled back.
+        """
         share = self.share
-        if share is not None and not self._writes and share.start_offset > self._persisted_start:
-            self._writes += 1
-            self._write(share, StateUpdate(share.start_offset, share.complete, ()), self._written)
+        if share is None or self._writes or share.start_offset <= self._persisted_start:
+            return False
+
+        def written(error: ApiError | None) -> None:
+            self._start_refused = error is not None
+            self._written(error)
+
+        self._writes += 1
+        self._write(share, StateUpdate(share.start_offset, share.complete, ()), written)
+        return True
+
+    def settle(self) -> bool:
+        """Persist the start offset before the host is discarded. Returns true if a write has begun.
+
+        Why: no fetch will do it, and deletion after consumption depends on it. A failed write is not
+        repeated.
+        """
+        return self.is_current and not self._start_refused and self.persist_start()
 
     def _written(self, error: ApiError | None) -> None:
         self._writes -= 1

@@ -93,12 +93,16 @@ class SharePartitions:
             self.end_session(session)
 
     def _discard(self, host: SharePartitionHost) -> None:
-        """Remove a host that has ended, or that no session of its group needs."""
+        """Remove a host that has ended, or that no session of its group needs once its state is persisted."""
         is_needed = host.error is None and (not host.is_idle or self.sessions.has_group(host.key.group_id))
-        if not is_needed and self._hosts.get(host.key) is host:
-            del self._hosts[host.key]
-            if host.error is None:
-                host.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if is_needed or self._hosts.get(host.key) is not host:
+            return
+        if host.error is None and host.settle():
+            # The host calls again after the write.
+            return
+        del self._hosts[host.key]
+        if host.error is None:
+            host.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # -- metadata
 

@@ -1,0 +1,168 @@
+"""A share partition on its leader, with a share coordinator whose answers the test gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.broker.shares.partition_host import SharePartitionHost
+from penstock.broker.shares.share_partitions import SharePartitions
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.deferred import Deferred
+from penstock.shares.acknowledgement import Acknowledgement, acknowledge
+from penstock.shares.acquisition import AcquireRequest, FetchedBatch, acquire
+from penstock.shares.partition import ShareLimits, StateUpdate
+from penstock.shares.sessions import ShareSession, TopicIdPartition
+from penstock.shares.shard import ShareStateKey
+from penstock.wire.apis.read_share_group_state import PartitionResult
+
+TOPIC, LIMITS = bytes(16), ShareLimits()
+KEY = ShareStateKey("group", TOPIC, 0)
+
+
+class Persister:
+    """Keeps writes until the test answers them."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[StateUpdate, Deferred[ApiError | None]]] = []
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.task = asyncio.get_running_loop().create_task(work)
+
+    async def read(self, key: ShareStateKey, leader_epoch: int) -> PartitionResult:
+        return PartitionResult(partition=0, start_offset=0)
+
+    def write(
+        self, key: ShareStateKey, leader_epoch: int, state_epoch: int, update: StateUpdate
+    ) -> Deferred[ApiError | None]:
+        answer: Deferred[ApiError | None] = Deferred()
+        self.writes.append((update, answer))
+        return answer
+
+    def answer(self, error: ApiError | None = None) -> None:
+        self.writes.pop(0)[1].resolve(error)
+
+    @property
+    def starts(self) -> list[int]:
+        return [update.start_offset for update, _ in self.writes]
+
+
+class Leader:
+    """A broker that leads a partition of ten records, and a session of one member."""
+
+    def __init__(self) -> None:
+        self.persister = Persister()
+        settings = SimpleNamespace(limits=LIMITS, is_committed=False)
+        config = SimpleNamespace(of=lambda group: settings)
+        clock = SimpleNamespace(monotonic=lambda: 1.0)
+        parts: Any = (config, clock, None, self.persister, None)
+        self.shares = SharePartitions(*parts)
+        log = SimpleNamespace(log_start_offset=0)
+        partition: Any = SimpleNamespace(
+            topic="jobs", index=0, name="jobs-0", leading=True, leader_epoch=3, log=log
+        )
+        partition.waiters, partition.committed_waiters = {}, {}
+        self._partition = partition
+
+    async def acquired(self) -> SharePartitionHost:
+        """The share partition, with all records acquired by one member."""
+        host = self.shares.find(KEY, self._partition)
+        await self.persister.task
+        assert host.share is not None
+        acquire(host.share, AcquireRequest("m", 10, 10), 0, [FetchedBatch(0, 9)], LIMITS, 1000)
+        return host
+
+    def open(self) -> ShareSession:
+        return self.shares.sessions.open("group", "m", object(), [TopicIdPartition(TOPIC, 0)], 10)
+
+    def close(self, session: ShareSession) -> None:
+        self.shares.sessions.close(*session.key)
+        self.shares.end_session(session)
+
+
+def accept(host: SharePartitionHost, first: int, last: int) -> None:
+    assert host.share is not None
+    transition = acknowledge(host.share, "m", [Acknowledgement(first, last, [1])], LIMITS, 1000)
+    assert transition is not None
+    host.persist(transition, lambda _: None)
+
+
+def scenario(steps: Callable[[Leader, SharePartitionHost, ShareSession], None]) -> None:
+    async def run() -> None:
+        leader = Leader()
+        session = leader.open()
+        steps(leader, await leader.acquired(), session)
+
+    asyncio.run(run())
+
+
+def accept_all_at_once(leader: Leader, host: SharePartitionHost) -> None:
+    """Two transitions: the second one does not know that the first one will be committed."""
+    accept(host, 0, 4)
+    accept(host, 5, 9)
+    assert leader.persister.starts == [5, 0]
+    leader.persister.answer()
+    leader.persister.answer()
+    assert cast("Any", host.share).start_offset == 10
+
+
+def test_the_start_offset_is_persisted_with_the_end_of_the_last_session() -> None:
+    def steps(leader: Leader, host: SharePartitionHost, session: ShareSession) -> None:
+        accept_all_at_once(leader, host)
+        leader.close(session)
+        assert leader.persister.starts == [10]
+        assert list(leader.shares.hosts()) == [host], "it stays until the write is answered"
+        leader.persister.answer()
+        assert not list(leader.shares.hosts())
+        assert not leader.persister.writes
+
+    scenario(steps)
+
+
+def test_the_start_offset_is_persisted_after_writes_that_outlast_the_session() -> None:
+    def steps(leader: Leader, host: SharePartitionHost, session: ShareSession) -> None:
+        accept(host, 0, 4)
+        accept(host, 5, 9)
+        leader.close(session)
+        leader.persister.answer()
+        leader.persister.answer()
+        assert leader.persister.starts == [10]
+        leader.persister.answer()
+        assert not list(leader.shares.hosts())
+
+    scenario(steps)
+
+
+def test_a_start_offset_that_cannot_be_persisted_does_not_keep_the_host() -> None:
+    def steps(leader: Leader, host: SharePartitionHost, session: ShareSession) -> None:
+        accept_all_at_once(leader, host)
+        leader.close(session)
+        leader.persister.answer(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert not leader.persister.writes, "one attempt"
+        assert not list(leader.shares.hosts())
+
+    scenario(steps)
+
+
+def test_a_start_offset_that_is_persisted_is_not_written_again() -> None:
+    def steps(leader: Leader, host: SharePartitionHost, session: ShareSession) -> None:
+        accept(host, 0, 9)
+        leader.persister.answer()
+        leader.close(session)
+        assert not leader.persister.writes
+        assert not list(leader.shares.hosts())
+
+    scenario(steps)
+
+
+def test_an_empty_fetch_persists_the_start_offset() -> None:
+    def steps(leader: Leader, host: SharePartitionHost, _: ShareSession) -> None:
+        accept_all_at_once(leader, host)
+        assert host.persist_start()
+        assert not host.persist_start(), "one write at a time"
+        leader.persister.answer()
+        assert not host.persist_start()
+
+    scenario(steps)
