@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
-from penstock.shares import acquisition, partition, persisted
+from penstock.shares import acknowledgement, acquisition, partition, persisted
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
-from penstock.shares.persisted import PersistedState
+from penstock.shares.persisted import NO_EPOCH, PersistedState
 from penstock.shares.shard import PruneLog, ShareShard
 from penstock.shares.states import TERMINAL, RecordState, StateBatch
 from tests.testing.simulation.hunting import Mutant
@@ -97,7 +97,32 @@ def _acquire_behind_a_hole(
 _acquire = acquisition.acquire
 
 
+def _at_any_epoch(self: SharePartitionHost) -> bool:
+    """A host outlasts the term of its leader."""
+    return self.partition.leading and self.error is None
+
+
+def _may_be_acquired(self: Run) -> bool:
+    """Others may acquire a record that a member has."""
+    return self.state not in TERMINAL and self.target is None and not self.rests
+
+
+def _check_without_owner(share: SharePartition, member: str, batch: Any, limits: Any) -> None:
+    _check(share, share.runs.overlapping(batch.first, batch.last)[0].member, batch, limits)
+
+
+_check = acknowledgement._check
+
+
 # -- the share coordinator
+
+
+def _read_unregistered(self: ShareShard, key: Any, leader_epoch: int) -> Any:
+    """A new leader does not register its epoch."""
+    return _read(self, key, NO_EPOCH)
+
+
+_read = ShareShard.read
 
 
 def _empty_snapshot(self: PersistedState, now_ms: int) -> PersistedState:
@@ -122,6 +147,34 @@ def _lost_start(self: PersistedState, *arguments: Any) -> PersistedState:
 _updated = PersistedState.updated
 
 SHARE_MUTANTS: Final = (
+    Mutant(
+        guard="writes of replaced leaders are refused",
+        changes=((ShareShard, "_check_leader", _nothing),),
+        shared=True,
+        directed_fault="share_leader_behind",
+    ),
+    Mutant(
+        guard="new leaders register their epoch",
+        changes=((ShareShard, "read", _read_unregistered),),
+        shared=True,
+        directed_fault="share_leader_behind",
+    ),
+    Mutant(
+        guard="the state of a leader ends with its epoch",
+        changes=((SharePartitionHost, "is_current", property(_at_any_epoch)),),
+        shared=True,
+        directed_fault="share_leader_returns",
+    ),
+    Mutant(
+        guard="one member at a time has a record",
+        changes=((Run, "is_available", property(_may_be_acquired)),),
+        shared=True,
+    ),
+    Mutant(
+        guard="only the owner acknowledges",
+        changes=((acknowledgement, "_check", _check_without_owner),),
+        shared=True,
+    ),
     Mutant(
         guard="acknowledgements are persisted before they are answered",
         changes=((SharePartitionHost, "persist", _answer_first),),

@@ -29,14 +29,15 @@ def deliver(
     epoch: int = 1,
     before: Delivery | None = None,
     last: int | None = None,
+    member: str = "m",
 ) -> None:
-    checker.delivered(P, epoch, offset, Delivery("m", count), before, last)
+    checker.delivered(P, epoch, offset, Delivery(member, count), before, last)
 
 
 def answer(checker: ShareChecker, kind: AcknowledgeType, count: int = 1) -> None:
     ack = ShareAck(5, 5, kind, count)
-    checker.observe("member", ShareAcknowledging(P, (ack,)))
-    checker.observe("member", ShareAcknowledged(P, (ack,)))
+    checker.observe("member", ShareAcknowledging(P, (ack,), "m"))
+    checker.observe("member", ShareAcknowledged(P, (ack,), "m"))
 
 
 def test_a_record_has_one_lock(checker: ShareChecker) -> None:
@@ -83,5 +84,22 @@ def test_every_record_is_finished_or_was_delivered_up_to_the_limit(checker: Shar
 
 
 def test_an_acknowledgement_without_an_answer_may_have_finished_a_record(checker: ShareChecker) -> None:
-    checker.observe("member", ShareAcknowledging(P, (ShareAck(5, 5, AcknowledgeType.ACCEPT, 1),)))
+    checker.observe("member", ShareAcknowledging(P, (ShareAck(5, 5, AcknowledgeType.ACCEPT, 1),), "m"))
     checker.finish({P: [(5, b"value")]})
+
+
+def test_a_member_acknowledges_what_it_has_acquired(checker: ShareChecker) -> None:
+    deliver(checker)
+    deliver(checker, count=2, last=1, member="other")
+    with pytest.raises(Violation, match="acknowledged without the lock"):
+        answer(checker, AcknowledgeType.ACCEPT)
+
+
+def test_an_acknowledgement_of_a_finished_record_has_no_effect(checker: ShareChecker) -> None:
+    """The start offset has passed it: by the acknowledgement of its owner, or at the delivery limit."""
+    deliver(checker)
+    deliver(checker, count=2, last=1, member="other")
+    ack = ShareAck(5, 5, AcknowledgeType.ACCEPT, 2)
+    checker.observe("other", ShareAcknowledging(P, (ack,), "other"))
+    answer(checker, AcknowledgeType.ACCEPT)
+    deliver(checker, 5, LIMIT, member="other", epoch=0)

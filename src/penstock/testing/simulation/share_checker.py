@@ -38,24 +38,28 @@ class ShareChecker:
         self._limit = delivery_limit
         #: the highest leader epoch in which a leader has had share partitions
         self._epochs: dict[TopicPartition, int] = defaultdict(lambda: -1)
-        #: offsets for which an acknowledgement was sent after which they are not delivered again
-        self._finishing: dict[TopicPartition, set[int]] = defaultdict(set)
+        #: the members that have sent an acknowledgement after which an offset is not delivered again
+        self._finishing: dict[TopicPartition, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         #: offsets for which one was answered
         self.finished: dict[TopicPartition, set[int]] = defaultdict(set)
         #: the delivery count of answered releases
         self._released: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         self._deliveries: dict[TopicPartition, Counter[int]] = defaultdict(Counter)
+        #: the last delivery of each offset by a leader that was not replaced
+        self._last: dict[TopicPartition, dict[int, Delivery]] = defaultdict(dict)
 
     def observe(self, client: str, event: Event) -> None:
         match event:
-            case ShareAcknowledging(partition, acks):
+            case ShareAcknowledging(partition, acks, member_id):
                 for ack in acks:
                     if ack.kind in _FINAL:
-                        self._finishing[partition].update(range(ack.first, ack.last + 1))
-            case ShareAcknowledged(partition, acks):
+                        for offset in range(ack.first, ack.last + 1):
+                            self._finishing[partition][offset].add(member_id)
+            case ShareAcknowledged(partition, acks, member_id):
                 for ack in acks:
                     offsets = range(ack.first, ack.last + 1)
                     if ack.kind in _FINAL:
+                        self._check_owner(partition, offsets, member_id)
                         self.finished[partition].update(offsets)
                     elif ack.kind is AcknowledgeType.RELEASE:
                         released = self._released[partition]
@@ -63,6 +67,22 @@ class ShareChecker:
                             released[offset] = max(ack.delivery_count, released.get(offset, 0))
             case _:
                 pass
+
+    def _check_owner(self, partition: TopicPartition, offsets: range, member_id: str) -> None:
+        """An acknowledgement must fail while another member has the record.
+
+        It succeeds without an effect if the record is finished, because the owner has acknowledged it or its
+        deliveries have ended.
+        """
+        for offset in offsets:
+            last = self._last[partition].get(offset)
+            if last is None or last.member == member_id or last.number >= self._limit:
+                continue
+            if last.member not in self._finishing[partition][offset]:
+                raise Violation(
+                    "acknowledged without the lock",
+                    f"{partition} offset {offset} by {member_id}, delivered last: {last}",
+                )
 
     def has_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         """A leader has share partitions in this epoch."""
@@ -97,12 +117,13 @@ class ShareChecker:
         released = self._released[partition].get(offset, 0)
         if now.number <= released:
             raise Violation("delivery count fell", f"{where}, released after {released} deliveries")
+        self._last[partition][offset] = now
 
     def finish(self, logs: Mapping[TopicPartition, Sequence[tuple[int, bytes]]]) -> None:
         """Check that no record of `logs` was skipped, when the group has finished all records."""
         for partition, records in logs.items():
             for offset, value in records:
-                if offset in self._finishing[partition]:
+                if self._finishing[partition].get(offset):
                     continue
                 deliveries = self._deliveries[partition][offset]
                 if deliveries < self._limit:

@@ -30,6 +30,7 @@ class ShareAcknowledging:
 
     partition: TopicPartition
     acks: tuple[ShareAck, ...]
+    member_id: str
 
     def __str__(self) -> str:
         return f"acknowledges {self.partition} {', '.join(map(str, self.acks))}"
@@ -41,6 +42,7 @@ class ShareAcknowledged:
 
     partition: TopicPartition
     acks: tuple[ShareAck, ...]
+    member_id: str
 
     def __str__(self) -> str:
         return f"acknowledged {self.partition} {', '.join(map(str, self.acks))}"

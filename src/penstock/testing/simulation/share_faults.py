@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from penstock.broker.coordinators.share_state_service import coordinator_key
 from penstock.coordination.partitioning import partition_of
-from penstock.model.ids import SHARE_STATE_TOPIC
+from penstock.model.ids import SHARE_STATE_TOPIC, TopicPartition
 from penstock.shares.shard import ShareStateKey
+from penstock.testing.simulation.clients import Unanswered
 from penstock.testing.simulation.cluster import TOPIC, SimCluster
 from penstock.testing.simulation.cluster_roles import (
     ClusterRoles,
@@ -24,11 +26,19 @@ from penstock.testing.simulation.cluster_roles import (
 )
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.shares import SHARE_GROUP
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 
 __all__ = ["SHARE_FAULTS"]
 
 _DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
 _GLANCE_S: Final = 0.0002
+_LOOK_S: Final = 0.01
 _PATIENCE_S: Final = 5.0
 #: long enough for the controller to replace a leader
 _REPLACED_S: Final = 12.0
@@ -40,35 +50,96 @@ async def share_leader_isolated(cluster: SimCluster) -> None:
 
 
 async def share_leader_behind(cluster: SimCluster) -> None:
-    """The leader of a partition loses the controller, and is replaced. It reaches the share coordinator."""
-    found: list[ClusterRoles] = []
-
-    def is_there() -> bool:
-        found[:] = [roles for roles in cluster_roles(cluster.nodes) if _may_fall_behind(cluster, roles)]
-        return bool(found)
-
-    await _until(is_there, _REPLACED_S)
-    await _pause(cluster, 0.3, 1.0)
-    roles = cluster.rng.choice(found)
+    """The leader of a partition does not learn that it was replaced. It reaches the share coordinator."""
+    roles = await _spread(cluster)
     network, leader, controller = cluster.loop.network, roles.leader, roles.controller
     network.cut(controller.name, leader.name)
     network.cut(leader.name, controller.name)
     cluster.note("network", f"{leader.name} loses the controller {controller.name}")
-    await _until(lambda: _leader_id(cluster, roles, leader) not in (leader.id, -1), _REPLACED_S)
+    await _lead(cluster, roles.partition, cluster.rng.choice(roles.followers))
+    await _until(lambda: _is_loaded(cluster, roles, leader), _REPLACED_S)
     await _pause(cluster, 1.0, 2.5)
     network.heal()
     await _pause(cluster, 0.5, 2.0)
 
 
-def _may_fall_behind(cluster: SimCluster, roles: ClusterRoles) -> bool:
-    """Returns true if the controller, the leader and the share coordinator are three brokers."""
+async def share_leader_returns(cluster: SimCluster) -> None:
+    """The leader of a partition is replaced, and leads again soon. Members use both leaders."""
+    roles = await _roles(cluster, TOPIC)
+    await _lead(cluster, roles.partition, cluster.rng.choice(roles.followers))
+    await _until(lambda: _is_loaded(cluster, roles, roles.leader), _REPLACED_S)
+    await _pause(cluster, 0.2, 0.6)
+    await _lead(cluster, roles.partition, roles.leader)
+    await _pause(cluster, 1.5, 3.0)
+
+
+async def _spread(cluster: SimCluster) -> ClusterRoles:
+    """Have the controller, the leader of a partition and its share coordinator be three brokers."""
+    roles = await _roles(cluster, TOPIC)
+    await _until(lambda: _coordinator(cluster, roles) is not None, _REPLACED_S)
+    if roles.leader is roles.controller:
+        await _lead(cluster, roles.partition, roles.bystanders[0])
+        roles = await _roles(cluster, TOPIC, roles.partition.partition)
+    states = _coordinator(cluster, roles)
+    assert states is not None
+    await _lead(cluster, states, roles.bystanders[0])
+    return roles
+
+
+def _coordinator(cluster: SimCluster, roles: ClusterRoles) -> TopicPartition | None:
+    """The partition of `__share_group_state` that has the state of a share partition."""
     topics = newest_image(cluster.nodes).topics
     states = topics.get(SHARE_STATE_TOPIC)
-    if roles.partition.topic != TOPIC or states is None:
-        return False
+    if states is None:
+        return None
     key = ShareStateKey(SHARE_GROUP, topics[TOPIC].id, roles.partition.partition)
-    coordinator = states.partitions[partition_of(coordinator_key(key), len(states.partitions))].leader
-    return len({roles.controller.id, roles.leader.id, coordinator}) == 3
+    return TopicPartition(SHARE_STATE_TOPIC, partition_of(coordinator_key(key), len(states.partitions)))
+
+
+def _is_loaded(cluster: SimCluster, roles: ClusterRoles, before: Node) -> bool:
+    """Returns true if a leader after `before` has read the state of the share partition."""
+    epochs = {
+        node.id: host.leader_epoch
+        for node in cluster.nodes
+        if node.program is not None
+        for host in node.program.parts.shares.partitions.hosts()
+        if host.share is not None and host.key.partition == roles.partition.partition
+    }
+    return any(epoch > epochs.get(before.id, -1) for node, epoch in epochs.items() if node != before.id)
+
+
+async def _lead(cluster: SimCluster, partition: TopicPartition, node: Node) -> None:
+    """Have `node`, which has an in-sync replica, lead the partition."""
+    admin, loop = cluster.admin, cluster.loop
+
+    def leader() -> int:
+        return newest_image(cluster.nodes).topics[partition.topic].partitions[partition.partition].leader
+
+    replicas = newest_image(cluster.nodes).topics[partition.topic].partitions[partition.partition].replicas
+    order = [node.id, *(replica for replica in replicas if replica != node.id)]
+    moved = ReassignablePartition(partition_index=partition.partition, replicas=order)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=partition.topic, partitions=[moved])]
+    )
+    elected = ElectLeadersRequest(
+        topic_partitions=[TopicPartitions(topic=partition.topic, partitions=[partition.partition])]
+    )
+
+    async def send() -> None:
+        # Not to any broker: one that has lost the controller would keep the request.
+        await admin.send(controller, ALTER_PARTITION_REASSIGNMENTS, request)
+        await admin.send(controller, ELECT_LEADERS, elected)
+
+    deadline = loop.time() + _REPLACED_S
+    controller = next(
+        each.address for each in cluster.nodes if each.broker and each.broker.controller.is_active
+    )
+    while leader() != node.id:
+        if loop.time() > deadline:
+            raise StateNotReached
+        with suppress(Unanswered):
+            await admin.process.spawn(loop, send())
+        await asyncio.sleep(_LOOK_S)
 
 
 async def share_coordinator_isolated(cluster: SimCluster) -> None:
@@ -116,6 +187,7 @@ SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
     for fault in (
         share_leader_isolated,
         share_leader_behind,
+        share_leader_returns,
         share_coordinator_isolated,
         share_write_unreplicated,
         share_leaders_in_turn,
@@ -123,12 +195,16 @@ SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
 }
 
 
-async def _roles(cluster: SimCluster, topic: str) -> ClusterRoles:
+async def _roles(cluster: SimCluster, topic: str, index: int | None = None) -> ClusterRoles:
     """Of a partition of `topic`, when all replicas are in sync and members have worked for a moment."""
     found: list[ClusterRoles] = []
 
     def is_there() -> bool:
-        found[:] = [roles for roles in cluster_roles(cluster.nodes) if roles.partition.topic == topic]
+        found[:] = [
+            roles
+            for roles in cluster_roles(cluster.nodes)
+            if roles.partition.topic == topic and index in (None, roles.partition.partition)
+        ]
         return bool(found)
 
     await _until(is_there, _REPLACED_S)

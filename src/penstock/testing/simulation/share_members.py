@@ -267,13 +267,13 @@ class ShareMember:
 
     def _sends(self, acks: dict[TopicPartition, list[ShareAck]]) -> None:
         for partition, sent in acks.items():
-            self._client.saw(ShareAcknowledging(partition, tuple(sent)))
+            self._client.saw(ShareAcknowledging(partition, tuple(sent), self._id))
 
     def _answered(self, acks: dict[TopicPartition, list[ShareAck]], codes: dict[int, int]) -> None:
         for partition, sent in acks.items():
             code = codes.get(partition.partition)
             if code == ErrorCode.NONE:
-                self._client.saw(ShareAcknowledged(partition, tuple(sent)))
+                self._client.saw(ShareAcknowledged(partition, tuple(sent), self._id))
             elif code is not None:
                 self._client.forget_leaders(self._topic)
 
