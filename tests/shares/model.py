@@ -17,6 +17,10 @@ class NaiveRecord:
         self.target: RecordState | None = None
         self.rests = False
 
+    @property
+    def is_free(self) -> bool:
+        return self.state is AVAILABLE and self.target is None and not self.rests
+
 
 class NaivePartition:
     def __init__(self, start_offset: int) -> None:
@@ -26,6 +30,11 @@ class NaivePartition:
     @property
     def next_offset(self) -> int:
         return max(self.records, default=self.start_offset - 1) + 1
+
+    def end_of(self, offset: int, count: int) -> int:
+        """The offset behind the first `count` records from `offset` on that can be delivered."""
+        free = sorted(o for o, r in self.records.items() if o >= offset and r.is_free)
+        return free[count - 1] + 1 if len(free) >= count else self.next_offset + count - len(free)
 
     def acquired(self, first: int, last: int, count: int, member: str, deadline_ms: int) -> None:
         for offset in range(first, last + 1):
@@ -96,7 +105,7 @@ def check_same(partition: SharePartition, naive: NaivePartition) -> None:
     }
     assert partition.start_offset == naive.start_offset
     assert partition.next_offset == naive.next_offset
-    free = [o for o, r in naive.records.items() if r.state is AVAILABLE and r.target is None and not r.rests]
+    free = [o for o, r in naive.records.items() if r.is_free]
     assert partition.available == len(free)
     finished = [r for r in naive.records.values() if (r.state if r.target is None else r.target) in TERMINAL]
     assert partition.complete == len(finished)

@@ -56,6 +56,7 @@ class History:
         strict = self.rng.random() < 0.5
         wanted = self.rng.choice((1, 3, 10, 100))
         request = AcquireRequest(self.rng.choice(MEMBERS), wanted, self.rng.choice((1, 4, 50)), strict)
+        assert self.partition.end_of(offset, wanted) == self.naive.end_of(offset, wanted)
         read = [b for b in self.batches if b.last >= offset][: self.rng.randrange(1, 6)]
         found = acquire(self.partition, request, offset, read, self.limits, self.now_ms)
         if strict:

@@ -151,6 +151,17 @@ class SharePartition:
                     return run.first
         return self.next_offset if self.in_flight < limits.in_flight else None
 
+    def end_of(self, offset: int, count: int) -> int:
+        """The offset behind the first `count` records from `offset` on that are to be delivered."""
+        if self.available:
+            for run in self.runs.from_offset(offset):
+                if run.is_available:
+                    first = max(offset, run.first)
+                    if run.last - first + 1 >= count:
+                        return first + count
+                    count -= run.last - first + 1
+        return max(offset, self.next_offset) + count
+
     def add(self, run: Run) -> None:
         """Add a run behind all others."""
         self.runs.append(run)

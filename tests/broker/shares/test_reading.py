@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.broker.shares import reading
 from penstock.model.errors import ErrorCode
+from penstock.records.batch import BatchHeader
+from penstock.records.record import iter_batches
 from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.write_txn_markers import (
@@ -79,6 +82,29 @@ def test_read_uncommitted(running: BrokerOnDisk, client: RawClient, topic: Topic
     end(client, topic, committed=False)
     while offsets(client, group) != [(2, 0)]:  # the marker is finished without a delivery
         assert member.fetch(max_wait_ms=1)[1] is None
+
+
+def test_a_member_that_wants_few_records_costs_few_headers(
+    client: RawClient, topic: Topic, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(30):
+        append(client, topic, b"x")
+    member = Member(client, group, topic).join()
+    seen = []
+
+    def counted(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+        for found in iter_batches(data):
+            seen.append(found)
+            yield found
+
+    monkeypatch.setattr(reading, "iter_batches", counted)
+    wanted = {"max_records": 3, "batch_size": 1, "share_acquire_mode": 1}
+    assert member.take(**wanted) == [(0, 0, 1), (1, 1, 1), (2, 2, 1)]
+    assert len(seen) <= 4
+    assert member.outcome((1, 1, [RELEASE])) == "NONE"
+    seen.clear()
+    assert member.take(**wanted) == [(1, 1, 2), (3, 3, 1), (4, 4, 1)]
+    assert len(seen) <= 6
 
 
 def test_the_start_by_duration(client: RawClient, topic: Topic, group: str) -> None:

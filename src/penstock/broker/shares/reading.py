@@ -7,6 +7,7 @@ must not cost a read of all bytes that its request allows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from penstock.broker.replica.partition import Partition
@@ -68,7 +69,8 @@ def read_and_acquire(
         if offset is None or offset >= upper or (left <= 0 and not (at_least_one and not found.pieces)):
             break
         data = _read(partition, offset, min(limit, max(left, 0)), upper, at_least_one and not found.pieces)
-        batches = list(_batches(partition, data, offset, upper, settings.is_committed))
+        end = min(upper, share.end_of(offset, missing))
+        batches = list(_batches(partition, data, offset, end, settings.is_committed))
         if delay_ms:
             batches = _old_enough(host, batches, delay_ms)
         if not batches:
@@ -139,16 +141,21 @@ def _read(partition: Partition, offset: int, limit: int, upper: int, at_least_on
 
 
 def _batches(
-    partition: Partition, data: memoryview, offset: int, upper: int, is_committed: bool
+    partition: Partition, data: memoryview, offset: int, end: int, is_committed: bool
 ) -> Iterator[_Batch]:
-    """The whole batches in `data` from `offset` on. Control batches, and aborted ones, have no records."""
-    headers = [(p, h) for p, h in iter_batches(data) if h.last_offset >= offset and h.base_offset < upper]
+    """The whole batches in `data` with offsets from `offset` to before `end`.
+
+    Control batches, and aborted ones, have no records. Batches behind `end` are not looked at: a member that
+    wants one record must not cost the headers of all batches that were read.
+    """
+    before_end = takewhile(lambda found: found[1].base_offset < end, iter_batches(data))
+    headers = [(position, header) for position, header in before_end if header.last_offset >= offset]
     aborted: list[tuple[int, int]] = []
     if is_committed and headers:
-        end = headers[-1][1].next_offset
+        after = headers[-1][1].next_offset
         aborted = sorted(
             (first, producer)
-            for producer, first in partition.log.aborted_transactions(offset, end, cached_only=True)
+            for producer, first in partition.log.aborted_transactions(offset, after, cached_only=True)
         )
     open_aborts: set[int] = set()
     for position, header in headers:
