@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.testing import QueueCluster
 from penstock.testing.brokers import BrokerThread, broker
 from penstock.wire.apis import alter_share_group_offsets as alter
 from penstock.wire.apis import delete_share_group_offsets as delete
@@ -18,7 +19,7 @@ from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, create_topic, new_name
+from tests.broker.requests import Topic, create_topic, new_name, until
 from tests.broker.share_groups import (
     ACCEPT,
     GAP,
@@ -38,6 +39,7 @@ def running() -> Iterator[BrokerThread]:
         "group.share.min.record.lock.duration.ms": 1000,
         "group.share.record.lock.duration.ms": 15000,
         "group.share.max.share.sessions": 8,
+        "group.share.assignment.interval.ms": 0,
     }
     with broker(config=settings) as started:
         yield started
@@ -110,14 +112,22 @@ def test_two_members_share_a_partition(client: RawClient, topic: Topic, group: s
         assert two.outcome((0, 0, [ACCEPT])) == "INVALID_RECORD_STATE"
 
 
-def test_expired_locks_and_the_delivery_limit(client: RawClient, topic: Topic, group: str) -> None:
-    set_group_configs(client, group, share_record_lock_duration_ms="1000", share_delivery_count_limit="2")
-    append(client, topic, b"a", b"b")
-    member = Member(client, group, topic).join()
-    assert member.take() == [(0, 1, 1)]
-    assert member.take() == [(0, 1, 2)]
-    while offsets(client, group) != [(2, 0)]:  # archived when the second lock expires
-        assert member.fetch()[1] is None
+def test_expired_locks_and_the_delivery_limit(penstock_queues: QueueCluster) -> None:
+    with RawClient(penstock_queues.bootstrap) as client:
+        topic = create_topic(client)
+        set_group_configs(client, "group", share_auto_offset_reset="earliest")
+        set_group_configs(
+            client, "group", share_delivery_count_limit="2", share_record_lock_duration_ms="1000"
+        )
+        append(client, topic, b"a", b"b")
+        member = Member(client, "group", topic).join()
+        assert member.take() == [(0, 1, 1)]
+        assert member.fetch(max_wait_ms=1)[1] is None
+        penstock_queues.advance(1.1)
+        assert member.take() == [(0, 1, 2)]
+        penstock_queues.advance(1.1)
+        until(lambda: offsets(client, "group") == [(2, 0)])  # archived when the second lock expires
+        assert member.fetch(max_wait_ms=1)[1] is None
 
 
 def test_locks_are_renewed(client: RawClient, topic: Topic, group: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.model.ids import TopicId
+from penstock.testing import QueueCluster
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, create_topic, describe_topic, new_name, read_all
+from tests.broker.requests import Topic, create_topic, describe_topic, new_name, read_all, until
 from tests.broker.share_groups import (
     ACCEPT,
     REJECT,
@@ -51,19 +52,23 @@ def test_rejected_records(client: RawClient, topic: Topic, group: str) -> None:
     assert offsets(client, group) == [(3, 0)]
 
 
-def test_records_whose_last_delivery_fails(client: RawClient, topic: Topic, group: str) -> None:
+def test_records_whose_last_delivery_fails(penstock_queues: QueueCluster) -> None:
     """Released, and with an expired lock; without copies the dead letters have headers only."""
-    dead = dead_letter_topic(client, group, copies=False)
-    set_group_configs(client, group, share_record_lock_duration_ms="1000")
-    append(client, topic, b"a", b"b")
-    member = Member(client, group, topic).join()
-    assert member.take() == [(0, 1, 1)]
-    assert member.outcome((0, 1, [RELEASE])) == "NONE"
-    assert member.take() == [(0, 1, 2)]
-    assert member.outcome((0, 0, [RELEASE])) == "NONE"
-    while offsets(client, group) != [(2, 0)]:
-        assert member.fetch()[1] is None
-    found = read_all(client, dead)
+    with RawClient(penstock_queues.bootstrap) as client:
+        topic, group = create_topic(client), "group"
+        set_group_configs(client, group, share_auto_offset_reset="earliest")
+        set_group_configs(client, group, share_record_lock_duration_ms="1000")
+        dead = dead_letter_topic(client, group, copies=False)
+        append(client, topic, b"a", b"b")
+        member = Member(client, group, topic).join()
+        assert member.take() == [(0, 1, 1)]
+        assert member.outcome((0, 1, [RELEASE])) == "NONE"
+        assert member.take() == [(0, 1, 2)]
+        assert member.outcome((0, 0, [RELEASE])) == "NONE"
+        penstock_queues.advance(1.1)
+        until(lambda: offsets(client, group) == [(2, 0)])
+        assert member.fetch(max_wait_ms=1)[1] is None
+        found = read_all(client, dead)
     assert [(r.key, r.value) for r in found] == [(None, None)] * 2
     assert [dict(r.headers)["__dlq.errors.offset"] for r in found] == [b"0", b"1"]
     assert {dict(r.headers)["__dlq.errors.message"] for r in found} == {b"Delivery count limit exceeded."}

@@ -86,6 +86,7 @@ class ShareParts:
     def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
         """Apply changed configs and deleted topics; `removed` has the (name, id) of the latter."""
         self.partitions.metadata_changed(records, removed)
+        self.delays.metadata_changed(records)
         if removed:
             topic_ids: Collection[bytes] = {topic_id for _, topic_id in removed}
             self.coordinator.topics_removed(topic_ids)

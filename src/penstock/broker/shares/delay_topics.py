@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from penstock.broker.base.logs import get_logger
@@ -14,6 +15,8 @@ from penstock.broker.shares.delay_mover import DelayMover
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
+from penstock.wire.metadata_records import ConfigRecord
+from penstock.wire.schema import Struct
 
 __all__ = ["DELAY_KEY", "SOURCE_KEY", "DelayTopics"]
 
@@ -48,6 +51,7 @@ class DelayTopics:
         #: (topic, target) pairs that were refused and logged
         self._refused: set[tuple[str, str]] = set()
         self._tasks: dict[tuple[Partition, int, str], asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
 
     def is_target(self, topic: str) -> bool:
         """Returns true if messages of a delay topic go to the topic, or if it is a delay topic itself."""
@@ -60,11 +64,18 @@ class DelayTopics:
     async def run(self) -> None:
         try:
             while True:
+                self._changed.clear()
                 self.review()
-                await asyncio.sleep(_INTERVAL_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), _INTERVAL_S)
         finally:
             for task in self._tasks.values():
                 task.cancel()
+
+    def metadata_changed(self, records: Iterable[Struct]) -> None:
+        """Begin to move messages of a new delay topic at once."""
+        if any(isinstance(record, ConfigRecord) and record.name == DELAY_KEY for record in records):
+            self._changed.set()
 
     def review(self) -> None:
         """Start missing movers, and end those of partitions that this broker no longer leads."""
