@@ -8,6 +8,8 @@ from typing import Any, Final
 from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
 from penstock.shares import acknowledgement, acquisition, partition, persisted
+from penstock.shares.delay_log import Plan
+from penstock.shares.delay_schedule import DelaySchedule
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import NO_EPOCH, PersistedState
@@ -146,6 +148,24 @@ def _lost_start(self: PersistedState, *arguments: Any) -> PersistedState:
 
 _updated = PersistedState.updated
 
+
+# -- delay topics
+
+
+def _no_plans(self: DelaySchedule) -> list[Plan]:
+    return []
+
+
+def _other_producer(self: DelaySchedule) -> list[Plan]:
+    return [plan._replace(producer_id=plan.producer_id + 1000) for plan in _doubtful(self)]
+
+
+def _due_early(self: DelaySchedule, now_ms: int, count_max: int) -> list[int]:
+    return _due(self, now_ms + 1000, count_max)
+
+
+_doubtful, _due = DelaySchedule.doubtful, DelaySchedule.due
+
 SHARE_MUTANTS: Final = (
     Mutant(
         guard="writes of replaced leaders are refused",
@@ -240,6 +260,24 @@ SHARE_MUTANTS: Final = (
     Mutant(
         guard="the start offset is persisted",
         changes=((PersistedState, "updated", _lost_start),),
+        shared=True,
+        allowed=_KILLS,
+    ),
+    Mutant(
+        guard="plans without an end are repeated",
+        changes=((DelaySchedule, "doubtful", _no_plans),),
+        shared=True,
+        directed_fault="delay_leader_killed",
+    ),
+    Mutant(
+        guard="plans are repeated with their producer id",
+        changes=((DelaySchedule, "doubtful", _other_producer),),
+        shared=True,
+        directed_fault="delay_leader_killed",
+    ),
+    Mutant(
+        guard="delayed messages wait until they are due",
+        changes=((DelaySchedule, "due", _due_early),),
         shared=True,
         allowed=_KILLS,
     ),

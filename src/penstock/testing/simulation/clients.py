@@ -7,7 +7,7 @@ and consumers (`workload`) and group members (`members`) decide whether to retry
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,12 @@ from penstock.testing.simulation.node import PORT
 from penstock.testing.simulation.ports import SimClock, SimRng
 from penstock.testing.simulation.security import Securities
 from penstock.wire.api import Api, RequestT, ResponseT
-from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
@@ -184,9 +189,16 @@ class Client:
         if failed:
             raise Unanswered(failed[0].name)
 
-    async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None = None
+    ) -> None:
         """Make a topic, however long it takes."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
         while True:
             try:
                 answer = await self.send_to_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))

@@ -2,22 +2,26 @@
 
 A log start rises when a leader executes DeleteRecords, when a follower adopts the leader's log start (or is
 reset to it, because it is behind), and when retention removes old segments. A share coordinator removes the
-records of `__share_group_state` that snapshots replace. It falls only if the log starts
-over: the replica is created again, the new start was not on its disk at a crash, or the replica truncates its
-whole log. An empty replica whose start lies within a batch takes the whole batch.
+records of `__share_group_state` that snapshots replace, and the leader of a delay topic those that it has
+moved. It falls only if the log starts over: the replica is created again, the new start was not on its disk
+at a crash, or the replica truncates its whole log. An empty replica whose start lies within a batch takes the
+whole batch.
 
 Like the other invariants, it does not depend on brokers: it gets views, one replica at a time.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.model.ids import SHARE_STATE_TOPIC, TopicPartition
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.history import Deleting, DeletionRefused, Event
 
-__all__ = ["LogStarts", "StartView"]
+__all__ = ["DELAY_TOPIC", "LogStarts", "StartView"]
+
+DELAY_TOPIC: Final = "later"
+_TRIMMED_BY_BROKERS: Final = frozenset({SHARE_STATE_TOPIC, DELAY_TOPIC})
 
 
 class StartView(NamedTuple):
@@ -78,7 +82,7 @@ class LogStarts:
 
     def _may_rise(self, known: int, replica: StartView) -> None:
         if replica.leads:
-            if replica.name.topic == SHARE_STATE_TOPIC:
+            if replica.name.topic in _TRIMMED_BY_BROKERS:
                 return
             requested = self._requested.get(replica.name, [])
             if replica.start not in requested:

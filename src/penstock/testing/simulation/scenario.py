@@ -19,6 +19,7 @@ from penstock.testing.simulation.clients import Client
 from penstock.testing.simulation.cluster import GROUP, TOPIC, SimCluster, Worker
 from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.convergence import unsettled
+from penstock.testing.simulation.delays import Delays
 from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
 from penstock.testing.simulation.disasters.catalog import DISASTERS
 from penstock.testing.simulation.disasters.damage import Outlook
@@ -87,9 +88,13 @@ class Simulation:
             cluster.workers += self.transactions.workers()
         #: None in a run without a share group
         self.shares: Shares | None = None
+        self.delays: Delays | None = None
         if options.shared:
             self.shares = Shares(cluster, self._stop_with)
             cluster.workers += self.shares.workers()
+            jumps = "clock_jump" in options.allowed and options.directed_fault is None
+            self.delays = Delays(cluster, self._stop_with, is_punctual=not jumps)
+            cluster.workers += self.delays.workers()
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
@@ -134,8 +139,9 @@ class Simulation:
         await admin.process.spawn(loop, creating)
         if self.transactions is not None:
             await self.transactions.create_topics(min(3, self.options.nodes))
-        if self.shares is not None:
+        if self.shares is not None and self.delays is not None:
             await self.shares.prepare()
+            await self.delays.prepare(min(3, self.options.nodes))
         cluster.start_workers()
         await self._inject_faults()
         heal(cluster)
@@ -157,8 +163,9 @@ class Simulation:
         cluster.checker.finish(logs)
         if self.transactions is not None:
             await self.transactions.verify(logs)
-        if self.shares is not None:
+        if self.shares is not None and self.delays is not None:
             self.shares.verify(logs)
+            await self.delays.verify()
 
     async def _inject_faults(self) -> None:
         """Run the directed fault or the disaster of the options, or else the faults that the seed draws."""

@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 from penstock.broker.coordinators.share_state_service import coordinator_key
 from penstock.coordination.partitioning import partition_of
 from penstock.model.ids import SHARE_STATE_TOPIC, TopicPartition
+from penstock.records.record import iter_batches
+from penstock.shares.delay_log import Plan, parse_progress
 from penstock.shares.shard import ShareStateKey
 from penstock.testing.simulation.clients import Unanswered
 from penstock.testing.simulation.cluster import TOPIC, SimCluster
@@ -24,6 +26,7 @@ from penstock.testing.simulation.cluster_roles import (
     newest_image,
     replica_on,
 )
+from penstock.testing.simulation.log_starts import DELAY_TOPIC
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.shares import SHARE_GROUP
 from penstock.wire.apis.alter_partition_reassignments import (
@@ -169,6 +172,31 @@ async def share_leaders_in_turn(cluster: SimCluster) -> None:
         await _pause(cluster, 0.5, 1.5)
 
 
+async def delay_leader_killed(cluster: SimCluster) -> None:
+    """Leaders of a delay topic are killed while they move a message."""
+    for _ in range(3):
+        roles = await _roles(cluster, DELAY_TOPIC)
+        await _until(lambda: _is_moving(roles.leader, roles), _REPLACED_S)  # noqa: B023
+        await _pause(cluster, 0.0, 0.01)
+        roles.leader.kill()
+        await _pause(cluster, 0.5, 1.5)
+        roles.leader.boot()
+
+
+def _is_moving(node: Node, roles: ClusterRoles) -> bool:
+    """Returns true if the last record of the log is a plan: the message is not in the target, or just now."""
+    replica = replica_on(node, roles.partition)
+    if replica is None or replica.log.end_offset == 0:
+        return False
+    end = replica.log.end_offset
+    found = replica.log.read(end - 1, 1 << 16, upper=end, at_least_one=True)
+    if found is None:
+        return False
+    batch = bytes(found.read())
+    (_, header), *others = iter_batches(batch)
+    return header.is_control and not others and isinstance(parse_progress(batch), Plan)
+
+
 async def _isolate(cluster: SimCluster, roles: ClusterRoles) -> None:
     network, leader = cluster.loop.network, roles.leader
     for node in cluster.nodes:
@@ -191,6 +219,7 @@ SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
         share_coordinator_isolated,
         share_write_unreplicated,
         share_leaders_in_turn,
+        delay_leader_killed,
     )
 }
 

@@ -39,7 +39,7 @@ from penstock.wire.apis.produce import (
     TopicProduceData,
 )
 
-__all__ = ["Consumer", "Producer", "earliest", "fetch", "produce", "read_all"]
+__all__ = ["Consumer", "Producer", "earliest", "fetch", "produce", "read_all", "records_of"]
 
 #: Errors that trying again does not mend: the producer starts again with another id. (A clock that jumps back
 #: makes a broker refuse what an earlier try may have written: INVALID_TIMESTAMP does not say that it is not.)
@@ -185,7 +185,7 @@ class Consumer:
                 self._client.forget(partition)
                 await self._client.backoff()
                 continue
-            records = _records(answer, positions[partition])
+            records = records_of(answer, positions[partition])
             if records is None:
                 await self._client.backoff()
             elif records:
@@ -234,7 +234,7 @@ async def fetch(
     return answer.responses[0].partitions[0]
 
 
-def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...] | None:
+def records_of(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...] | None:
     """None where bytes are damaged, in a header or elsewhere: any client notices that and fetches again."""
     data = answer.records
     assert data is None or isinstance(data, memoryview)
@@ -297,7 +297,7 @@ async def read_all(client: Client, partition: TopicPartition) -> list[tuple[int,
             client.forget(partition)
             await client.backoff()
             continue
-        records = _records(answer, position)
+        records = records_of(answer, position)
         if records is None:
             await client.backoff()
         elif records:

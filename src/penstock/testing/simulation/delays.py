@@ -1,0 +1,154 @@
+"""A delay topic in a run with a share group: its producer, a reader of its target, and the verdict.
+
+Every acknowledged message must be in the target once. Messages whose outcome is unknown may be there, once. A
+message must not be in the target before its time, as long as no clock jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from penstock.model.delays import DELIVER_AT_HEADER
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicPartition
+from penstock.records.record import Record, build_batch
+from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.clients import Client, Unanswered
+from penstock.testing.simulation.cluster import SimCluster, Worker
+from penstock.testing.simulation.log_starts import DELAY_TOPIC
+from penstock.testing.simulation.workload import fetch, produce, read_all, records_of
+
+__all__ = ["DelayChecker", "Delays"]
+
+_TARGET: Final = TopicPartition("due", 0)
+_SOURCE: Final = TopicPartition(DELAY_TOPIC, 0)
+_DELAY_MS_MAX: Final = 3000
+_PAUSE_S: Final = 0.4
+_LOOK_S: Final = 0.05
+#: virtual seconds for the last messages to reach the target
+_DRAIN_S: Final = 30.0
+
+
+class DelayChecker:
+    """The messages of one delay topic."""
+
+    def __init__(self, *, is_punctual: bool) -> None:
+        """With `is_punctual`, a message that is early is a violation."""
+        self._is_punctual = is_punctual
+        self.due_ms: dict[bytes, int] = {}
+        self.acknowledged: set[bytes] = set()
+
+    def seen(self, value: bytes, now_ms: int) -> None:
+        """A reader has found a message in the target."""
+        if self._is_punctual and now_ms < self.due_ms[value]:
+            raise Violation("delayed message early", f"{value!r} at {now_ms}, due at {self.due_ms[value]}")
+
+    def missing(self, values: list[bytes]) -> set[bytes]:
+        return self.acknowledged.difference(values)
+
+    def finish(self, values: list[bytes]) -> None:
+        """`values` are in the target at the end."""
+        if missing := self.missing(values):
+            raise Violation("delayed message lost", repr(sorted(missing)))
+        if twice := [value for value, count in Counter(values).items() if count > 1]:
+            raise Violation("delayed message written twice", repr(twice))
+
+
+class _Producer:
+    """Sends each message once: it does not know the outcome if there is no answer."""
+
+    def __init__(self, client: Client, checker: DelayChecker) -> None:
+        self._client = client
+        self._checker = checker
+        self.stopping = False
+
+    async def run(self) -> None:
+        client, rng = self._client, self._client.rng
+        while not self.stopping:
+            await asyncio.sleep(rng.random() * _PAUSE_S)
+            value = b"delayed-%d" % len(self._checker.due_ms)
+            now_ms = client.clock.now_ms()
+            due_ms = now_ms + rng.randrange(_DELAY_MS_MAX)
+            self._checker.due_ms[value] = due_ms
+            header = (DELIVER_AT_HEADER, str(due_ms).encode())
+            batch = build_batch([Record(0, now_ms, None, value, (header,))])
+            try:
+                answer = await produce(client, _SOURCE, batch)
+            except Unanswered:
+                await client.backoff()
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                self._checker.acknowledged.add(value)
+            else:
+                client.forget(_SOURCE)
+
+
+class _Reader:
+    """Reads the target as it grows."""
+
+    def __init__(self, client: Client, checker: DelayChecker, violated: Callable[[Violation], None]) -> None:
+        self._client = client
+        self._checker = checker
+        self._violated = violated
+        self.stopping = False
+
+    async def run(self) -> None:
+        try:
+            await self._read()
+        except Violation as e:
+            self._violated(e)
+
+    async def _read(self) -> None:
+        client, position = self._client, 0
+        while not self.stopping:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                answer = await fetch(client, _TARGET, position, max_wait_ms=100)
+            except Unanswered:
+                await client.backoff()
+                continue
+            if answer.error_code:
+                client.forget(_TARGET)
+                continue
+            for offset, value in records_of(answer, position) or ():
+                self._checker.seen(value, client.clock.now_ms())
+                position = offset + 1
+
+
+class Delays:
+    """The delay topic of one run."""
+
+    def __init__(
+        self, cluster: SimCluster, violated: Callable[[Violation], None], *, is_punctual: bool
+    ) -> None:
+        self._cluster = cluster
+        self._violated = violated
+        self.checker = DelayChecker(is_punctual=is_punctual)
+
+    def workers(self) -> list[tuple[Client, Worker]]:
+        producer, reader = self._cluster.client("delay-producer"), self._cluster.client("delay-reader")
+        return [
+            (producer, _Producer(producer, self.checker)),
+            (reader, _Reader(reader, self.checker, self._violated)),
+        ]
+
+    async def prepare(self, replicas: int) -> None:
+        admin, loop = self._cluster.admin, self._cluster.loop
+        kept = {"retention.ms": "-1", "retention.bytes": "-1", "penstock.delay.target": _TARGET.topic}
+        await admin.process.spawn(loop, admin.create_topic(_TARGET.topic, 1, replicas))
+        await admin.process.spawn(loop, admin.create_topic(DELAY_TOPIC, 1, replicas, kept))
+
+    async def verify(self) -> None:
+        """Wait until all messages are in the target."""
+        admin, loop = self._cluster.admin, self._cluster.loop
+        deadline = loop.time() + _DRAIN_S
+        while True:
+            found = await admin.process.spawn(loop, read_all(admin, _TARGET))
+            values = [value for _, value in found]
+            if not self.checker.missing(values) or loop.time() > deadline:
+                self.checker.finish(values)
+                return
+            await asyncio.sleep(_LOOK_S)
