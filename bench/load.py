@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.home import command, lab_root, require
-from lab.librdkafka import librdkafka
+from lab.librdkafka import bundled_library, librdkafka
 from lab.server import Server, free_port
 
 SOURCE = Path(__file__).with_name("load.c")
@@ -79,7 +78,7 @@ class Commits:
 
 def compiled() -> Path:
     """The generator, with the library of confluent-kafka, which has every codec: a local build may not."""
-    (library,) = Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs").glob("librdkafka*")
+    library = bundled_library()
     paths = (f"-isystem{librdkafka().include}", f"-Wl,-rpath,{library.parent}")
     return _compiled(SOURCE, *paths, str(library), "-pthread")
 

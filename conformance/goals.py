@@ -23,6 +23,8 @@ class Goal:
     """What the test uses beyond topics, produce and fetch: `groups`, `transactions`, `acls`, `cluster`."""
     scenario: str = DEFAULT_SCENARIO
     """The settings that its brokers need: `default`, `noautocreate`, `alone` or `authorized`."""
+    zstd: bool = False
+    """Whether the test compresses with zstd, which a librdkafka that was built without its headers cannot."""
     note: str = ""
     """Why no broker that keeps to the protocol passes it here, where that is so."""
 

@@ -8,6 +8,8 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import confluent_kafka
+
 from lab.home import built, command, lab_root, require, verify
 
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
@@ -41,6 +43,29 @@ class Librdkafka:
     @property
     def library_path(self) -> str:
         return f"{self.root / 'src'}:{self.root / 'src-cpp'}"
+
+    @property
+    def has_zstd(self) -> bool:
+        return "#define WITH_ZSTD 1" in (self.root / "config.h").read_text()
+
+    def path_with_zstd(self, folder: Path) -> str:
+        """The library path for a program that needs zstd.
+
+        If the build has none, a link in `folder` leads to the library of confluent-kafka, which has it.
+        """
+        if self.has_zstd:
+            return self.library_path
+        folder.mkdir(exist_ok=True)
+        link = folder / "librdkafka.so.1"
+        if not link.exists():
+            link.symlink_to(bundled_library())
+        return f"{folder}:{self.library_path}"
+
+
+def bundled_library() -> Path:
+    """The shared library in the package of confluent-kafka."""
+    (library,) = Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs").glob("librdkafka*")
+    return library
 
 
 def librdkafka() -> Librdkafka:

@@ -11,6 +11,7 @@ from conformance.kafka_tools import tool_environment
 from conformance.librdkafka import LibrdkafkaSuite, _configuration, judge
 from conformance.outcome import Outcome, Verdict
 from conformance.suite import Unit
+from lab.librdkafka import Librdkafka
 
 
 def unit(*tests: str) -> Unit:
@@ -128,3 +129,13 @@ def test_the_tests_and_the_tools_connect_with_the_security_of_the_cluster(tmp_pa
     assert (settings["security.protocol"], settings["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
     assert 'username="tester" password="secret"' in settings["sasl.jaas.config"]
     assert tool_environment(tmp_path, {}) == {}
+
+
+@pytest.mark.parametrize(("config", "expected"), [("#define WITH_ZSTD 1\n", False), ("", True)])
+def test_tests_with_zstd_run_with_a_library_that_has_it(tmp_path: Path, config: str, expected: bool) -> None:
+    (tmp_path / "config.h").write_text(config)
+    path = Librdkafka(tmp_path).path_with_zstd(tmp_path / "lib")
+    assert ((tmp_path / "lib" / "librdkafka.so.1").exists(), str(tmp_path / "lib") in path) == (
+        expected,
+        expected,
+    )
