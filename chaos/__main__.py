@@ -10,6 +10,7 @@ from chaos.links import Links
 from chaos.namespaces import Namespaces, are_allowed
 from chaos.nemesis import KINDS
 from chaos.run import run
+from chaos.workers import CLIENTS, DEFAULT_MEMBERS
 from tools.arguments import Arguments
 
 
@@ -32,6 +33,14 @@ def main() -> int:
         action="store_true",
         help="SASL_SSL for clients, mutual TLS between brokers, encrypted disks",
     )
+    parser.add_argument(
+        "--members",
+        nargs="*",
+        choices=CLIENTS,
+        default=list(DEFAULT_MEMBERS),
+        metavar="CLIENT",
+        help="the clients of the share group: " + " ".join(CLIENTS),
+    )
     given = parser.parse_args()
     network = given.network or ("namespaces" if are_allowed() else "proxy")
     print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)
@@ -46,7 +55,7 @@ def main() -> int:
         made,
         java=True,
         secured=given.secured,
-        queue=True,
+        members=given.members,
     )
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1

@@ -19,6 +19,7 @@ from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
 from chaos.watching import HealthWatch
 from chaos.workers import Workers
+from lab.home import lab_root
 
 __all__ = ["Verdict", "run"]
 
@@ -71,13 +72,13 @@ def run(
     *,
     java: bool = False,
     secured: bool = False,
-    queue: bool = False,
+    members: Sequence[str] = (),
 ) -> Verdict:
     """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there.
 
     Proxies make the network unless another is given. `java` adds transactions of the Java client, unless
-    the cluster is secured. With `secured`, connections use TLS, and disks are encrypted. With `queue`, a
-    share group consumes the topic, too.
+    the cluster is secured. With `secured`, connections use TLS, and disks are encrypted. `members` are the
+    clients of a share group that consumes the topic, too (chaos/workers.py).
     """
     faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
     with (
@@ -88,7 +89,7 @@ def run(
         ledger = Ledger(
             cluster.bootstrap, _HEALED_S, java=java and not secured, security=cluster.client_config
         )
-        workers = Workers(cluster.bootstrap, cluster.client_config, 3 if queue else 0)
+        workers = Workers(cluster.bootstrap, cluster.client_config, members, lab_root() / "kafka" / "libs")
         return _suffer(cluster, ledger, workers, seconds, faults, say)
 
 
@@ -124,7 +125,8 @@ def _suffer(
         reader.finish(_HEALED_S)
     complaints += ledger.finish()
     complaints += workers.finish(lambda: history.sends, _HEALED_S)
-    say(f"{len(workers.deliveries)} deliveries to a share group")
+    for line in workers.lines():
+        say(line)
     outcomes = {outcome.value: history.count(outcome) for outcome in Outcome}
     read = sum(len(poll.records) for poll in history.polls)
     found = {

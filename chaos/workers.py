@@ -1,144 +1,90 @@
-"""Members of a share group, each in a thread of its own, which accept or release every message they get.
-
-| anomaly | meaning |
-|---|---|
-| queue-lost | no member got and accepted an acknowledged value |
-| queue-redelivered | a value was delivered long after its acceptance was answered |
-
-An acceptance counts although its response is lost with a broker: the member has got the value.
-A response may be late, and a leader that was replaced may deliver accepted values until it learns of it. So a
-delivery counts only if it comes more than `LATE_S` after the acceptance.
-"""
+"""The share group of a run: members of several clients, from `start` to `finish`."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import threading
+import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from chaos.clients import TOPIC
-from chaos.history import Outcome, Send
+from chaos.deliveries import Delivery, counts, queue_anomalies
+from chaos.history import Send
+from chaos.share_members import (
+    GROUP,
+    ConsoleMember,
+    JavaMember,
+    LibrdkafkaMember,
+    QueueMember,
+    ShareMember,
+    VerifiableMember,
+)
 from penstock import Queue
-from penstock.client.errors import ClientError
 
-__all__ = ["LATE_S", "Delivery", "Workers", "queue_anomalies"]
+__all__ = ["CLIENTS", "DEFAULT_MEMBERS", "Workers"]
 
-#: longer than a replaced leader serves clients
-LATE_S: Final = 20.0
-_GROUP: Final = "workers"
-_RELEASES: Final = 0.1
+_THREADS: Final = {kind.client: kind for kind in (QueueMember, LibrdkafkaMember)}
+_PROGRAMS: Final = {kind.client: kind for kind in (JavaMember, VerifiableMember, ConsoleMember)}
+CLIENTS: Final = (*_THREADS, *_PROGRAMS)
+DEFAULT_MEMBERS: Final = ("queue", "queue", "librdkafka", "java")
 _LOOK_S: Final = 0.2
-_RETRY_S: Final = 0.5
-
-
-@dataclass(slots=True)
-class Delivery:
-    """One value as a member got it, and when its acceptance was answered; None if it was not."""
-
-    value: int
-    at: float
-    is_accepted: bool
-    accepted_at: float | None = None
-
-
-def queue_anomalies(sends: Iterable[Send], deliveries: Sequence[Delivery]) -> dict[str, Sequence[object]]:
-    accepted: dict[int, float] = {}
-    done = {delivery.value for delivery in deliveries if delivery.is_accepted}
-    for delivery in deliveries:
-        if delivery.accepted_at is not None:
-            first = accepted.get(delivery.value, delivery.accepted_at)
-            accepted[delivery.value] = min(first, delivery.accepted_at)
-    found: dict[str, Sequence[object]] = {
-        "queue-lost": [
-            send for send in sends if send.outcome is Outcome.ACKNOWLEDGED and send.value not in done
-        ],
-        "queue-redelivered": [
-            delivery
-            for delivery in deliveries
-            if delivery.at > accepted.get(delivery.value, delivery.at) + LATE_S
-        ],
-    }
-    return {name: cases for name, cases in found.items() if cases}
-
-
-async def _note(answer: Awaitable[None], delivery: Delivery) -> None:
-    """Record when an acceptance was answered."""
-    with suppress(ClientError):
-        await answer
-        delivery.accepted_at = time.monotonic()
 
 
 class Workers:
-    """Several members, from `start` to `finish`."""
+    """Members of the named clients. Those of the Java client are left out if `jars` has none, or for TLS."""
 
-    def __init__(self, bootstrap: str, security: Mapping[str, Any], members: int) -> None:
+    def __init__(
+        self, bootstrap: str, security: Mapping[str, Any], members: Sequence[str], jars: Path
+    ) -> None:
         self._bootstrap = bootstrap
-        self._security = security
+        self._security = dict(security)
         self.deliveries: list[Delivery] = []
-        self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(n,), name=f"worker-{n}", daemon=True)
-            for n in range(members)
+        has_java = shutil.which("java") is not None and any(jars.glob("kafka-clients-*.jar")) and not security
+        self._members: list[ShareMember] = [
+            _THREADS[client](number, bootstrap, security, self.deliveries)
+            for number, client in enumerate(members)
+            if client in _THREADS
+        ]
+        self._members += [
+            _PROGRAMS[client](bootstrap, jars, self.deliveries)
+            for client in members
+            if client in _PROGRAMS and has_java
         ]
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        if self._members:
+            asyncio.run(self._begin())
+        for member in self._members:
+            member.start()
+
+    async def _begin(self) -> None:
+        """Have the group start with the first record: `Queue` sets the config."""
+        async with Queue(self._bootstrap, TOPIC, group=GROUP, config=self._security):
+            pass
 
     def finish(self, sends: Callable[[], Sequence[Send]], timeout_s: float) -> list[str]:
-        """Wait until all acknowledged values are accepted; returns a complaint if they are not in time."""
+        """Wait until all acknowledged values are accepted. Returns the failures of liveness."""
         deadline = time.monotonic() + timeout_s
         while "queue-lost" in self.anomalies(sends()):
             if time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_S)
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(timeout_s)
-        alive = sum(thread.is_alive() for thread in self._threads)
-        return [f"{alive} members of the share group do not end"] if alive else []
+        for member in self._members:
+            member.stop()
+        complaints = [
+            f"a member of the share group ({member.client}) does not end"
+            for member in self._members
+            if not member.finish(timeout_s)
+        ]
+        idle = {member.client for member in self._members} - {d.client for d in self.deliveries}
+        return complaints + [f"no member with {client} got a message" for client in sorted(idle)]
 
     def anomalies(self, sends: Iterable[Send]) -> dict[str, Sequence[object]]:
-        return queue_anomalies(sends, self.deliveries) if self._threads else {}
+        return queue_anomalies(sends, self.deliveries) if self._members else {}
 
-    def _run(self, number: int) -> None:
-        rng = random.Random(number)
-        while not self._stopped.is_set():
-            with suppress(ClientError, TimeoutError):
-                asyncio.run(self._work(rng))
-            self._stopped.wait(_RETRY_S)
-
-    async def _work(self, rng: random.Random) -> None:
-        queue = Queue(
-            self._bootstrap,
-            TOPIC,
-            group=_GROUP,
-            acknowledgement="explicit",
-            max_batch=50,
-            config=dict(self._security),
-        )
-        async with queue:
-            watch = asyncio.create_task(self._watch(queue))
-            answers: list[asyncio.Task[None]] = []
-            try:
-                async for message in queue:
-                    is_accepted = rng.random() >= _RELEASES
-                    delivery = Delivery(int(message.value), time.monotonic(), is_accepted)
-                    self.deliveries.append(delivery)
-                    if not is_accepted:
-                        message.release()
-                    else:
-                        answers.append(asyncio.create_task(_note(message.accept(), delivery)))
-                        answers = [answer for answer in answers if not answer.done()]
-            finally:
-                watch.cancel()
-
-    async def _watch(self, queue: Queue) -> None:
-        while not self._stopped.is_set():  # noqa: ASYNC110 - an event of threads
-            await asyncio.sleep(_LOOK_S)
-        queue.stop()
+    def lines(self) -> list[str]:
+        """The counts of each client."""
+        found = counts(self.deliveries, (member.client for member in self._members))
+        return [f"share group, {client}: {count}" for client, count in found.items()]
