@@ -71,7 +71,6 @@ ELSEWHERE = {
     "shares/acknowledging": "handlers/test_shares",
     "shares/delay_mover": "shares/test_delay_topics",
     "shares/group_settings": "handlers/test_shares",
-    "shares/partition_host": "handlers/test_shares",
     "shares/share_fetch": "handlers/test_shares",
     "shares/share_partitions": "handlers/test_shares",
     "shares/start_offset": "handlers/test_shares",
