@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from chaos.network import Network, Place
 from chaos.watching import Watched
 from lab.server import free_port
 from penstock.encryption.keys import KEY_BYTES, format_key
+from penstock.net.client_security import client_security
+from penstock.security.client_names import java_names
 from penstock.testing.security import SECURE_LISTENER, new_security
 
 __all__ = ["Cluster"]
@@ -84,7 +87,10 @@ class Cluster:
     def watched(self, node: int) -> Watched:
         """The addresses at which the health of a broker is watched."""
         place = self._places[node]
-        return Watched((place.host, place.client_port), self._monitoring[node])
+        settings = java_names(self.client_config)
+        protocol = settings.get("security.protocol", "PLAINTEXT")
+        security = client_security(protocol, settings.get, lambda: secrets.token_urlsafe(18))
+        return Watched((place.host, place.client_port), self._monitoring[node], security)
 
     def start(self, node: int) -> None:
         """Start the broker's process unless it runs; does not wait until it is ready."""

@@ -17,6 +17,7 @@ from chaos.ledger import Ledger
 from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
+from chaos.passing_topics import PREFIX, PassingTopics
 from chaos.watching import HealthWatch
 from chaos.workers import Workers
 from lab.home import lab_root
@@ -112,12 +113,16 @@ def _suffer(
         reader.start()
     ledger.start()
     workers.start()
+    passing = PassingTopics(cluster.bootstrap, client)
+    passing.start()
     health = HealthWatch({node: cluster.watched(node) for node in cluster.nodes})
     health.start()
     unleash(cluster, faults, seconds, say)
     cluster.heal()
     complaints = _look_for_life(cluster, writers, history)
-    complaints += health.finish(_HEALED_S)
+    complaints += passing.finish(_HEALED_S)
+    complaints += health.finish(_HEALED_S, PREFIX)
+    say(f"{passing.count} topics created and deleted")
     say(f"{health.reports} health reports, {health.judged} of them with partitions without a leader")
     if not read_everything(cluster.bootstrap, history, _HEALED_S, client):
         complaints.append(f"the log was not read to its end within {_HEALED_S:g} s")

@@ -2,7 +2,7 @@
 
 Complaints: a counter that falls while its process lives; a report that calls everything Healthy although
 partitions have no leader by the Metadata of the same broker; a cluster that does not become Healthy after
-healing.
+healing; samples of topics that are deleted.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from lab.server import call
 from penstock.model.errors import ProtocolError
-from penstock.wire.apis.metadata import METADATA, MetadataRequest
-from penstock.wire.messages import decode_response, encode_request
+from penstock.net.client_security import ClientSecurity
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from penstock.wire.conversation import Conversation, Response
 
 __all__ = ["HealthWatch", "Watched", "fallen_counters", "is_false"]
 
@@ -55,18 +56,17 @@ def fallen_counters(before: str, after: str) -> list[str]:
 
 
 class Watched(NamedTuple):
-    """The addresses of a broker: for clients without security, and for monitoring."""
+    """The addresses of a broker: for clients, and for monitoring. `security` is None for plaintext."""
 
     clients: tuple[str, int]
     monitoring: tuple[str, int]
+    security: ClientSecurity | None = None
 
 
-def leaderless(address: tuple[str, int]) -> Leaderless:
+def leaderless(broker: Watched) -> Leaderless:
     """The partitions without a leader by the Metadata of a broker; none if it does not respond."""
-    request = encode_request(METADATA, 12, 1, "watch", MetadataRequest(topics=None))
     try:
-        answer = call(address, b"".join(map(bytes, request))[4:], _TIMEOUT_S)  # type: ignore[arg-type]
-        found = decode_response(METADATA, 12, memoryview(answer))
+        found = _metadata(broker)
     except (OSError, ProtocolError):
         return frozenset()
     return frozenset(
@@ -75,6 +75,32 @@ def leaderless(address: tuple[str, int]) -> Leaderless:
         for partition in topic.partitions
         if partition.leader_id < 0
     )
+
+
+def _metadata(broker: Watched) -> MetadataResponse:
+    """The Metadata of all topics, over a connection of its own."""
+    security = broker.security
+    conversation = Conversation("watch", login=None if security is None else security.login)
+    with socket.create_connection(broker.clients, _TIMEOUT_S) as plain:
+        connected = plain
+        if security is not None and security.tls is not None:
+            connected = security.tls.context().wrap_socket(plain, server_hostname=broker.clients[0])
+        with connected:
+            while not conversation.is_ready:
+                _exchange(connected, conversation, conversation.handshake())
+            parts = conversation.request(METADATA, MetadataRequest(topics=None))[1]
+            while not (found := _exchange(connected, conversation, parts)):
+                parts = []
+    response: MetadataResponse = found[0].message
+    return response
+
+
+def _exchange(connected: socket.socket, conversation: Conversation, parts: list[Any]) -> list[Response]:
+    connected.sendall(b"".join(parts))
+    count = connected.recv_into(conversation.get_buffer())
+    if not count:
+        raise ConnectionResetError("the broker has closed the connection")
+    return conversation.received(count)
 
 
 class HealthWatch:
@@ -93,17 +119,30 @@ class HealthWatch:
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self, patience_s: float) -> list[str]:
-        """Wait until all brokers are ready and Healthy, and stop; returns the complaints."""
+    def finish(self, patience_s: float, deleted: str = "") -> list[str]:
+        """Wait until all brokers are ready and Healthy, and stop; returns the complaints.
+
+        No sample may have a topic whose name begins with `deleted`, if that is given.
+        """
         deadline = time.monotonic() + patience_s
         while lacking := [node for node in self._addresses if not self._is_well(node)]:
             if time.monotonic() > deadline:
                 self.complaints.append(f"nodes {lacking} are not ready and Healthy after {patience_s:g} s")
                 break
             time.sleep(_PAUSE_S)
+        while deleted and (showing := [node for node in self._addresses if self._shows(node, deleted)]):
+            if time.monotonic() > deadline:
+                self.complaints.append(f"nodes {showing} have samples of topics that are deleted")
+                break
+            time.sleep(_PAUSE_S)
         self._stopped.set()
         self._thread.join()
         return self.complaints
+
+    def _shows(self, node: int, deleted: str) -> bool:
+        """Whether a page has a sample of such a topic, or cannot be read."""
+        pages = [self._get(node, path) for path in ("/metrics", "/metrics/kafka")]
+        return any(page is None or f'topic="{deleted}' in page for page in pages)
 
     def _is_well(self, node: int) -> bool:
         ready, health = self._get(node, "/readyz"), self._get(node, "/health")
@@ -120,10 +159,10 @@ class HealthWatch:
                 self._look(node)
 
     def _look(self, node: int) -> None:
-        before = leaderless(self._addresses[node].clients)
+        before = leaderless(self._addresses[node])
         report = self._get(node, "/health")
         if report is not None:
-            health, after = json.loads(report), leaderless(self._addresses[node].clients)
+            health, after = json.loads(report), leaderless(self._addresses[node])
             self.reports += 1
             self.judged += bool(before & after)
             if is_false(before, health, after):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from confluent_kafka import Producer
+
 from chaos.watching import HealthWatch, Watched, fallen_counters, is_false, leaderless
 from penstock.testing import broker
 from tests.broker.monitoring.scrapes import MONITORED
@@ -45,9 +47,24 @@ def test_a_healthy_broker_causes_no_complaint() -> None:
     with broker(config=MONITORED) as running:
         assert running.broker.monitor is not None
         clients = ("127.0.0.1", running.broker.listeners[0].port)
-        assert leaderless(clients) == frozenset()
-        watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.monitor.port))})
+        watched = Watched(clients, ("127.0.0.1", running.broker.monitor.port))
+        assert leaderless(watched) == frozenset()
+        watch = HealthWatch({1: watched})
         watch.start()
         eventually(lambda: watch.reports > 0)
-        assert watch.finish(20) == []
-    assert leaderless(clients) == frozenset()
+        assert watch.finish(20, "deleted-") == []
+    assert leaderless(watched) == frozenset()
+
+
+def test_samples_of_deleted_topics_are_a_complaint() -> None:
+    with broker(config=MONITORED) as running:
+        assert running.broker.monitor is not None
+        producer = Producer({"bootstrap.servers": running.bootstrap})
+        producer.produce("passing-1", b"x")
+        assert producer.flush(20) == 0
+        clients = ("127.0.0.1", running.broker.listeners[0].port)
+        watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.monitor.port))})
+        watch.start()
+        assert watch.finish(0.0, "other-") == []
+        (complaint,) = HealthWatch.finish(watch, 0.0, "passing-")
+        assert "samples of topics that are deleted" in complaint
