@@ -35,7 +35,7 @@ def main() -> int:
     assert covered == set(alert_names()), covered ^ set(alert_names())
     with tempfile.TemporaryDirectory(prefix="penstock-alarms-") as temporary:
         home = given.keep or Path(temporary)
-        (home / "prometheus").mkdir()
+        (home / "prometheus").mkdir(parents=True)
         with (
             Cluster(home) as cluster,
             Prometheus(binary, home / "prometheus", cluster.targets, shortened()) as prometheus,

@@ -8,6 +8,7 @@ with the same transactional id completes it.
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import shutil
 import subprocess
@@ -29,6 +30,12 @@ _PAUSE_S: Final = 0.08
 #: how long one call of librdkafka may take, and how often a commit is repeated
 _CALL_S: Final = 5.0
 _COMMITS_MAX: Final = 20
+
+#: A coordinator fences the producer of a transaction that took too long. librdkafka logs a fatal error then,
+#: and the writer makes a new producer, as applications do.
+_silent: Final = logging.getLogger("chaos.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
 
 
 class TransactionalWriter(Protocol):
@@ -94,7 +101,7 @@ class LibrdkafkaWriter:
         """The producer, in a new transaction; None if it could not begin one."""
         try:
             if self._producer is None:
-                producer = Producer(self._configuration())
+                producer = Producer(self._configuration(), logger=_silent)
                 producer.init_transactions(_CALL_S)
                 self._producer = producer
             self._producer.begin_transaction()
