@@ -10,12 +10,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.cluster import draining
 from penstock.cli.cluster.draining import drain
-from penstock.cli.cluster.moves import read_image
+from penstock.cli.cluster.moves import Move, read_image
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
+from penstock.model.ids import TopicPartition
 from penstock.testing import cluster
 from tests.metadata.sites import cluster as image_of
 from tests.testing.cluster_clients import CLIENT, PATIENCE_S
+
+EXCLUDED = "penstock.balance.exclude.brokers"
 
 
 def test_brokers_are_emptied_and_stay_empty() -> None:
@@ -23,14 +26,15 @@ def test_brokers_are_emptied_and_stay_empty() -> None:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         admin.create_topics([NewTopic("t", 6, 2)])["t"].result(timeout=PATIENCE_S)
         assert read_image(line).partitions_on(2) or read_image(line).partitions_on(3)
+        with pytest.raises(Failure, match="too few brokers that are up would be left"):
+            drain(line, None, [1, 2, 3], PATIENCE_S)
+        configs = running._nodes[1].broker.image.configs[4, ""]
+        assert EXCLUDED not in configs, "nothing has changed"
         drained, moves = drain(line, None, [3, 2], PATIENCE_S)
         assert drained == [2, 3] and moves > 0
         image = read_image(line)
         assert not image.partitions_on(2) and not image.partitions_on(3)
-        excluded = running._nodes[1].broker.image.configs[4, ""]["penstock.balance.exclude.brokers"]
-        assert excluded == "2,3"
-        with pytest.raises(Failure, match="too few brokers that are up would be left"):
-            drain(line, None, [1, 2, 3], PATIENCE_S)
+        assert configs[EXCLUDED] == "2,3"
         with pytest.raises(Failure, match="there is no broker 9"):
             drain(line, None, [9], PATIENCE_S)
 
@@ -41,15 +45,16 @@ def test_a_machine_is_all_brokers_with_its_name(monkeypatch: pytest.MonkeyPatch)
         image.brokers[node].machine = machine
     emptied: list[Collection[int]] = []
 
-    def evacuate(line: object, numbers: Collection[int], timeout_s: float) -> int:
+    def evacuation(line: object, numbers: Collection[int], timeout_s: float) -> list[Move]:
         emptied.append(numbers)
-        return 5
+        return [Move(TopicPartition("t", 0), [1, 4])]
 
     monkeypatch.setattr(draining, "read_image", lambda line: image)
     monkeypatch.setattr(draining, "keep_empty", lambda line, numbers: None)
-    monkeypatch.setattr(draining, "evacuate", evacuate)
+    monkeypatch.setattr(draining, "_evacuation", evacuation)
+    monkeypatch.setattr(draining, "carry_out", lambda line, moves, timeout_s: None)
     line = cast(Any, None)
-    assert drain(line, "b", (), 1.0) == ([2, 3], 5)
+    assert drain(line, "b", (), 1.0) == ([2, 3], 1)
     assert emptied == [[2, 3]]
     with pytest.raises(Failure, match=r"no broker has the machine 'd' \(penstock.machine\); there are: a, b"):
         drain(line, "d", (), 1.0)

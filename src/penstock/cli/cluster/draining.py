@@ -40,8 +40,10 @@ def drain(
     for number in numbers:
         if number not in brokers:
             raise Failure(f"there is no broker {number}: `penstock cluster status` lists the brokers")
+    moves = _evacuation(line, drained, timeout_s)
     keep_empty(line, drained)
-    return drained, evacuate(line, drained, timeout_s)
+    carry_out(line, moves, timeout_s)
+    return drained, len(moves)
 
 
 def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
@@ -56,9 +58,16 @@ def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
 
 def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> int:
     """Move all replicas away from these brokers; returns the number of moves."""
+    moves = _evacuation(line, numbers, timeout_s)
+    carry_out(line, moves, timeout_s)
+    return len(moves)
+
+
+def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) -> list[Move]:
+    """The moves that empty these brokers; a Failure if a replica would have no place."""
     leaving = [number for number in numbers if number in read_image(line).brokers]
     if not leaving:
-        return 0
+        return []
     held = _partitions_on(line, leaving)
     for name, partition in held.items():
         if partition.leader < 0:
@@ -77,8 +86,7 @@ def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> in
                 f"{name} has {len(partition.replicas)} replicas, and too few brokers that are up would be "
                 f"left: add one first, or give the topic fewer replicas"
             )
-    carry_out(line, moves, timeout_s)
-    return len(moves)
+    return moves
 
 
 def carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
