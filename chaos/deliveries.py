@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from chaos.history import Outcome, Send
 
-__all__ = ["LATE_S", "Delivery", "counts", "queue_anomalies"]
+__all__ = ["LATE_S", "Delivery", "Lost", "counts", "queue_anomalies"]
 
 #: longer than a replaced leader serves clients
 LATE_S: Final = 20.0
@@ -36,16 +36,28 @@ class Delivery:
     client: str = ""
 
 
+class Lost(NamedTuple):
+    """A value that no member accepted, and its deliveries."""
+
+    send: Send
+    deliveries: list[Delivery]
+
+
 def queue_anomalies(sends: Iterable[Send], deliveries: Sequence[Delivery]) -> dict[str, Sequence[object]]:
     accepted: dict[int, float] = {}
     done = {delivery.value for delivery in deliveries if delivery.is_accepted}
+    released: dict[int, list[Delivery]] = {}
     for delivery in deliveries:
+        if delivery.value not in done:
+            released.setdefault(delivery.value, []).append(delivery)
         if delivery.accepted_at is not None:
             first = accepted.get(delivery.value, delivery.accepted_at)
             accepted[delivery.value] = min(first, delivery.accepted_at)
     found: dict[str, Sequence[object]] = {
         "queue-lost": [
-            send for send in sends if send.outcome is Outcome.ACKNOWLEDGED and send.value not in done
+            Lost(send, released.get(send.value, []))
+            for send in sends
+            if send.outcome is Outcome.ACKNOWLEDGED and send.value not in done
         ],
         "queue-redelivered": [
             delivery

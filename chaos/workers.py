@@ -30,6 +30,9 @@ _PROGRAMS: Final = {kind.client: kind for kind in (JavaMember, VerifiableMember,
 CLIENTS: Final = (*_THREADS, *_PROGRAMS)
 DEFAULT_MEMBERS: Final = ("queue", "queue", "librdkafka", "java")
 _LOOK_S: Final = 0.2
+#: As many as the broker allows. Members release every tenth message, and faults end deliveries, so that some
+#: of many values would reach a lower limit and be archived.
+_DELIVERIES: Final = 10
 
 
 class Workers:
@@ -60,8 +63,10 @@ class Workers:
             member.start()
 
     async def _begin(self) -> None:
-        """Have the group start with the first record: `Queue` sets the config."""
-        async with Queue(self._bootstrap, TOPIC, group=GROUP, config=self._security):
+        """Set the configs of the group: `Queue` has it start with the first record."""
+        async with Queue(
+            self._bootstrap, TOPIC, group=GROUP, max_deliveries=_DELIVERIES, config=self._security
+        ):
             pass
 
     def finish(self, sends: Callable[[], Sequence[Send]], timeout_s: float) -> list[str]:

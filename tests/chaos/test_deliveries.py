@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.deliveries import LATE_S, Delivery, counts, queue_anomalies
+from chaos.deliveries import LATE_S, Delivery, Lost, counts, queue_anomalies
 from chaos.history import Outcome, Send
 
 SENT = [Send("writer", 0, 1, Outcome.ACKNOWLEDGED), Send("writer", 0, 2, Outcome.UNKNOWN)]
@@ -21,8 +21,8 @@ def test_an_accepted_value_is_neither_lost_nor_delivered_again() -> None:
 
 
 def test_a_value_that_no_member_accepted_is_lost() -> None:
-    assert queue_anomalies(SENT, []) == {"queue-lost": [SENT[0]]}
-    assert queue_anomalies(SENT, [released(5.0)]) == {"queue-lost": [SENT[0]]}
+    assert queue_anomalies(SENT, []) == {"queue-lost": [Lost(SENT[0], [])]}
+    assert queue_anomalies(SENT, [released(5.0)]) == {"queue-lost": [Lost(SENT[0], [released(5.0)])]}
 
 
 def test_an_acceptance_counts_although_its_response_is_lost() -> None:
