@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, cast
@@ -304,3 +306,16 @@ def test_the_end_of_the_peer_is_answered(then: bytes) -> None:
     feed(channel, client.next(b"", then) + client.close())
     assert application.received == then
     assert wire.closed and client.is_closed_by(wire.written[seen:])
+
+
+def test_the_memory_of_openssl_is_freed_with_the_connection() -> None:
+    """Brokers collect garbage rarely: a storm of 1,200 connections left 36 MB."""
+    channel, _, _ = waiting()
+    tls = weakref.ref(channel.get_extra_info("ssl_object"))
+    assert tls() is not None
+    gc.disable()
+    try:
+        channel.connection_lost(None)
+        assert tls() is None
+    finally:
+        gc.enable()
