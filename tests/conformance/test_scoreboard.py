@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.goals import Goal, Goals, load_goals
-from conformance.outcome import REFERENCE, RESULTS, Outcome, Results, Verdict, load, one_line, save
+from conformance.outcome import (
+    REFERENCE,
+    RESULTS,
+    SECURED_REFERENCE,
+    SECURED_RESULTS,
+    Outcome,
+    Results,
+    Verdict,
+    load,
+    one_line,
+    save,
+)
 from conformance.scoreboard import PAGE, compare, merge, render
 
 PASSED = Outcome(Verdict.PASSED, 1.0)
@@ -93,7 +104,8 @@ def test_every_recorded_test_is_a_goal() -> None:
 
 
 def test_the_committed_page_is_the_one_that_the_record_gives() -> None:
-    assert PAGE.read_text() == render(load_goals(), load(RESULTS), load(REFERENCE))
+    secured = load(SECURED_RESULTS), load(SECURED_REFERENCE)
+    assert PAGE.read_text() == render(load_goals(), load(RESULTS), load(REFERENCE), secured)
 
 
 def test_verdicts_over_sasl_ssl_have_a_section_of_their_own() -> None:
