@@ -68,6 +68,13 @@ def test_errors_of_an_earlier_process_or_attempt_are_not_quoted(tmp_path: Path) 
     assert "Spark said" not in str(log.failure("the pipeline failed", RuntimeError("x")))
 
 
+def test_a_killed_jvm_has_said_nothing_about_it(tmp_path: Path) -> None:
+    (tmp_path / "spark.log").write_text("java.io.EOFException: of something else\n")
+    killed = RuntimeError("the JVM of Spark was killed with SIGKILL, by a user")
+    said = str(SparkLog(tmp_path / "spark.log").failure("the pipeline failed", killed))
+    assert said == f"the pipeline failed: {killed}; see {tmp_path / 'spark.log'}"
+
+
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = SparkLog(tmp_path / "file" / "log")

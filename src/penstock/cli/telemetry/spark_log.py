@@ -21,6 +21,7 @@ _STANDARD_ERROR: Final = 2
 _NAME: Final = "spark.log"
 #: lines to look for first in the output of a JVM that has ended
 _ERROR_MARKS: Final = ("Error", "error", "Exception", "ERROR")
+_KILLED: Final = "was killed with SIGKILL"
 _TAIL_BYTES: Final = 20_000
 
 
@@ -77,7 +78,8 @@ class SparkLog:
     def failure(self, what: str, error: BaseException) -> Failure:
         """The first line of `error`, the last error that the JVM printed, and the file's name."""
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        said = self._last_error()
+        # A JVM that was killed has printed nothing about it.
+        said = "" if _KILLED in reason else self._last_error()
         parts = [f"{what}: {reason}", f"Spark said: {said}" if said else "", self._hint()]
         return Failure("; ".join(part for part in parts if part))
 

@@ -30,6 +30,8 @@ __all__ = ["SessionStart", "exercise", "new_session", "warm_up"]
 _log: Final = logging.getLogger(__name__)
 _WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
 _PYTHON: Final = "PYSPARK_PYTHON"
+#: in the path of each of its modules
+_PY4J: Final = "/py4j/"
 #: Spark's default, and the names of Kafka's clients for logins and private keys
 _REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
 _EXERCISE_S: Final = 10
@@ -63,18 +65,23 @@ def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    _log_lost_jvm(session)
+    _keep_quiet_about_lost_jvm(session)
     return session
 
 
-def _log_lost_jvm(session: SparkSession) -> None:
-    """Keep PySpark's server of accumulators from printing a traceback when the JVM ends.
+def _keep_quiet_about_lost_jvm(session: SparkSession) -> None:
+    """Keep PySpark and py4j from printing tracebacks when the JVM ends.
 
-    Why: the command itself reports the end of the JVM, in one line.
+    Why: the command itself reports the end of the JVM, in one line. py4j logs to the root logger, which
+    prints to standard error unless it has a handler.
     """
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: _log.debug("accumulators_disconnected", exc_info=True)
+    others = logging.StreamHandler()
+    others.setLevel(logging.WARNING)
+    others.addFilter(lambda record: _PY4J not in record.pathname)
+    logging.basicConfig(handlers=[others], format="%(message)s")
 
 
 def warm_up(spark: SparkSession) -> None:

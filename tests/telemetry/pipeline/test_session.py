@@ -1,0 +1,27 @@
+"""What a session of Spark prints when its JVM ends."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import py4j
+import pytest
+
+from penstock.telemetry.pipeline import session
+
+
+def test_py4j_prints_no_tracebacks_of_a_lost_jvm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    server = SimpleNamespace()
+    context = SimpleNamespace(_accumulatorServer=server)
+    session._keep_quiet_about_lost_jvm(cast(Any, SimpleNamespace(sparkContext=context)))
+    path = str(Path(py4j.__file__).parent / "java_gateway.py")
+    logging.root.handle(logging.LogRecord("root", logging.ERROR, path, 1, "lost", (), None))
+    logging.getLogger("penstock.telemetry").warning("maintenance failed: %s", "x")
+    server.handle_error(None, None)
+    assert capsys.readouterr().err == "maintenance failed: x\n"
