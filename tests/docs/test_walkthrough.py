@@ -45,6 +45,7 @@ ELSEWHERE: Final = {
     "docs/queues.md": "tests/client/queues/test_pages.py",
     "docs/queues-coming-from.md": "tests/client/queues/test_pages.py",
     "docs/migrating-from-kafka.md": "tests/docs/test_migration.py",
+    "docs/migrating-from-sqs.md": "tests/docs/test_migration_sqs.py",
     "docs/console.md": "servers that run until Ctrl-C: tests/console",
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",
