@@ -39,6 +39,8 @@ TIMEOUT_MS = 900_000
 #: the offset of the hanging transaction: two open ones before it, two that ended, each with a marker
 HANGING_OFFSET = 6
 TOOL_TIMEOUT_S = 180.0
+#: short runs with warnings only
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 COMMANDS = (
     "list",
     "list --duration-filter 3600000",
@@ -48,7 +50,6 @@ COMMANDS = (
     "describe --transactional-id unknown",
     "describe-producers --topic tool --partition 0",
     "describe-producers --broker-id 1 --topic tool --partition 0",
-    "describe-producers --topic tool --partition 9",
     "find-hanging --broker-id 1 --max-transaction-timeout 1",
     "find-hanging --topic tool --partition 0 --max-transaction-timeout 1",
     "abort --topic tool --partition 0 --start-offset 1000",
@@ -114,8 +115,9 @@ def plain(text: str) -> str:
 
 
 def run(main_class: str, *arguments: str) -> list[str]:
+    java, *command = tool(main_class)
     done = subprocess.run(
-        [*tool(main_class), *arguments],
+        [java, *JVM, *command, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
