@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -168,13 +168,16 @@ mutants: $(READY) ## remove guards from the broker, one at a time, and see which
 	$(PY) -m tests.testing.simulation.mutants $(GUARDS)
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1)
-	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured)
+	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured) $(if $(MEMBERS),--members $(MEMBERS))
 
 alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker')
 	$(PY) -m alarms $(if $(ONLY),--only $(ONLY))
 
 differential: $(READY) ## send the same random requests to Apache Kafka and compare the answers (SEED=…, SEEDS=…, ONLY=fetch,…)
 	nice -n 5 $(PY) -m differential --seeds $(or $(SEEDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+share-errors: $(READY) ## bad input to share groups against Penstock and Apache Kafka (SEEDS=… random runs)
+	$(PY) -m differential.shares --seeds $(or $(SEEDS),10)
 
 share-tools: $(READY) ## run Kafka's share-group tools against Penstock and Apache Kafka, and compare their output
 	nice -n 5 $(PY) -m differential.share_tools
