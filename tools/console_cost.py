@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,4 +124,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A terminated run ends its processes, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.exit(main(sys.argv[1:]))

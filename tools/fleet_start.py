@@ -88,4 +88,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A terminated run ends its processes, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.exit(main(sys.argv[1:]))

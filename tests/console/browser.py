@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -245,6 +246,7 @@ def chromium(path: str) -> Iterator[Browser]:
     finally:
         os.close(to)
         os.close(of)
-        process.kill()
+        # The whole session: a child that lives on would write into the folder again.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
