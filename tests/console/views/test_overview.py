@@ -76,3 +76,14 @@ def test_groups_that_may_not_be_listed_have_no_lag() -> None:
     history.add(a_sample(groups=None))
     totals = overview(history, [], None)["totals"]
     assert (totals["groups"], totals["lag"]) == (None, None)
+
+
+def test_bytes_per_second_are_those_between_two_looks_at_the_disks() -> None:
+    history = History()
+    history.add(a_sample(10.0, log_dirs={1: log_dirs({"t": [100]})}))
+    history.add(a_sample(12.0, log_dirs={1: log_dirs({"t": [100]})}, sized_s=10.0))
+    assert history.bytes_per_s == {}
+    history.add(a_sample(14.0, log_dirs={1: log_dirs({"t": [500]})}))
+    assert history.bytes_per_s == {"t": 100.0}
+    history.add(a_sample(16.0, log_dirs={1: log_dirs({"t": [500]})}, sized_s=14.0))
+    assert history.bytes_per_s == {"t": 100.0}

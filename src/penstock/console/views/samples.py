@@ -20,7 +20,7 @@ __all__ = ["GroupSample", "History", "Key", "Partition", "Sample", "Series", "gr
 
 #: (topic, partition)
 Key: TypeAlias = tuple[str, int]
-#: points of one series: ten minutes at two seconds
+#: points of one series: fifteen minutes at three seconds
 POINTS_MAX: Final = 300
 #: topics and groups that have a series
 SERIES_MAX: Final = 1000
@@ -75,8 +75,12 @@ class Sample:
     #: names of topics that brokers have marked as internal
     internal: set[str] = field(default_factory=set)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    #: when `log_dirs` were read; earlier than the sample if they are those of a sample before
+    sized_s: float = -1.0
 
     def __post_init__(self) -> None:
+        if self.sized_s < 0:
+            self.sized_s = self.time_s
         self.partitions = partitions_of(self.metadata)
         self.internal = {t.name or "" for t in self.metadata.topics if t.is_internal}
         self.topic_ids = {t.name or "": t.topic_id for t in self.metadata.topics}
@@ -149,11 +153,10 @@ class History:
 
     def add(self, sample: Sample) -> None:
         before, self.last = self.last, sample
-        self.records_per_s, self.bytes_per_s = {}, {}
         if before is not None:
-            seconds = max(sample.time_s - before.time_s, 1e-3)
-            self.records_per_s = _rates(sample.ends, before.ends, seconds)
-            self.bytes_per_s = _rates(sample.sizes, before.sizes, seconds)
+            self.records_per_s = _rates(sample.ends, before.ends, sample.time_s - before.time_s)
+            if sample.sized_s != before.sized_s:
+                self.bytes_per_s = _rates(sample.sizes, before.sizes, sample.sized_s - before.sized_s)
             self.totals["records"].add(sample.time_s, sum(self.records_per_s.values()))
             self.totals["bytes"].add(sample.time_s, sum(self.bytes_per_s.values()))
         self._add_topics(sample)
@@ -184,6 +187,7 @@ class History:
 
 def _rates(after: Mapping[Key, int], before: Mapping[Key, int], seconds: float) -> dict[str, float]:
     grown: dict[str, int] = {}
+    seconds = max(seconds, 1e-3)
     for key, value in after.items():
         growth = value - before.get(key, value)
         if growth > 0:
