@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
 from penstock.console.views.samples import Key
 from penstock.wire.apis.describe_share_group_offsets import (
@@ -19,8 +21,13 @@ from penstock.wire.apis.offset_fetch import (
 __all__ = ["fetch_commits", "fetch_share_offsets"]
 
 
-async def fetch_commits(cluster: Cluster, broker: int, groups: list[str]) -> dict[str, dict[Key, int]]:
-    """The committed offsets of groups that a broker coordinates. A refused group is left out."""
+async def fetch_commits(
+    cluster: Cluster, broker: int, groups: list[str], names: Mapping[bytes, str] | None = None
+) -> dict[str, dict[Key, int]]:
+    """The committed offsets of groups that a broker coordinates. A refused group is left out.
+
+    `names` are those of topic ids; without them, Metadata is requested if the response has ids only.
+    """
     request = OffsetFetchRequest(
         group_id=groups[0],
         topics=None,
@@ -38,11 +45,14 @@ async def fetch_commits(cluster: Cluster, broker: int, groups: list[str]) -> dic
             if p.committed_offset >= 0
         }
         return {groups[0]: found}
-    names = await _topic_names(cluster, response.groups)
+    if names is None:
+        names = await _topic_names(cluster, response.groups)
     return {
         group.group_id: {
-            (topic.name or names.get(topic.topic_id, ""), p.partition_index): p.committed_offset
+            (name, p.partition_index): p.committed_offset
             for topic in group.topics
+            # A topic without a name was deleted, or may not be described.
+            if (name := topic.name or names.get(topic.topic_id, ""))
             for p in topic.partitions
             if p.committed_offset >= 0
         }

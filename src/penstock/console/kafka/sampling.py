@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -39,6 +39,7 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumResponsePartition,
 )
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest
+from penstock.wire.apis.metadata import MetadataResponse
 
 __all__ = ["Sampler"]
 
@@ -174,7 +175,7 @@ async def take_sample(cluster: Cluster, now_s: float, before: Sample | None = No
     if before is not None:
         ends, groups = await asyncio.gather(
             list_offsets(cluster, leaders, LATEST),
-            _groups(cluster, [broker.node_id for broker in metadata.brokers]),
+            _groups(cluster, metadata),
         )
         kept = (before.cluster, before.quorum, before.log_dirs)
         return Sample(now_s, metadata, *kept, ends, groups, sized_s=before.sized_s)
@@ -184,7 +185,7 @@ async def take_sample(cluster: Cluster, now_s: float, before: Sample | None = No
         _quorum(cluster),
         cluster.send_each(DESCRIBE_LOG_DIRS, brokers),
         list_offsets(cluster, leaders, LATEST),
-        _groups(cluster, [broker.node_id for broker in metadata.brokers]),
+        _groups(cluster, metadata),
     )
     return Sample(now_s, metadata, described, quorum, log_dirs, ends, groups)
 
@@ -211,9 +212,11 @@ async def _quorum(cluster: Cluster) -> DescribeQuorumResponsePartition | None:
     return None if found.error_code else found
 
 
-async def _groups(cluster: Cluster, brokers: list[int]) -> list[GroupSample] | None:
+async def _groups(cluster: Cluster, metadata: MetadataResponse) -> list[GroupSample] | None:
     """The groups of all coordinators with their commits; None if no broker lists its groups."""
-    answers = await cluster.send_each(LIST_GROUPS, {broker: ListGroupsRequest() for broker in brokers})
+    requests = {broker.node_id: ListGroupsRequest() for broker in metadata.brokers}
+    answers = await cluster.send_each(LIST_GROUPS, requests)
+    names = {topic.topic_id: topic.name or "" for topic in metadata.topics}
     listed = {
         broker: answer.groups
         for broker, answer in answers.items()
@@ -222,16 +225,18 @@ async def _groups(cluster: Cluster, brokers: list[int]) -> list[GroupSample] | N
     if not listed:
         return None
     found = await asyncio.gather(
-        *(_with_commits(cluster, broker, groups) for broker, groups in listed.items())
+        *(_with_commits(cluster, broker, groups, names) for broker, groups in listed.items())
     )
     return sorted((each for groups in found for each in groups), key=lambda group: group.name)
 
 
-async def _with_commits(cluster: Cluster, broker: int, groups: list[ListedGroup]) -> list[GroupSample]:
+async def _with_commits(
+    cluster: Cluster, broker: int, groups: list[ListedGroup], topic_names: Mapping[bytes, str]
+) -> list[GroupSample]:
     commits: dict[str, dict[Key, int]] = {}
     lags: dict[str, dict[Key, int]] = {}
     for names in _slices([group.group_id for group in groups if group.group_type.lower() != "share"]):
-        commits |= await fetch_commits(cluster, broker, names)
+        commits |= await fetch_commits(cluster, broker, names, topic_names)
     for names in _slices([group.group_id for group in groups if group.group_type.lower() == "share"]):
         for name, (starts, own) in (await fetch_share_offsets(cluster, broker, names)).items():
             commits[name], lags[name] = starts, own
