@@ -162,7 +162,7 @@ migration: $(READY) ## run the migration guide between Apache Kafka and Penstock
 
 .PHONY: paper
 paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clusters
-	PENSTOCK_PAPER=1 $(PY) -m pytest -q tests/planning/test_paper.py
+	PENSTOCK_PAPER=1 $(PY) -m pytest -q --timeout 1800 tests/planning/test_paper.py
 
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
 	$(PY) -m tests.testing.simulation.mutants $(GUARDS)

@@ -101,8 +101,12 @@ def _coefficients(calibrate: bool) -> Coefficients:
     shipped = shipped_coefficients()
     if not calibrate:
         return shipped
-    from penstock.cli.planning.calibration import calibrated
+    import sys
 
+    from penstock.cli.planning.calibration import busy_warning, calibrated
+
+    if warning := busy_warning():
+        print(warning, file=sys.stderr)
     return calibrated(shipped)
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,7 +27,7 @@ from penstock.cli.cluster.starting import start_all, stop_again
 from penstock.cli.failure import Failure
 from penstock.planning.coefficients import Coefficient, Coefficients
 
-__all__ = ["calibrated"]
+__all__ = ["busy_warning", "calibrated"]
 
 _PROC: Final = Path("/proc")
 _BROKERS: Final = 3
@@ -61,26 +61,71 @@ def calibrated(shipped: Coefficients, megabytes: int = 200) -> Coefficients:
         batch = _SMALL * _SMALL_BATCH
         sizes = ("fetch.message.max.bytes", "fetch.max.bytes", "message.max.bytes")
         small_fetch = meter.consumed("small", dict.fromkeys(sizes, str(batch)))
+    return _coefficients(
+        shipped,
+        _Measured(
+            append=append,
+            fetch=fetch,
+            replicated=replicated,
+            produce_request=(small_produce - append) * batch,
+            fetch_request=(small_fetch - fetch) * batch,
+            resident_bytes=resident,
+        ),
+    )
+
+
+class _Measured(NamedTuple):
+    """Seconds of CPU per byte, and per request; bytes of memory."""
+
+    append: float
+    fetch: float
+    replicated: float
+    produce_request: float
+    fetch_request: float
+    resident_bytes: float
+
+
+def _coefficients(shipped: Coefficients, found: _Measured) -> Coefficients:
+    """The coefficients of this machine.
+
+    Other processes disturb differences of measurements most. A follower costs as much as an append at least,
+    because it appends the same bytes, and requests whose cost would be negative keep that of the benchmarks.
+    """
 
     def of(value: float, how: str) -> Coefficient:
-        return Coefficient(float(f"{max(0.0, value):.4g}"), f"{how}, measured on this machine")
+        return Coefficient(float(f"{value:.4g}"), f"{how}, measured on this machine")
 
     def kept(name: str) -> Coefficient:
         known: Coefficient = getattr(shipped, name)
         return Coefficient(known.value, f"{known.source}, not measured by --calibrate")
 
-    follow = (replicated - append) / (_BROKERS - 1) - fetch
+    def positive(name: str, value: float, how: str) -> Coefficient:
+        return of(value, how) if value > 0 else kept(name)
+
+    follow = max(found.append, (found.replicated - found.append) / (_BROKERS - 1) - found.fetch)
     return msgspec.structs.replace(
         shipped,
         machine=f"this machine ({os.cpu_count()} cores, {platform.machine()})",
-        append_s_per_gb=of(append * 1e9, "10-KB messages in batches of 1 MB, one replica"),
-        fetch_s_per_gb=of(fetch * 1e9, "a consumer from the beginning"),
+        append_s_per_gb=of(found.append * 1e9, "10-KB messages in batches of 1 MB, one replica"),
+        fetch_s_per_gb=of(found.fetch * 1e9, "a consumer from the beginning"),
         replicate_s_per_gb=of(follow * 1e9, "(three replicas - one replica) / 2 followers - a consumer"),
-        produce_request_us=of((small_produce - append) * batch * 1e6, "batches of 16 KB without their bytes"),
-        fetch_request_us=of((small_fetch - fetch) * batch * 1e6, "fetches of 16 KB without their bytes"),
-        resident_mb=of(resident / 1e6, "a broker that has just started"),
+        produce_request_us=positive(
+            "produce_request_us", found.produce_request * 1e6, "batches of 16 KB without their bytes"
+        ),
+        fetch_request_us=positive(
+            "fetch_request_us", found.fetch_request * 1e6, "fetches of 16 KB without their bytes"
+        ),
+        resident_mb=of(found.resident_bytes / 1e6, "a broker that has just started"),
         **{name: kept(name) for name in ("record_us", "idle_cores_per_replica", "connection_kb")},
     )
+
+
+def busy_warning() -> str:
+    """A line for a machine with other work, whose measurements would be too high; empty for a quiet one."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load < cores / 2:
+        return ""
+    return f"this machine is busy (load {load:.1f} on {cores} cores): the measured costs will be too high"
 
 
 class _Meter:
