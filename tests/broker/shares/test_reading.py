@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from penstock.broker.replica.partition import Partition
 from penstock.broker.shares import reading
 from penstock.model.errors import ErrorCode
 from penstock.records.batch import BatchHeader
@@ -105,6 +107,42 @@ def test_a_member_that_wants_few_records_costs_few_headers(
     seen.clear()
     assert member.take(**wanted) == [(1, 1, 2), (3, 3, 1), (4, 4, 1)]
     assert len(seen) <= 6
+
+
+def test_a_gap_that_is_longer_than_the_wanted_records(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, group: str
+) -> None:
+    """Compaction leaves such gaps."""
+    append(client, topic, b"first")
+    partition = running.broker.partitions.find(topic.name, 0)
+    assert not isinstance(partition, ErrorCode)
+    batch = (100).to_bytes(8, "big") + batch_of([b"after the gap"])[8:]
+    running.call(lambda: partition.log.append_replicated(batch))
+    append(client, topic, b"last")
+    member = Member(client, group, topic).join()
+    one = {"max_records": 1, "batch_size": 1, "share_acquire_mode": 1}
+    assert [member.take(**one) for _ in range(3)] == [[(0, 0, 1)], [(100, 100, 1)], [(101, 101, 1)]]
+
+
+def test_many_batches_without_records_are_read_together(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_group_configs(client, group, share_isolation_level="read_committed")
+    for sequence in range(20):
+        write(running, topic, sequence)
+        end(client, topic, committed=False)
+    append(client, topic, b"last")
+    reads: list[int] = []
+    read = reading._read
+
+    def counted(partition: Partition, offset: int, *others: Any) -> memoryview:
+        reads.append(offset)
+        return read(partition, offset, *others)
+
+    monkeypatch.setattr(reading, "_read", counted)
+    member = Member(client, group, topic).join()
+    assert member.take(max_records=1, batch_size=1, share_acquire_mode=1) == [(40, 40, 1)]
+    assert len(reads) <= 3
 
 
 def test_the_start_by_duration(client: RawClient, topic: Topic, group: str) -> None:

@@ -6,8 +6,7 @@ must not cost a read of all bytes that its request allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.broker.replica.partition import Partition
@@ -70,7 +69,7 @@ def read_and_acquire(
             break
         data = _read(partition, offset, min(limit, max(left, 0)), upper, at_least_one and not found.pieces)
         end = min(upper, share.end_of(offset, missing))
-        batches = list(_batches(partition, data, offset, end, settings.is_committed))
+        batches = _batches(partition, data, offset, end, settings.is_committed)
         if delay_ms:
             batches = _old_enough(host, batches, delay_ms)
         if not batches:
@@ -142,14 +141,30 @@ def _read(partition: Partition, offset: int, limit: int, upper: int, at_least_on
 
 def _batches(
     partition: Partition, data: memoryview, offset: int, end: int, is_committed: bool
-) -> Iterator[_Batch]:
-    """The whole batches in `data` with offsets from `offset` to before `end`.
+) -> list[_Batch]:
+    """The batches in `data` from `offset` to before `end`, and more if none of these has records.
 
-    Control batches, and aborted ones, have no records. Batches behind `end` are not looked at: a member that
-    wants one record must not cost the headers of all batches that were read.
+    Batches behind `end` are looked at only then: a member that wants one record must not cost the headers of
+    all batches that were read. Offsets before a batch may be a gap that reaches beyond `end`.
     """
-    before_end = takewhile(lambda found: found[1].base_offset < end, iter_batches(data))
-    headers = [(position, header) for position, header in before_end if header.last_offset >= offset]
+    rest = ((position, header) for position, header in iter_batches(data) if header.last_offset >= offset)
+    headers: list[tuple[int, BatchHeader]] = []
+    behind: tuple[int, BatchHeader] | None = None
+    for found in rest:
+        if found[1].base_offset >= end and headers:
+            behind = found
+            break
+        headers.append(found)
+    batches = list(_marked(partition, headers, offset, is_committed))
+    if behind is None or any(batch.is_data for batch in batches):
+        return batches
+    return list(_marked(partition, [*headers, behind, *rest], offset, is_committed))
+
+
+def _marked(
+    partition: Partition, headers: Sequence[tuple[int, BatchHeader]], offset: int, is_committed: bool
+) -> Iterator[_Batch]:
+    """The batches, with those marked that have records: control batches and aborted ones have none."""
     aborted: list[tuple[int, int]] = []
     if is_committed and headers:
         after = headers[-1][1].next_offset
