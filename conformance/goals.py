@@ -25,6 +25,8 @@ class Goal:
     """The settings that its brokers need: `default`, `noautocreate`, `alone` or `authorized`."""
     zstd: bool = False
     """Whether the test compresses with zstd, which a librdkafka that was built without its headers cannot."""
+    timed: bool = False
+    """Whether the test fails on a busy machine. `make test` runs other tests beside it, so it is left out."""
     note: str = ""
     """Why no broker that keeps to the protocol passes it here, where that is so."""
 

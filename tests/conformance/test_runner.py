@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,9 @@ def test_the_subset_counts_what_shares_a_process_together() -> None:
     slow = Outcome(Verdict.PASSED, 3.0)
     recorded = {"librdkafka": {"0001a": PASSED, "0001b": slow, "0002c": slow}}
     assert [picked.test for picked in subset(goals, recorded, 5.0)] == ["0002c"]
+
+
+def test_the_subset_leaves_out_what_fails_on_a_busy_machine() -> None:
+    goals = [goal("0001a"), replace(goal("0002b"), timed=True)]
+    recorded = {"librdkafka": {"0001a": PASSED, "0002b": PASSED}}
+    assert [picked.test for picked in subset(goals, recorded, 100.0)] == ["0001a"]
