@@ -10,9 +10,9 @@ __all__ = ["eventually"]
 _PATIENCE_S = 20.0
 
 
-def eventually(condition: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
     """Return when `condition` holds; a KeyError is one that does not hold yet."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             if condition():
