@@ -134,8 +134,8 @@ class Scene:
         (result,) = answer.topics
         assert not result.error_code, result.error_message
         self.topic_id = result.topic_id
-        self._until(self._is_known)
-        self._until(self._has_coordinator)
+        self.until(self._is_known)
+        self.until(self._has_coordinator)
         return self
 
     def _is_known(self) -> bool:
@@ -152,7 +152,7 @@ class Scene:
         """Append three records, each in a batch of its own."""
         for offset in range(RECORDS):
             batch = build_batch([Record(0, START_MS, None, b"%d" % offset)])
-            self._until(lambda batch=batch: self._append(batch))  # type: ignore[misc]
+            self.until(lambda batch=batch: self._append(batch))  # type: ignore[misc]
         return self
 
     def _append(self, batch: bytes) -> bool:
@@ -175,7 +175,7 @@ class Scene:
             epoch = answer.member_epoch
             return bool(answer.assignment and answer.assignment.topic_partitions)
 
-        self._until(is_assigned)
+        self.until(is_assigned)
         return self
 
     def _start_early(self) -> None:
@@ -190,7 +190,7 @@ class Scene:
             resource_type=_GROUP_RESOURCE, resource_name=self.group, configuration_keys=[name]
         )
         describe = DescribeConfigsRequest(resources=[wanted])
-        self._until(
+        self.until(
             lambda: [c.value for c in self.call(DESCRIBE_CONFIGS, describe).results[0].configs] == [value]
         )
 
@@ -203,10 +203,10 @@ class Scene:
             held.update(shown(self.fetch()).split()[1:])
             return len(held) >= RECORDS
 
-        self._until(has_all)
+        self.until(has_all)
         return self
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"{self.group}: not prepared in time"

@@ -101,11 +101,16 @@ def _on(step: Callable[..., str], **changes: Any) -> Callable[[Scene], str]:
     return lambda scene: step(scene.create(), **changes)
 
 
+def _prepare(scene: Scene) -> None:
+    """Begin a state with the state epoch 1, once the coordinator knows the topic."""
+    scene.create().until(lambda: begin(scene) == "NONE")
+
+
 def _after(step: Callable[..., str], *arguments: Any, **changes: Any) -> Callable[[Scene], str]:
     """On a state with the state epoch 1."""
 
     def run(scene: Scene) -> str:
-        assert begin(scene.create()) == "NONE"
+        _prepare(scene)
         return step(scene, *arguments, **changes)
 
     return run
@@ -115,7 +120,7 @@ def _steps(*steps: Callable[[Scene], str]) -> Callable[[Scene], str]:
     """The outcome of the last step on a state with the state epoch 1."""
 
     def run(scene: Scene) -> str:
-        assert begin(scene.create()) == "NONE"
+        _prepare(scene)
         return [step(scene) for step in steps][-1]
 
     return run
@@ -125,7 +130,7 @@ def _written(*writes: Sequence[_Batch], start_offset: int = 0) -> Callable[[Scen
     """The outcome of the last write, and the state after it."""
 
     def run(scene: Scene) -> str:
-        assert begin(scene.create()) == "NONE"
+        _prepare(scene)
         outcomes = [put(scene, *batches, start_offset=start_offset) for batches in writes]
         return f"{outcomes[-1]}; {get(scene)}"
 

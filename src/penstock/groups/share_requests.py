@@ -34,6 +34,8 @@ __all__ = ["SHARE_SESSION", "ShareRequests", "check_share_request"]
 
 JOINING: Final = 0
 LEAVING: Final = -1
+#: of a member id, as in share sessions
+MEMBER_ID_LENGTH_MAX: Final = 36
 #: the kind of the timer of a member's session
 SHARE_SESSION: Final = "share-session"
 #: the name of the only assignor
@@ -46,6 +48,8 @@ def check_share_request(request: ShareGroupHeartbeatRequest) -> None:
     for field, name in named.items():
         if name is not None and not name.strip():
             raise InvalidRequest(f"{field} can't be empty.")
+    if len(request.member_id) > MEMBER_ID_LENGTH_MAX:
+        raise InvalidRequest(f"MemberId is longer than {MEMBER_ID_LENGTH_MAX} characters.")
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
         raise InvalidRequest("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING:

@@ -54,11 +54,11 @@ def acknowledge(
     Offsets below the start offset are ignored: the log start offset may have passed them. Raises
     INVALID_RECORD_STATE if the member has not acquired all other offsets.
     """
-    last_before = -1
+    last_before: int | None = None
     for batch in batches:
         if batch.last >= partition.start_offset:
             _check(partition, member, batch, limits)
-            if batch.first <= last_before:
+            if last_before is not None and batch.first <= last_before:
                 raise _refused("An offset is acknowledged twice.")
         last_before = batch.last
     targets: list[Target] = []

@@ -72,7 +72,7 @@ class ShareGroupHandlers:
             return finish([described.DescribedGroup(group_id=g, error_code=code) for g in request.group_ids])
         return groups.submit_each(
             ((groups.topic.partition_for(name), name) for name in request.group_ids),
-            lambda shard, name: shard.share_admin.describe(name),
+            lambda shard, name: shard.share_admin.describe(_named(name)),
             lambda name, error: described.DescribedGroup(group_id=name, error_code=error.code),
             finish,
         )
@@ -152,3 +152,9 @@ class ShareGroupHandlers:
             lambda name, error: DeletableGroupResult(group_id=name, error_code=error.code),
             lambda responses: DeleteGroupsResponse(results=[*responses, *errors]),
         )
+
+
+def _named(group_id: str) -> str:
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    return group_id
