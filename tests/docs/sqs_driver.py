@@ -25,7 +25,7 @@ def main(bootstrap: str, before: str, bridge: str) -> dict[str, Any]:
         worked = sorted(names["work"](url, 2))
         names["send"](url, [str(number) for number in range(25)])
         killed = _killed(names, sqs, url, bootstrap)
-        copied = names["bridge"](url, bootstrap, "images")
+        copied = names["bridge"](url, bootstrap, "images", idle_polls=2)
     return {"worked": worked, "killed": killed, "copied": copied}
 
 
@@ -41,7 +41,7 @@ def _killed(names: dict[str, Any], sqs: Any, url: str, bootstrap: str) -> bool:
 
     sqs.delete_message = dying
     try:
-        names["bridge"](url, bootstrap, "images")
+        names["bridge"](url, bootstrap, "images", idle_polls=2)
     except KeyboardInterrupt:
         return True
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab import MissingTool
@@ -100,3 +101,67 @@ def test_a_lost_record_is_a_difference(systems: tuple[str, str]) -> None:
     assert names["differences"]("orders") == [(0, 0), (0, 1), (0, 2)]
     assert names["copy_records"]("orders") == 3
     assert names["differences"]("orders") == []
+
+
+def test_records_that_the_target_refuses_are_not_committed(systems: tuple[str, str]) -> None:
+    old, new = systems
+    names = program()
+    direct(names, old, new, application=old)
+    create(old, NewTopic("orders", 1, 1))
+    create(new, NewTopic("orders", 1, 1, config={"max.message.bytes": "1"}))
+    names["send"](3)
+    with pytest.raises(RuntimeError, match=f"{new} has not acknowledged all records: .*MSG_SIZE_TOO_LARGE"):
+        names["copy_records"]("orders")
+    consumer = Consumer({"bootstrap.servers": old, "group.id": "migration"})
+    (position,) = consumer.committed([TopicPartition("orders", 0)], timeout=WAIT_S)
+    consumer.close()
+    assert position.offset < 0
+
+
+def test_only_internal_topics_are_left_out(systems: tuple[str, str]) -> None:
+    old, new = systems
+    names = program()
+    direct(names, old, new, application=old)
+    create(old, NewTopic("_schemas", 1, 1, config={"cleanup.policy": "compact"}))
+    create(old, NewTopic("__internal", 1, 1))
+    names["copy_topics"](1)
+    assert set(AdminClient({"bootstrap.servers": new}).list_topics(timeout=WAIT_S).topics) == {"_schemas"}
+
+
+def test_records_that_are_not_sent_back_are_committed_in_large_steps() -> None:
+    names = program()
+    commits: list[int] = []
+
+    class Committing:
+        """Stands for a consumer, which commits, and for a producer without records."""
+
+        def __init__(self, settings: object) -> None: ...
+
+        def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+            commits.append(offsets[0].offset)
+
+        def flush(self, timeout: int) -> int:
+            return 0
+
+        def close(self) -> None: ...
+
+    class Copied:
+        """A record that came from the other system."""
+
+        def __init__(self, offset: int) -> None:
+            self._offset = offset
+
+        def partition(self) -> int:
+            return 0
+
+        def offset(self) -> int:
+            return self._offset
+
+        def headers(self) -> list[tuple[str, bytes]]:
+            return [("source-offset", b"0")]
+
+    consumer = Committing({})
+    names["records"] = lambda *options: ((consumer, Copied(offset)) for offset in range(2500))
+    names["Consumer"] = names["Producer"] = Committing
+    assert names["copy_records"]("orders") == 0
+    assert commits == [1000, 2000, 2500]

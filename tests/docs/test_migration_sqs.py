@@ -11,6 +11,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -67,6 +68,44 @@ def test_the_bridge_loses_nothing_when_it_is_killed(penstock_queues: QueueCluste
     assert len(copies) == 20 + 12
     assert len({id_ for id_, _ in copies}) == 25
     assert sorted({body for _, body in copies}) == sorted(str(number) for number in range(25))
+
+
+class FakeSqs:
+    """Returns the messages of one poll after the other, and remembers which ones were deleted."""
+
+    def __init__(self, *polls: list[str]) -> None:
+        self._polls = list(polls)
+        self.deleted: list[str] = []
+
+    def receive_message(self, **_: object) -> dict[str, Any]:
+        bodies = self._polls.pop(0)
+        return {"Messages": [{"Body": each, "MessageId": each, "ReceiptHandle": each} for each in bodies]}
+
+    def delete_message(self, *, QueueUrl: str, ReceiptHandle: str) -> None:
+        self.deleted.append(ReceiptHandle)
+
+
+def bridge_from(sqs: FakeSqs) -> Any:
+    names: dict[str, Any] = {"sqs": sqs}
+    exec(blocks(PAGE, "python")[-1].code, names)
+    return names["bridge"]
+
+
+def test_the_bridge_deletes_no_message_that_the_topic_has_refused(penstock_queues: QueueCluster) -> None:
+    with RawClient(penstock_queues.bootstrap) as client:
+        create_topic(client, "images", configs={"max.message.bytes": "1"})
+    sqs = FakeSqs(["a", "b"], [], [])
+    with pytest.raises(RuntimeError, match=r"has not acknowledged all messages: .*MSG_SIZE_TOO_LARGE"):
+        bridge_from(sqs)("url", penstock_queues.bootstrap, "images", idle_polls=2)
+    assert sqs.deleted == []
+
+
+def test_the_bridge_ends_after_empty_polls_in_a_row(penstock_queues: QueueCluster) -> None:
+    with RawClient(penstock_queues.bootstrap) as client:
+        create_topic(client, "images")
+    sqs = FakeSqs([], ["a"], [], ["b"], [], [])
+    assert bridge_from(sqs)("url", penstock_queues.bootstrap, "images", idle_polls=2) == 2
+    assert sqs.deleted == ["a", "b"]
 
 
 def read(bootstrap: str, count: int) -> list[tuple[bytes, str]]:
