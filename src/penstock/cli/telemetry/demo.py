@@ -32,8 +32,9 @@ _BROKERS_S: Final = 60.0
 _BROKERS_END_S: Final = 20.0
 _LOOK_S: Final = 1.0
 _CLUSTER_ANSWER_S: Final = 1.0
-#: how long the pipeline may take to read the rest after the simulator has ended
-_DRAIN_S: Final = 90.0
+#: how long the pipeline may take to read the rest after the simulator has ended; on a busy machine it may not
+#: have started by then
+_DRAIN_S: Final = 240.0
 
 
 def demo(
