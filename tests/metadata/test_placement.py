@@ -157,6 +157,16 @@ def test_nothing_moves_to_brokers_that_are_not_there_but_those_that_come_back_co
             placer.place(1, 2)
 
 
+def test_excluded_brokers_receive_nothing() -> None:
+    image = cluster([("", "1"), ("", "2"), ("", "3")])
+    placer = Placer(Load(image, excluded={2, 9}), TopicId(bytes(16)))
+    assert {node for index in range(6) for node in placer.place(index, 2)} == {1, 3}
+    with pytest.raises(InvalidReplicationFactor, match=r"only 2 .*penstock.balance.exclude.brokers: 2\)"):
+        placer.place(6, 3)
+    with pytest.raises(InvalidReplicationFactor, match=r"No broker is up .*exclude.brokers: 1, 2, 3\)"):
+        Placer(Load(image, excluded={1, 2, 3}), TopicId(bytes(16))).place(0, 1)
+
+
 def test_brokers_say_which_machine_they_run_on() -> None:
     """`penstock.machine` goes before the address, which several machines may share, or several be of one."""
     image = cluster([("", "balancer")] * 4)

@@ -8,7 +8,8 @@ are not used yet. So replicas of one partition share a machine, or a zone, only 
 even without a counter; and a choice depends only on the image, hence every controller makes the same.
 
 Brokers that are down count as places: a topic that is created meanwhile has the requested number of replicas,
-and the broker catches up later. Only the preferred leader has to be up.
+and the broker catches up later. Only the preferred leader has to be up. Brokers that are excluded
+(`penstock.balance.exclude.brokers`) are no places.
 
 The host is the broker's `penstock.machine`, or else the host of its first registered listener, the internal
 one (`BrokerImage.host`).
@@ -65,10 +66,16 @@ class Load:
     Counting takes time for each partition of the cluster: topics that are made together share one.
     """
 
-    __slots__ = ("brokers", "leaders", "replicas", "sites", "up")
+    __slots__ = ("brokers", "excluded", "leaders", "replicas", "sites", "up")
 
-    def __init__(self, image: ClusterImage) -> None:
-        self.brokers = {broker.id: broker for broker in image.brokers.values() if _may_hold(broker)}
+    def __init__(self, image: ClusterImage, excluded: Collection[int] = ()) -> None:
+        """Brokers that are `excluded` receive no replicas."""
+        self.excluded = sorted(image.brokers.keys() & set(excluded))
+        self.brokers = {
+            broker.id: broker
+            for broker in image.brokers.values()
+            if _may_hold(broker) and broker.id not in self.excluded
+        }
         #: brokers by host and zone: those of one site are equally close to other replicas
         self.sites: dict[tuple[str, str | None], list[BrokerImage]] = {}
         for broker in self.brokers.values():
@@ -85,6 +92,7 @@ class Placer:
 
     __slots__ = (
         "_brokers",
+        "_excluded",
         "_leaders",
         "_replicas",
         "_sites",
@@ -99,6 +107,7 @@ class Placer:
         self._topic_id = topic_id
         self._brokers, self._up, self._sites = load.brokers, load.up, load.sites
         self._replicas, self._leaders = load.replicas, load.leaders
+        self._excluded = load.excluded
         # Brokers that are gone may be among the present ones.
         self._topic_replicas = Counter(dict.fromkeys(load.brokers, 0))
         self._topic_leaders = Counter(dict.fromkeys(load.brokers, 0))
@@ -111,11 +120,13 @@ class Placer:
         if not self._up:
             raise InvalidReplicationFactor(
                 "No broker is up that accepts new replicas, so the partition would have no leader"
+                + self._exclusion()
             )
         if factor > len(self._brokers):
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of "
                 f"{factor} cannot be reached because only {len(self._brokers)} broker(s) are registered."
+                + self._exclusion()
             )
         chosen = [self._leader(index)]
         while len(chosen) < factor:
@@ -127,6 +138,13 @@ class Placer:
         for node in nodes:
             self._replicas[node] += 1
         return nodes
+
+    def _exclusion(self) -> str:
+        """The end of an error message: the brokers that were left out, if there are any."""
+        if not self._excluded:
+            return ""
+        ids = ", ".join(map(str, self._excluded))
+        return f" (without those in penstock.balance.exclude.brokers: {ids})"
 
     def _leader(self, index: int) -> BrokerImage:
         return self._least(
@@ -159,7 +177,7 @@ class Placer:
             raise InvalidReplicationFactor(
                 f"Unable to find a place for replica {len(chosen) + 1} of the partition: replicas are on "
                 f"different machines (penstock.machine), and the brokers of only {len(machines)} machine(s) "
-                f"are registered."
+                f"are registered." + self._exclusion()
             )
         return self._least(
             index,

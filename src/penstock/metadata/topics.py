@@ -7,7 +7,7 @@ client gets. Nothing here changes the image, so validate-only is the same call w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import NO_TIME, TOPIC, ClusterImage, TopicImage, unified_name
@@ -84,8 +84,9 @@ def check_new_partitions(count: int) -> None:
 class NewTopics:
     """Shared state of the topics that one change creates: their names, and the places of their replicas."""
 
-    def __init__(self, image: ClusterImage) -> None:
-        self.load = Load(image)
+    def __init__(self, image: ClusterImage, excluded: Collection[int] = ()) -> None:
+        """Brokers that are `excluded` receive no replicas."""
+        self.load = Load(image, excluded)
         #: by the names of their metrics
         self.names: dict[str, str] = {}
 
@@ -138,8 +139,12 @@ def grow_topic(
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     now_ms: int = NO_TIME,
+    excluded: Collection[int] = (),
 ) -> list[Struct]:
-    """The records that bring topic `name` up to `count` partitions; `now_ms` as for `create_topic`."""
+    """The records that bring topic `name` up to `count` partitions; `now_ms` as for `create_topic`.
+
+    Brokers that are `excluded` receive replicas only by `assignments`.
+    """
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
@@ -157,9 +162,8 @@ def grow_topic(
     factor = len(topic.partitions[0].replicas)
     placed: list[Sequence[int]]
     if assignments is None:
-        placer = Placer(
-            Load(image), topic.id, [partition.replicas for partition in topic.partitions.values()]
-        )
+        present_replicas = [partition.replicas for partition in topic.partitions.values()]
+        placer = Placer(Load(image, excluded), topic.id, present_replicas)
         placed = [placer.place(index, factor) for index in range(present, count)]
     elif len(assignments) != count - present:
         raise InvalidReplicaAssignment(

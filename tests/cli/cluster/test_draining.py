@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from penstock.cli.cluster import draining
 from penstock.cli.cluster.draining import drain
@@ -21,6 +21,12 @@ from tests.testing.cluster_clients import CLIENT, PATIENCE_S
 EXCLUDED = "penstock.balance.exclude.brokers"
 
 
+def holders(line: DirectLine) -> list[int]:
+    """The brokers that hold replicas."""
+    image = read_image(line)
+    return [node for node in image.brokers if image.partitions_on(node)]
+
+
 def test_brokers_are_emptied_and_stay_empty() -> None:
     with cluster(brokers=4) as running, DirectLine(running.bootstrap, PATIENCE_S) as line:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
@@ -30,11 +36,14 @@ def test_brokers_are_emptied_and_stay_empty() -> None:
             drain(line, None, [1, 2, 3], PATIENCE_S)
         configs = running._nodes[1].broker.image.configs[4, ""]
         assert EXCLUDED not in configs, "nothing has changed"
-        drained, moves = drain(line, None, [3, 2], PATIENCE_S)
-        assert drained == [2, 3] and moves > 0
-        image = read_image(line)
-        assert not image.partitions_on(2) and not image.partitions_on(3)
-        assert configs[EXCLUDED] == "2,3"
+        for broker in (3, 2):
+            drained, moves = drain(line, None, [broker], PATIENCE_S)
+            assert drained == [broker] and moves > 0
+        assert not set(holders(line)) & {2, 3}, "the second drain moved nothing to the first broker"
+        assert configs[EXCLUDED] == "3,2"
+        admin.create_topics([NewTopic("later", 6, 1)])["later"].result(timeout=PATIENCE_S)
+        admin.create_partitions([NewPartitions("t", 9)])["t"].result(timeout=PATIENCE_S)
+        assert not set(holders(line)) & {2, 3}, "new partitions are on other brokers"
         with pytest.raises(Failure, match="there is no broker 9"):
             drain(line, None, [9], PATIENCE_S)
 

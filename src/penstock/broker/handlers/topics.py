@@ -185,10 +185,12 @@ class TopicHandlers:
         self, topic: CreatePartitionsTopic, validate_only: bool, charge: Callable[[int], None]
     ) -> None:
         assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
-        image = self._image
+        image, config = self._image, self._config
 
         def decide() -> tuple[Sequence[Struct], None]:
-            records = grow_topic(image, topic.name, topic.count, assignments, self._clock.now_ms())
+            excluded = frozenset(map(int, config.penstock_balance_exclude_brokers))
+            now_ms = self._clock.now_ms()
+            records = grow_topic(image, topic.name, topic.count, assignments, now_ms, excluded)
             charge(len(records))
             return ([] if validate_only else records), None
 

@@ -58,7 +58,8 @@ class TopicCreation:
     ) -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
         config, image = self._config, self._image
         defaults = Defaults(config.num_partitions, config.default_replication_factor)
-        together, now_ms = NewTopics(image), self._clock.now_ms()
+        excluded = frozenset(map(int, config.penstock_balance_exclude_brokers))
+        together, now_ms = NewTopics(image, excluded), self._clock.now_ms()
         records: list[Struct] = []
         results: list[Sequence[Struct] | ApiError] = []
         for topic in topics:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
-from penstock.cli.cluster.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
+from penstock.cli.cluster.moves import (
+    EXCLUDED,
+    Move,
+    await_moves,
+    elect_preferred,
+    plan_moves,
+    read_image,
+    start_moves,
+)
 from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure
 from penstock.metadata.configs import Operation
@@ -19,8 +26,6 @@ from penstock.wire.apis.incremental_alter_configs import (
 )
 
 __all__ = ["carry_out", "drain", "evacuate", "keep_empty"]
-
-_EXCLUDED: Final = "penstock.balance.exclude.brokers"
 
 
 def drain(
@@ -47,13 +52,13 @@ def drain(
 
 
 def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
-    """Let the controller give no replicas to these brokers, when it balances or heals."""
+    """Let the controller give no replicas to these brokers: no new partitions, no moves."""
     ids = ",".join(map(str, numbers))
-    change = AlterableConfig(name=_EXCLUDED, config_operation=Operation.APPEND, value=ids)
+    change = AlterableConfig(name=EXCLUDED, config_operation=Operation.APPEND, value=ids)
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
     response = line.send(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
     for each in response.responses:
-        refuse(each.error_code, each.error_message, _EXCLUDED)
+        refuse(each.error_code, each.error_message, EXCLUDED)
 
 
 def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> int:

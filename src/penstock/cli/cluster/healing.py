@@ -27,15 +27,18 @@ _ON: Final = {"true": True, "false": False}
 
 
 def controller_configs(
-    line: DirectLine, controller: int | None, addresses: Mapping[int, str]
+    line: DirectLine,
+    controller: int | None,
+    addresses: Mapping[int, str],
+    names: Sequence[str] = (BALANCE, _NEW_BROKERS, _HEALING, _DELAY),
 ) -> dict[str, str | None]:
-    """The controller's configs of self-healing and balancing; empty if there is no controller."""
+    """The controller's configs, by default those of self-healing; empty if there is no controller."""
     if controller is None or controller not in addresses:
         return {}
     wanted = DescribeConfigsResource(
         resource_type=BROKER,
         resource_name=str(controller),
-        configuration_keys=[BALANCE, _NEW_BROKERS, _HEALING, _DELAY],
+        configuration_keys=[*names],
     )
     request = DescribeConfigsRequest(resources=[wanted])
     answers = line.send_each([addresses[controller]], DESCRIBE_CONFIGS, request)

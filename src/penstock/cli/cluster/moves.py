@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.cluster.healing import controller_configs
+from penstock.cli.direct import DirectLine, address_of, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.rebalance import Move, plan_rebalance
@@ -36,6 +37,7 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 __all__ = [
+    "EXCLUDED",
     "Move",
     "await_moves",
     "cancel_moves",
@@ -49,6 +51,8 @@ __all__ = [
     "written_plan",
 ]
 
+#: the config with the brokers that receive no replicas automatically
+EXCLUDED: Final = "penstock.balance.exclude.brokers"
 _PAUSE_S: Final = 0.1
 _PLAN_VERSION: Final = 1
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -118,7 +122,10 @@ def read_image(line: DirectLine) -> ClusterImage:
 def plan_moves(
     line: DirectLine, *, leaving: Collection[int] = (), topics: Collection[str] = ()
 ) -> list[Move]:
-    """Few moves that balance the brokers, of some topics or all; `leaving` brokers end up empty."""
+    """Few moves that balance the brokers, of some topics or all; `leaving` brokers end up empty.
+
+    Brokers in penstock.balance.exclude.brokers receive nothing.
+    """
     image = read_image(line)
     for name in topics:
         if name not in image.topics:
@@ -126,8 +133,16 @@ def plan_moves(
     for broker in leaving:
         if broker not in image.brokers:
             raise Failure(f"there is no broker {broker}: `penstock cluster status` lists the brokers")
-    moves = plan_rebalance(image, {}, leaving=leaving)
+    moves = plan_rebalance(image, {}, leaving=leaving, excluded=_excluded(line))
     return [move for move in moves if not topics or move.partition.topic in topics]
+
+
+def _excluded(line: DirectLine) -> list[int]:
+    """The brokers that receive no replicas, in the configs of the controller."""
+    cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
+    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    configs = controller_configs(line, cluster.controller_id, addresses, [EXCLUDED])
+    return [int(each) for each in (configs.get(EXCLUDED) or "").split(",") if each.strip()]
 
 
 def start_moves(line: DirectLine, moves: Iterable[Move]) -> None:

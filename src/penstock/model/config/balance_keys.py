@@ -69,8 +69,8 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance.exclude.brokers",
         _LIST,
         (),
-        "Ids of brokers that never receive replicas automatically, for example a broker that was "
-        "emptied on purpose.",
+        "Ids of brokers that never receive replicas automatically, also not of new partitions, for example "
+        "a broker that was emptied on purpose.",
         check=_broker_ids,
         update_mode=_CLUSTER,
     ),
