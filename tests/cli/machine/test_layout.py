@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -84,6 +86,48 @@ def test_a_second_start_is_the_same_machine(tmp_path: Path) -> None:
     assert len(ids) == 1
     with pytest.raises(Failure, match="belongs to machine 1, not 2"):
         lay_out(configs(tmp_path, node_id="2"), 2)
+
+
+def test_a_full_disk_leaves_the_file_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lay_out(configs(tmp_path), 2).homes[0].configs["penstock.cluster.id"]
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(Failure, match=r"cannot write to .*: No space left on device"):
+            lay_out(configs(tmp_path, broker_port="9192"), 2)
+    assert lay_out(configs(tmp_path), 2).homes[0].configs["penstock.cluster.id"] == before
+
+
+def test_the_file_of_the_machine_is_written_only_if_it_changes(tmp_path: Path) -> None:
+    lay_out(configs(tmp_path), 2)
+    before = (tmp_path / "machine.yaml").stat()
+    lay_out(configs(tmp_path), 3)
+    assert (tmp_path / "machine.yaml").stat().st_ino == before.st_ino
+    assert (tmp_path / "machine.yaml").stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("content", ["", "# Written by `penstock up --cores`.\n", "number"])
+def test_a_damaged_file_of_the_machine_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "machine.yaml").write_text(content)
+    with pytest.raises(Failure, match=r"machine.yaml is empty or damaged: restore it"):
+        lay_out(configs(tmp_path), 2)
+
+
+def test_data_never_gets_a_new_cluster_id(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    both = {**configs(tmp_path), "log.dirs": f"{first},{second}"}
+    (home, *_) = lay_out(both, 2).homes
+    id_ = home.configs["penstock.cluster.id"]
+    (second / "broker-2" / "data").mkdir(parents=True)
+    (second / "broker-2" / "data" / "meta.json").write_text("{}")
+    (first / "machine.yaml").unlink()
+    with pytest.raises(Failure, match=r"machine.yaml has no cluster_id, although .*/b/broker-2/data has"):
+        lay_out(both, 2)
+    (home, *_) = lay_out({**both, "penstock.cluster.id": id_}, 2).homes
+    assert home.configs["penstock.cluster.id"] == id_
 
 
 def test_free_ports_are_those_of_the_last_start(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The brokers of one machine: ids, ports, folders and configs.
 
-    DIR/machine.yaml           what must not change: number, name, cluster id
+    DIR/machine.yaml           what must not change: number, name, cluster id; written only if it changes
     DIR/broker-1/broker.yaml   the configs of the first core, written at each start
     DIR/broker-1/data/         its data
     DIR/broker-2/...
@@ -24,6 +24,7 @@ from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.listening import free_block, is_free_block
 from penstock.cli.cluster.plan import replication_defaults
 from penstock.cli.failure import Failure, misused
+from penstock.cli.private_files import write_private
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.ids import format_topic_id
@@ -37,6 +38,7 @@ _INTERNAL_OFFSET: Final = 10_000
 _ADDRESS: Final = re.compile(r"(?P<name>[^:]+)://(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[0-9]+)")
 _VOTER: Final = re.compile(r"(?P<number>[0-9]+)@(?P<host>\[[^\]]*\]|[^:]+):(?P<port>[0-9]+)")
 _VOTERS: Final = "controller.quorum.voters"
+_CLUSTER_ID: Final = "penstock.cluster.id"
 
 
 class Machine(NamedTuple):
@@ -73,6 +75,8 @@ def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) 
     directories = [Path(each.strip()) for each in configs.get("log.dirs", "penstock-data").split(",")]
     stored = _stored(directories[0])
     _check_same(directories[0], stored, number, cores)
+    if not {_VOTERS, _CLUSTER_ID} & configs.keys() and "cluster_id" not in stored:
+        _check_no_data(directories)
     name = configs.get("penstock.machine") or stored.get("name") or socket.gethostname()
     client, *_ = _listeners(configs["listeners"])
     base = _base_port(client, cores, stored)
@@ -81,7 +85,7 @@ def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) 
     own = [_own_configs(shared, home, core, base, directories) for core, home in enumerate(homes)]
     for each in own:
         BrokerConfig(each)  # refuses what no broker would start with
-    _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)})
+    _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)}, stored)
     for home, each in zip(homes, own, strict=True):
         home.write(each, topics)
     votes = "controller" in own[0].get("process.roles", "broker,controller")
@@ -138,7 +142,7 @@ def _shared_configs(
             internal = internal._replace(host="127.0.0.1")
         voters = [f"{first_id(number)}@{internal.host}:{internal.port + 1}"]
         known = stored.get("cluster_id") or format_topic_id(random.randbytes(16))
-        shared.setdefault("penstock.cluster.id", known)
+        shared.setdefault(_CLUSTER_ID, known)
     shared[_VOTERS] = ",".join(voters)
     shared["penstock.machine"] = name
     shared["penstock.bootstrap.port"] = str(base)
@@ -175,7 +179,7 @@ def _own_configs(
 
 
 def _id_of(shared: Mapping[str, str]) -> dict[str, str]:
-    known = shared.get("penstock.cluster.id")
+    known = shared.get(_CLUSTER_ID)
     return {} if known is None else {"cluster_id": known}
 
 
@@ -201,6 +205,17 @@ def _check_same(directory: Path, stored: Mapping[str, Any], number: int, cores: 
         )
 
 
+def _check_no_data(directories: Sequence[Path]) -> None:
+    """Raise a Failure if there is data: a new cluster id beside it would make the brokers refuse it."""
+    for directory in directories:
+        for path in sorted(directory.glob("broker-*/data/meta.json")):
+            file = directories[0] / _FILE
+            raise Failure(
+                f"{file} has no cluster_id, although {path.parent} has data: restore the file, or add "
+                f"`cluster_id: ID` with the id in {path}"
+            )
+
+
 def _stored(directory: Path) -> dict[str, Any]:
     import yaml
 
@@ -210,15 +225,22 @@ def _stored(directory: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise Failure(f"{directory / _FILE} cannot be read: {error}") from error
-    return content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        raise Failure(
+            f"{directory / _FILE} is empty or damaged: restore it, or delete it if the machine has no data"
+        )
+    return content
 
 
-def _store(directory: Path, content: Mapping[str, Any]) -> None:
+def _store(directory: Path, content: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Write the file of the machine if it has changed; after a failure the old content is there."""
     import yaml
 
+    if content == stored:
+        return
     try:
         directory.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(dict(content), sort_keys=False)
-        (directory / _FILE).write_text("# Written by `penstock up --cores`.\n" + text, encoding="utf-8")
+        write_private(directory / _FILE, "# Written by `penstock up --cores`.\n" + text)
     except OSError as error:
         raise Failure(f"cannot write to {directory}: {error.strerror}: choose another --data") from error
