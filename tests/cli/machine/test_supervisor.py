@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -17,11 +18,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.cluster.processes import Process, is_alive
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
+from penstock.cli.machine.backoff import Backoff
 from penstock.cli.machine.child import Child
-from penstock.cli.machine.layout import lay_out
+from penstock.cli.machine.layout import Machine, lay_out
 from penstock.cli.machine.supervisor import Supervisor
 from penstock.model.config import effective_configs
 from tests.cli.running import PENSTOCK, WAIT_S
@@ -156,6 +160,100 @@ class BadChild:
 
     async def run(self, write: Callable[[bytes], None], ready: Callable[[], None]) -> int:
         return 1
+
+
+class GoodChild(BadChild):
+    """A broker that is ready at once, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    async def run(self, write: Callable[[bytes], None], ready: Callable[[], None]) -> int:
+        self.is_ready = True
+        ready()
+        await self._ended.wait()
+        return 0
+
+
+def machine_of(folder: Path, cores: int) -> Machine:
+    return lay_out(effective_configs([{"log.dirs": str(folder), "broker.port": "0"}]), cores)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "after", lambda *_: 0.0)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_broker_whose_restart_fails_is_started_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example without descriptors or with a full disk."""
+    starts: list[int] = []
+
+    async def start(home: BrokerHome, *_: object) -> GoodChild:
+        starts.append(home.id)
+        if starts.count(2) == 2 and home.id == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        if starts.count(2) == 3:
+            supervisor.stop()
+        return GoodChild()
+
+    async def supervise() -> None:
+        run = supervisor.run(lambda address: supervisor.children[2].end())
+        await asyncio.wait_for(run, WAIT_S)
+
+    supervisor = Supervisor(machine_of(tmp_path, 2), {})
+    monkeypatch.setattr(Child, "start", start)
+    asyncio.run(supervise())
+    assert sorted(starts) == [1, 2, 2, 2]
+    assert supervisor.restarts == {1: 0, 2: 2}
+
+
+def test_an_error_does_not_keep_the_voter_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    class Fragile(GoodChild):
+        def __init__(self, home: BrokerHome) -> None:
+            super().__init__()
+            self._id = home.id
+
+        async def run(self, write: Callable[[bytes], None], ready: Callable[[], None]) -> int:
+            await super().run(write, ready)
+            ended.append(self._id)
+            if self._id == 2:
+                raise RuntimeError("a defect")
+            return 0
+
+    async def start(home: BrokerHome, *_: object) -> Fragile:
+        return Fragile(home)
+
+    async def supervise() -> None:
+        supervisor = Supervisor(machine_of(tmp_path, 2), {})
+        await supervisor.run(lambda address: supervisor.stop())
+
+    monkeypatch.setattr(Child, "start", start)
+    with pytest.raises(RuntimeError, match="a defect"):
+        asyncio.run(asyncio.wait_for(supervise(), WAIT_S))
+    assert ended == [2, 1]
+
+
+def test_no_process_is_left_if_its_pid_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Process] = []
+
+    def full(path: Path, process: Process) -> None:
+        started.append(process)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("penstock.cli.machine.child.write_pid_file", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        asyncio.run(Child.start(machine_of(tmp_path, 1).homes[0], 1, {}))
+    assert not is_alive(started[0])
 
 
 def test_a_broker_that_cannot_start_ends_all_with_one_line(

@@ -7,6 +7,7 @@ after `kill -9`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -35,7 +36,10 @@ class Child:
 
     @classmethod
     async def start(cls, home: BrokerHome, metrics_port: int, secrets: Mapping[str, str]) -> Child:
-        """Start the broker of a folder; `secrets` are environment variables."""
+        """Start the broker of a folder; `secrets` are environment variables.
+
+        Raises an OSError if the system cannot start it. No process is left then.
+        """
         from penstock.model.config.environment import is_setting
 
         # The config file has the values of the environment variables.
@@ -51,7 +55,13 @@ class Child:
             # Ctrl-C goes to the whole process group; the supervisor decides when brokers end.
             start_new_session=True,
         )
-        write_pid_file(home.pid_file, process_of(process.pid))
+        try:
+            write_pid_file(home.pid_file, process_of(process.pid))
+        except OSError:
+            # Nothing would read its output, and no command could find it.
+            process.kill()
+            await process.wait()
+            raise
         return cls(home, process, metrics_port)
 
     @property
@@ -72,7 +82,8 @@ class Child:
             self._watch_output(self._process.stdout, ready), self._copy(self._process.stderr, write)
         )
         code = await self._process.wait()
-        self.home.pid_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # for example of a disk that is read-only now
+            self.home.pid_file.unlink()
         return code
 
     async def _watch_output(self, output: asyncio.StreamReader, ready: Callable[[], None]) -> None:

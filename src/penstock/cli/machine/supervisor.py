@@ -11,7 +11,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.cli.cluster.broker_home import BrokerHome
@@ -26,6 +26,14 @@ __all__ = ["Supervisor"]
 
 log = get_logger("supervisor")
 _METRICS_OFFSET: Final = 20_000
+
+
+class _End(NamedTuple):
+    """The end of a broker; `exit_code` is None if its process could not be started."""
+
+    exit_code: int | None
+    was_ready: bool
+    reason: str
 
 
 class Supervisor:
@@ -69,11 +77,16 @@ class Supervisor:
         announcing.cancel()
         voter = self._machine.voter
         last = [] if voter is None else [voter.id]
+        errors: list[BaseException] = []
         for stage in ([id_ for id_ in keepers if id_ not in last], last):
             for id_ in stage:
                 if id_ in self.children:
                     self.children[id_].end()
-            await asyncio.gather(*(keepers[id_] for id_ in stage))
+            # An error of one keeper must not keep the voter running.
+            ends = await asyncio.gather(*(keepers[id_] for id_ in stage), return_exceptions=True)
+            errors += [end for end in ends if end is not None]
+        for error in errors:
+            raise error
         if self._failure is not None:
             raise self._failure
 
@@ -87,31 +100,42 @@ class Supervisor:
         loop, backoff, was_ready = asyncio.get_running_loop(), Backoff(), False
         while not self._stopped.is_set():
             began = loop.time()
-            child = await Child.start(home, self._metrics_port(home), self._secrets)
-            self.children[home.id] = child
-            if self._stopped.is_set():
-                child.end()
-            code = await child.run(lambda line: _write(tagged(line, home.id)), self._note_ready)
-            del self.children[home.id]
-            was_ready = was_ready or child.is_ready
+            end = await self._run_once(home)
+            was_ready = was_ready or end.was_ready
             if self._stopped.is_set():
                 return
             if not was_ready:
-                self._fail(home, child)
+                self._fail(home, end)
                 return
             pause_s = backoff.after(loop.time() - began)
             self.restarts[home.id] += 1
-            log.warning("broker_ended", broker=home.id, exit_code=code, restart_in_s=pause_s)
+            if end.exit_code is None:
+                log.error("broker_not_started", broker=home.id, error=end.reason, restart_in_s=pause_s)
+            else:
+                log.warning("broker_ended", broker=home.id, exit_code=end.exit_code, restart_in_s=pause_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), pause_s)
+
+    async def _run_once(self, home: BrokerHome) -> _End:
+        """Run a broker until it ends. An error of the system at its start is an end without an exit code."""
+        try:
+            child = await Child.start(home, self._metrics_port(home), self._secrets)
+        except (OSError, Failure) as error:
+            return _End(None, False, str(error))
+        self.children[home.id] = child
+        if self._stopped.is_set():
+            child.end()
+        code = await child.run(lambda line: _write(tagged(line, home.id)), self._note_ready)
+        del self.children[home.id]
+        reason = child.last_line.decode(errors="replace").removeprefix("penstock: ")
+        return _End(code, child.is_ready, reason or "it logged nothing")
 
     def _note_ready(self) -> None:
         if not self.unready:
             self._all_ready.set()
 
-    def _fail(self, home: BrokerHome, child: Child) -> None:
-        reason = child.last_line.decode(errors="replace").removeprefix("penstock: ") or "it logged nothing"
-        self._failure = self._failure or Failure(f"broker {home.id} did not start: {reason}")
+    def _fail(self, home: BrokerHome, end: _End) -> None:
+        self._failure = self._failure or Failure(f"broker {home.id} did not start: {end.reason}")
         self.stop()
 
     def _metrics_port(self, home: BrokerHome) -> int:
