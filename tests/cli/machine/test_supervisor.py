@@ -213,6 +213,57 @@ def test_a_broker_whose_restart_fails_is_started_once_more(
     assert supervisor.restarts == {1: 0, 2: 2}
 
 
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("code", [1, -signal.SIGKILL])
+def test_a_broker_with_data_that_cannot_start_leaves_the_others_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    class Failing(BadChild):
+        async def run(self, write: Callable[[bytes], None], ready: Callable[[], None]) -> int:
+            return code
+
+    starts: list[int] = []
+
+    async def start(home: BrokerHome, *_: object) -> BadChild:
+        starts.append(home.id)
+        return Failing() if home.id == 2 and starts.count(2) < 3 else GoodChild()
+
+    async def supervise() -> None:
+        machine = machine_of(tmp_path, 2)
+        give_data(machine.homes[1])
+        supervisor = Supervisor(machine, {})
+        await supervisor.run(lambda address: supervisor.stop())
+
+    monkeypatch.setattr(Child, "start", start)
+    asyncio.run(asyncio.wait_for(supervise(), WAIT_S))
+    assert sorted(starts) == [1, 2, 2, 2]
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_machine_with_data_on_which_no_broker_starts_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example if its ports are in use."""
+
+    async def start(*_: object) -> BadChild:
+        return BadChild()
+
+    async def supervise() -> None:
+        machine = machine_of(tmp_path, 2)
+        for home in machine.homes:
+            give_data(home)
+        await Supervisor(machine, {}).run(lambda address: pytest.fail("it is not ready"))
+
+    monkeypatch.setattr(Child, "start", start)
+    with pytest.raises(Failure, match=r"broker [12] did not start: the disk is gone"):
+        asyncio.run(asyncio.wait_for(supervise(), WAIT_S))
+
+
+def give_data(home: BrokerHome) -> None:
+    home.data.mkdir(parents=True)
+    (home.data / "meta.json").touch()
+
+
 def test_an_error_does_not_keep_the_voter_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
 

@@ -11,6 +11,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
@@ -47,7 +48,10 @@ class Supervisor:
         self._taken: set[int] = set()
         self.children: dict[int, Child] = {}
         self.restarts = {home.id: 0 for home in machine.homes}
-        #: why the first start of a broker failed
+        #: brokers that have not been ready since the supervisor started, although they could have been
+        self._refused: set[int] = set()
+        self._with_data = {home.id for home in machine.homes if _has_data(home)}
+        #: why the machine did not start
         self._failure: Failure | None = None
 
     @property
@@ -66,7 +70,8 @@ class Supervisor:
     async def run(self, ready: Callable[[str], None]) -> None:
         """Run until SIGTERM or SIGINT; calls `ready` with the common address once all brokers are ready.
 
-        Raises a Failure if a broker ends before it was ready for the first time.
+        Raises a Failure if a broker without data ends before it is ready, or if all brokers do: then the
+        configs are wrong. A broker with data is started again, because the others may run.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -104,7 +109,7 @@ class Supervisor:
             was_ready = was_ready or end.was_ready
             if self._stopped.is_set():
                 return
-            if not was_ready:
+            if not was_ready and self._is_refused(home, end):
                 self._fail(home, end)
                 return
             pause_s = backoff.after(loop.time() - began)
@@ -134,6 +139,16 @@ class Supervisor:
         if not self.unready:
             self._all_ready.set()
 
+    def _is_refused(self, home: BrokerHome, end: _End) -> bool:
+        """Whether the machine cannot start, given the end of a broker that was never ready.
+
+        A broker that was killed, for example while it recovered its log, has not refused its configs.
+        """
+        if end.exit_code is None or end.exit_code > 0:
+            self._refused.add(home.id)
+        is_new = home.id not in self._with_data
+        return is_new or self._refused.issuperset(self.brokers)
+
     def _fail(self, home: BrokerHome, end: _End) -> None:
         self._failure = self._failure or Failure(f"broker {home.id} did not start: {end.reason}")
         self.stop()
@@ -144,6 +159,14 @@ class Supervisor:
         # A restarted broker may have the same port again.
         self._taken.discard(wanted)
         return port
+
+
+def _has_data(home: BrokerHome) -> bool:
+    """Whether a broker has run on its folder before; true if a disk cannot tell."""
+    try:
+        return any((Path(each) / "meta.json").exists() for each in home.configs["log.dirs"].split(","))
+    except OSError:
+        return True
 
 
 def _write(line: bytes) -> None:
