@@ -13,7 +13,7 @@ from penstock.cli.options import pairs
 if TYPE_CHECKING:
     from penstock.model.config import ConfigFile
 
-__all__ = ["effective", "read_config_file"]
+__all__ = ["effective", "read_config_file", "resolved_configs"]
 
 
 def effective(
@@ -29,6 +29,13 @@ def effective(
     environment = environment_configs(os.environ)
     named = configs_of(pairs(settings, "--set").items())
     return file, effective_configs([file.configs, environment, flags, named])
+
+
+def resolved_configs(configs: Mapping[str, str]) -> dict[str, str]:
+    """The configs with the values of their placeholders; InvalidConfig if one refers to nothing."""
+    from penstock.model.config.placeholders import resolved
+
+    return resolved(configs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
 
 def read_config_file(path: Path) -> ConfigFile:

@@ -13,6 +13,7 @@ from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.failure import Failure
 from penstock.cli.machine.layout import Machine, lay_out
 from penstock.model.config import BrokerConfig, effective_configs
+from penstock.model.errors import InvalidConfig
 
 
 def configs(folder: Path, **others: str) -> dict[str, str]:
@@ -128,6 +129,20 @@ def test_data_never_gets_a_new_cluster_id(tmp_path: Path) -> None:
         lay_out(both, 2)
     (home, *_) = lay_out({**both, "penstock.cluster.id": id_}, 2).homes
     assert home.configs["penstock.cluster.id"] == id_
+
+
+def test_placeholders_have_their_values_and_stay_in_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNT", "7")
+    monkeypatch.setenv("PORT_OF_CLIENTS", "9292")
+    given = {"num.partitions": "${env:COUNT}", "listeners": "PLAINTEXT://127.0.0.1:${env:PORT_OF_CLIENTS}"}
+    machine = lay_out({**configs(tmp_path), **given}, 2)
+    assert [home.configs["num.partitions"] for home in machine.homes] == ["${env:COUNT}"] * 2
+    assert [home.address for home in machine.homes] == ["127.0.0.1:9293", "127.0.0.1:9294"]
+    monkeypatch.setenv("COUNT", "none")
+    with pytest.raises(InvalidConfig, match=r"num.partitions"):
+        lay_out({**configs(tmp_path), **given}, 2)
 
 
 def test_free_ports_are_those_of_the_last_start(tmp_path: Path) -> None:

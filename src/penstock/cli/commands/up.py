@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from penstock.cli.config_sources import effective
+from penstock.cli.config_sources import effective, resolved_configs
 from penstock.cli.failure import Failure, misused, print_no_more
 from penstock.cli.private_files import is_open_to_others, secret_names
 
@@ -146,10 +145,9 @@ def _run(
     from penstock.broker.app.server import run
     from penstock.broker.base import logs
     from penstock.model.config import BrokerConfig
-    from penstock.model.config.placeholders import resolved
     from penstock.storage.directory import DirectoryRefused
 
-    broker = BrokerConfig(resolved(configs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ))
+    broker = BrokerConfig(resolved_configs(configs))
     insecure = broker.insecure_listeners()
     if insecure and not broker.penstock_insecure_listeners_allow:
         misused(

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.listening import free_block, is_free_block
 from penstock.cli.cluster.plan import replication_defaults
+from penstock.cli.config_sources import resolved_configs
 from penstock.cli.failure import Failure, misused
 from penstock.cli.private_files import write_private
 from penstock.model.config import BrokerConfig
@@ -35,6 +36,13 @@ __all__ = ["MOST_CORES", "Machine", "available_cores", "lay_out"]
 MOST_CORES: Final = 100
 _FILE: Final = "machine.yaml"
 _INTERNAL_OFFSET: Final = 10_000
+#: configs whose values the layout reads
+_LAID_OUT: Final = frozenset(
+    {
+        *("node.id", "broker.id", "log.dirs", "listeners", "advertised.listeners", "process.roles"),
+        *("controller.listener.names", "controller.quorum.voters", "penstock.cluster.id", "penstock.machine"),
+    }
+)
 _ADDRESS: Final = re.compile(r"(?P<name>[^:]+)://(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[0-9]+)")
 _VOTER: Final = re.compile(r"(?P<number>[0-9]+)@(?P<host>\[[^\]]*\]|[^:]+):(?P<port>[0-9]+)")
 _VOTERS: Final = "controller.quorum.voters"
@@ -65,8 +73,11 @@ def first_id(number: int) -> int:
 def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) -> Machine:
     """Write the folders of a machine's brokers; `configs` are those of a single broker.
 
+    Placeholders stay placeholders in the files, except in the configs that differ between brokers.
     Raises a Failure if the directory belongs to another machine, or has brokers that would not be started.
     """
+    plain = resolved_configs(configs)
+    configs = {**configs, **{key: plain[key] for key in _LAID_OUT & plain.keys()}}
     if "penstock.memory" in configs:
         misused("--cores needs data on disk, because a broker may vote: leave --memory out")
     number = int(configs.get("node.id", configs.get("broker.id", "1")))
@@ -84,7 +95,7 @@ def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) 
     shared = _shared_configs(configs, number, base, name, stored)
     own = [_own_configs(shared, home, core, base, directories) for core, home in enumerate(homes)]
     for each in own:
-        BrokerConfig(each)  # refuses what no broker would start with
+        BrokerConfig(resolved_configs(each))  # refuses what no broker would start with
     _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)}, stored)
     for home, each in zip(homes, own, strict=True):
         home.write(each, topics)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.broker.base.logs import get_logger
+from penstock.cli.config_sources import resolved_configs
 from penstock.cli.failure import misused
 from penstock.cli.machine.endpoint import Endpoint
 from penstock.cli.machine.layout import Machine, available_cores, lay_out
@@ -34,16 +35,17 @@ def run_machine(
     configs: Mapping[str, str], cores: int, topics: Sequence[Any], ready: Callable[[str], None]
 ) -> None:
     """Run the brokers of this machine until SIGTERM or SIGINT; calls `ready` with the common address."""
-    listener = configs.get("penstock.metrics.listener", "auto")
+    plain = resolved_configs(configs)
+    listener = plain.get("penstock.metrics.listener", "auto")
     try:
         address = metrics_address(listener)
     except ValueError:
         misused(f"penstock.metrics.listener {listener!r} is not auto, HOST:PORT or HOST:+OFFSET")
     if address is not None and address.tls:
         misused("with --cores, penstock.metrics.listener has no TLS: use a port on loopback")
-    token = configs.get("penstock.metrics.token")
+    token = plain.get("penstock.metrics.token")
     machine = lay_out(configs, cores, topics)
-    if token is None and BrokerConfig(machine.homes[0].configs).is_secured:
+    if token is None and BrokerConfig(resolved_configs(machine.homes[0].configs)).is_secured:
         # As of a single broker: without a token, a secured cluster shows its health alone.
         token = secrets.token_hex(16)
     gc.enable()
