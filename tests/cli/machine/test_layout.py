@@ -145,6 +145,23 @@ def test_placeholders_have_their_values_and_stay_in_the_files(
         lay_out({**configs(tmp_path), **given}, 2)
 
 
+def test_brokers_of_one_machine_reach_each_other_on_loopback(tmp_path: Path) -> None:
+    """A listener for clients with TLS must not bring one without TLS to other machines."""
+    machine = lay_out({**configs(tmp_path), "listeners": "SASL_SSL://0.0.0.0:9092"}, 2)
+    assert listeners(machine)[1] == "SASL_SSL://0.0.0.0:9094,INTERNAL://127.0.0.1:19094"
+    named = {"listeners": "SASL_SSL://0.0.0.0:9092", "controller.listener.names": "CONTROLLER"}
+    machine = lay_out({**configs(tmp_path), **named}, 2)
+    assert listeners(machine)[1] == "SASL_SSL://0.0.0.0:9094,CONTROLLER://127.0.0.1:19094"
+
+
+def test_an_open_listener_between_machines_is_refused_by_its_name(tmp_path: Path) -> None:
+    given = {"listeners": "SASL_SSL://0.0.0.0:9092", "controller.quorum.voters": "1@m1:19092,2@m2:19092"}
+    with pytest.raises(Failure, match=r"INTERNAL://0.0.0.0:19093, the listener between brokers .*docs/tls"):
+        lay_out({**configs(tmp_path / "a"), **given}, 2)
+    assert not (tmp_path / "a").exists()
+    lay_out({**configs(tmp_path / "a"), **given, "penstock.insecure.listeners.allow": "true"}, 2)
+
+
 def test_free_ports_are_those_of_the_last_start(tmp_path: Path) -> None:
     first = lay_out(configs(tmp_path, broker_port="0"), 2)
     assert lay_out(configs(tmp_path, broker_port="0"), 2).address == first.address

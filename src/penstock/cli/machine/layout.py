@@ -28,6 +28,7 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.private_files import write_private
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
+from penstock.model.config.listeners import is_loopback
 from penstock.model.ids import format_topic_id
 
 __all__ = ["MOST_CORES", "Machine", "available_cores", "lay_out"]
@@ -95,7 +96,8 @@ def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) 
     shared = _shared_configs(configs, number, base, name, stored)
     own = [_own_configs(shared, home, core, base, directories) for core, home in enumerate(homes)]
     for each in own:
-        BrokerConfig(resolved_configs(each))  # refuses what no broker would start with
+        # The constructor refuses what no broker would start with.
+        _check_internal(configs, BrokerConfig(resolved_configs(each)))
     _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)}, stored)
     for home, each in zip(homes, own, strict=True):
         home.write(each, topics)
@@ -141,14 +143,17 @@ def _shared_configs(
     """The configs that all brokers of the machine have; listeners are those of the common port."""
     shared = {key: value for key, value in configs.items() if key not in ("broker.id", "log.dir")}
     listeners = [each._replace(port=each.port or base) for each in _listeners(configs["listeners"])]
-    if not any(each.name == INTERNAL for each in listeners):
+    names = _internal_names(configs)
+    if not any(each.name in names for each in listeners):
         host = listeners[0].host
-        listeners.append(_Address(INTERNAL, host, base + _INTERNAL_OFFSET))
+        if _VOTERS not in configs and not is_loopback(host.strip("[]")):
+            host = "127.0.0.1"  # all brokers are on this machine
+        listeners.append(_Address(names[0], host, base + _INTERNAL_OFFSET))
     shared["listeners"] = ",".join(each.moved(0) for each in listeners)
     if _VOTERS in configs:
         voters = _voters(configs[_VOTERS])
     else:
-        internal = next(each for each in listeners if each.name == INTERNAL)
+        internal = next(each for each in listeners if each.name in names)
         if internal.host in ("", "0.0.0.0", "[::]"):
             internal = internal._replace(host="127.0.0.1")
         voters = [f"{first_id(number)}@{internal.host}:{internal.port + 1}"]
@@ -160,6 +165,25 @@ def _shared_configs(
     for key, value in replication_defaults(len(voters)).items():
         shared.setdefault(key, value)
     return shared
+
+
+def _internal_names(configs: Mapping[str, str]) -> list[str]:
+    """The names that the listener between brokers may have."""
+    return [name.strip().upper() for name in configs.get("controller.listener.names", INTERNAL).split(",")]
+
+
+def _check_internal(configs: Mapping[str, str], config: BrokerConfig) -> None:
+    """Refuse a listener between brokers that the layout has added and that is open to other machines."""
+    internal = config.internal_endpoint
+    if internal is None or any(each.name == internal.name for each in _listeners(configs["listeners"])):
+        return
+    where = f"{internal.name}://{internal.host or '*'}:{internal.port}"
+    if where in config.insecure_listeners() and not config.penstock_insecure_listeners_allow:
+        misused(
+            f"{where}, the listener between brokers that --cores adds, would serve any machine, without "
+            f"encryption or authentication: add {internal.name}://HOST:PORT to listeners and its protocol to "
+            f"listener.security.protocol.map (docs/tls.md), or accept the risk with --allow-insecure"
+        )
 
 
 def _voters(text: str) -> list[str]:
