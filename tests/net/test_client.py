@@ -14,6 +14,7 @@ import uvloop
 
 from penstock.model.errors import UnsupportedVersion
 from penstock.net.client import Peer
+from penstock.net.client_security import ClientSecurity
 from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerTimedOut
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.testing import BrokerThread, broker
@@ -382,6 +383,26 @@ class TestHostilePeers:
                 assert gone.kinds == [kind]
 
         run(scenario())
+
+
+def test_a_key_that_cannot_be_computed_costs_the_connection() -> None:
+    """Without a reason the requests would wait for their timeouts."""
+
+    def fail() -> None:
+        raise ZeroDivisionError("no key")
+
+    async def work() -> None:
+        fake = Fake(hang)
+        security = ClientSecurity(in_thread=asyncio.to_thread)
+        async with fake.serving() as port, peer_at(port, security=security) as peer:
+            waiting = asyncio.create_task(metadata(peer))
+            await fake.has_requests(1)
+            assert peer._link is not None
+            peer.link_needs_key(peer._link, fail)
+            with pytest.raises(PeerLost, match="cannot authenticate: ZeroDivisionError"):
+                await asyncio.wait_for(waiting, LONG_S / 2)
+
+    asyncio.run(work())
 
 
 class TestFlow:

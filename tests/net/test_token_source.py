@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,25 @@ def test_an_endpoint_that_is_gone() -> None:
     }
     with pytest.raises(LoginFailed, match=r"no token from http://127.0.0.1:1/token"):
         TokenSource(token_settings(configs.get)).fetch()
+
+
+def test_an_endpoint_that_does_not_speak_http() -> None:
+    def greet() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"SSH-2.0-server\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=greet)
+        thread.start()
+        configs = {
+            "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.getsockname()[1]}/token",
+            "sasl.jaas.config": 'x required clientId="a" clientSecret="b";',
+        }
+        with pytest.raises(LoginFailed, match=r"no token from http://127\.0\.0\.1:.*SSH-2\.0-server"):
+            TokenSource(token_settings(configs.get)).fetch()
+        thread.join()
 
 
 def test_a_token_file_is_read_again_when_the_token_is_due(issuer: TokenIssuer, tmp_path: Path) -> None:

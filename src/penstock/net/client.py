@@ -252,8 +252,12 @@ class Peer:
         in_thread = self._security.in_thread
 
         async def derive() -> None:
-            await in_thread(compute)
-            link.resume()
+            try:
+                await in_thread(compute)
+            except Exception as e:  # noqa: BLE001 - otherwise the requests wait for their timeouts
+                self.link_lost(link, f"cannot authenticate: {e!r}")
+            else:
+                link.resume()
 
         self._deriving = self._loop.create_task(derive())
 

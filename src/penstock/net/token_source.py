@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -72,6 +73,8 @@ class TokenSource:
             with e:
                 reason = _refusal(e)
             raise LoginFailed(f"the token endpoint {settings.url} answered {reason}") from None
+        except HTTPException as e:
+            raise LoginFailed(f"no token from {settings.url}: {e!r}") from e
         except (OSError, ValueError) as e:
             raise LoginFailed(f"no token from {settings.url}: {e}") from e
 

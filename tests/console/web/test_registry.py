@@ -99,3 +99,10 @@ def test_a_registry_that_is_gone_hides_nothing() -> None:
     value = framed(7, b"x")
     asyncio.run(schemas.prepare([Record(0, 0, None, value)]))
     assert show(value, decode=schemas.decode)["kind"] == "bytes"
+
+
+def test_a_registry_with_an_invalid_address_hides_nothing() -> None:
+    schemas = SchemaRegistry("http://127.0.0.1:port")
+    value = framed(7, b"x")
+    asyncio.run(schemas.prepare([Record(0, 0, None, value)]))
+    assert show(value, decode=schemas.decode)["kind"] == "bytes"

@@ -13,6 +13,7 @@ import asyncio
 import io
 import struct
 from collections.abc import Iterable
+from http.client import HTTPException
 from importlib.util import find_spec
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -95,7 +96,15 @@ class SchemaRegistry:
         except (InvalidSchema, RecursionError):
             # A schema never changes, so there is no use in fetching it again.
             return number, None
-        except (msgspec.DecodeError, URLError, OSError, ValueError, KeyError, AttributeError):
+        except (
+            msgspec.DecodeError,
+            URLError,
+            HTTPException,
+            OSError,
+            ValueError,
+            KeyError,
+            AttributeError,
+        ):
             return number, _FAILED
 
     def _referenced(self, schema: dict[str, Any]) -> list[str]:
