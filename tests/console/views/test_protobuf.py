@@ -121,6 +121,7 @@ def test_unknown_fields_are_kept_and_wrong_bytes_refused() -> None:
     assert schema.decode(b"\x00\x0a\x01a\x48\x07") == ("M", {"name": "a", "#9": "Bw=="})
     assert schema.decode(b"\x00\x13\x08\x05\x14") == ("M", {"g": [{"n": 5}]})
     for wrong in (
+        b"\x01",
         b"\x00\x0a\x05a",
         b"\x00\x0a",
         b"\x00\xff",

@@ -60,6 +60,8 @@ class ProtobufSchema:
     def _indexed(self, data: bytes) -> tuple[MessageType, int]:
         """The message that the indexes name; a single 0 stands for the first one."""
         count, position = _zigzag(data, 0)
+        if count < 0:
+            raise ValueError(f"a path of {count} indexes names no message")
         path = [0]
         if count:
             path = []
