@@ -264,8 +264,11 @@ class Fetcher:
             try:
                 return future.result(_LOOP_STEP_S)
             except TimeoutError:
+                # The coroutine may have finished since, or have raised this error itself.
+                if future.done():
+                    return future.result()
                 # A loop that has ended never runs the coroutine: this thread must not wait for it.
-                if future.done() or self._loop.is_closed():
+                if self._loop.is_closed():
                     raise
 
 
