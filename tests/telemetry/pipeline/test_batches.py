@@ -350,3 +350,8 @@ def test_windows_are_not_closed_while_a_batch_waits_for_its_second_try(
         batches.process(placed(SECOND, len(FIRST)), 1)
     with pytest.raises(PipelineBroken, match="batch 1 was interrupted"):
         pipeline(tmp_path).close()
+    repeating = pipeline(tmp_path)
+    assert repeating.must_repeat()
+    repeating.process(placed(SECOND, len(FIRST)), 1)
+    assert not repeating.must_repeat()
+    repeating.close()

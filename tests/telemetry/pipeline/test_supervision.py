@@ -16,7 +16,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.telemetry import run as telemetry_run
 from penstock.cli.telemetry.spark_log import SparkLog
 from penstock.telemetry.pipeline import jobs
-from penstock.telemetry.pipeline.batches import Settings
+from penstock.telemetry.pipeline.batches import PipelineBroken, Settings
 from penstock.telemetry.pipeline.jobs import Job, Started
 from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
 from penstock.telemetry.pipeline.supervision import (
@@ -160,9 +160,14 @@ class Query:
 
 
 class FakeBatches:
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: Exception, repeats: int = 0) -> None:
         self.closed = 0
         self._failures = list(failures)
+        self._repeats = repeats
+
+    def must_repeat(self) -> bool:
+        self._repeats -= 1
+        return self._repeats >= 0
 
     def close(self) -> None:
         if self._failures:
@@ -280,6 +285,40 @@ def test_windows_that_fail_to_close_at_a_signal_are_closed_by_the_next_try(
     keep_running(monkeypatch, [failing, second], stop, closes=True)
     assert query.stopped, "the next query has the same name"
     assert (batches.closed, cast(Any, second.batches).closed) == (0, 1)
+
+
+def test_windows_are_closed_after_the_batch_that_an_earlier_try_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, query, batches = Event(), Query(False, False), FakeBatches(repeats=2)
+    stop.set()
+    one = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    keep_running(monkeypatch, [one], stop, closes=True)
+    assert query._looks == [], "the batch has run"
+    assert (batches.closed, query.stopped) == (1, True)
+
+
+def test_a_batch_that_fails_at_a_signal_is_repeated_before_windows_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, query = Event(), Query()
+    stop.set()
+    batches = FakeBatches(PipelineBroken("batch 1 was interrupted"))
+    failing = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    failing.guard.error = RuntimeError(NO_WORKER)
+    second = started(Query())
+    keep_running(monkeypatch, [failing, second], stop, closes=True)
+    assert query.stopped and cast(Any, second.batches).closed == 1
+
+
+def test_a_query_whose_state_is_broken_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, query = Event(), Query()
+    stop.set()
+    batches = FakeBatches(PipelineBroken("state and checkpoint differ"))
+    broken = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    with pytest.raises(PipelineBroken):
+        keep_running(monkeypatch, [broken], stop, closes=True)
+    assert query.stopped
 
 
 class LostStart:

@@ -19,6 +19,7 @@ from penstock.cli.option_groups import grouped
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.spark_log import SparkLog
+from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.telemetry.pipeline.jobs import Job, Started
@@ -319,16 +320,20 @@ def _run_query(
 ) -> None:
     from penstock.telemetry.pipeline.supervision import QueryFailed
 
+    def may_end() -> bool:
+        # Spark plans a batch that has failed again; windows cannot be closed before it is done.
+        return stop.is_set() and not (ending.closes_windows and started.batches.must_repeat())
+
     has_ended = False
     try:
-        while not (stop.is_set() or has_ended):
+        while not (has_ended or may_end()):
             has_ended = started.wait(_LOOK_S)
             progress.saw(started.progress())
             show()
         # A query that has ended has read all that it was to read.
         if has_ended or ending.closes_windows:
             started.close()
-    except QueryFailed:
+    except PenstockError:
         # Windows may have failed to close while the query runs, and the next try needs its name.
         with suppress(QueryFailed):
             started.stop()

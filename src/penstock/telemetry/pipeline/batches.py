@@ -164,6 +164,8 @@ class Batches:
         self._lock = Lock()
         self._has_ended = False
         self._manifest = self._load()
+        #: the batch that an earlier try has begun and not finished
+        self._interrupted = self._begun_next()
 
     def process(self, messages: Any, batch_id: int) -> None:
         """Run a batch; nothing happens if it was done before."""
@@ -186,8 +188,8 @@ class Batches:
     def _close(self) -> None:
         """Write the rollups of all windows that are open, whatever their width."""
         before = self._manifest
-        interrupted = before.batch_id + 1
-        if self._state.exists(f"begun-{interrupted}.json"):
+        interrupted = self._begun_next()
+        if interrupted is not None:
             # Its samples would be late.
             raise PipelineBroken(
                 f"batch {interrupted} was interrupted and must run before windows are closed"
@@ -200,6 +202,15 @@ class Batches:
         self._commit(before.closings, files, f"{before.query_id}-closings")
         parts = [result.state for result in results]
         self._write_manifest(replace(before, parts=parts, closings=before.closings + 1))
+
+    def must_repeat(self) -> bool:
+        """Whether a batch that an earlier try has begun must still be run: windows stay open until then."""
+        return self._interrupted is not None and self._manifest.batch_id < self._interrupted
+
+    def _begun_next(self) -> int | None:
+        """The batch after the last one that is done, if it was begun."""
+        number = self._manifest.batch_id + 1
+        return number if self._state.exists(f"begun-{number}.json") else None
 
     @property
     def _closing_path(self) -> str:

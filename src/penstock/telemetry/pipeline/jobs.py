@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark import PenstockDataSource
 from penstock.spark.connection import librdkafka_settings
-from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
@@ -109,9 +109,18 @@ class Started:
             return self.query.lastProgress
 
     def close(self) -> None:
-        """Close the windows of all that was read, after the batch that is under way."""
-        with explained():
-            self.batches.close()
+        """Close the windows of all that was read, after the batch that is under way.
+
+        QueryFailed if that batch fails.
+        """
+        try:
+            with explained():
+                self.batches.close()
+        except PipelineBroken:
+            cause = self.guard.error
+            if cause is None:
+                raise
+            raise QueryFailed(f"the query has ended: {reason_of(cause)}") from cause
 
     def stop(self) -> None:
         """Stop the query. A batch that this interrupts is run again next time."""
