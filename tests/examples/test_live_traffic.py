@@ -20,7 +20,9 @@ from penstock import testing
 def test_everything_that_is_sent_arrives() -> None:
     command = [sys.executable, "-m", "examples.live_traffic", "--seconds", "2", "--rate", "500"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    # librdkafka informs about events that it drops at its end. Errors have lower levels.
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("%6|")]
+    assert (done.returncode, errors) == (0, [])
     sent, received, failed = (int(part.split()[1]) for part in done.stdout.splitlines()[-1].split(", "))
     assert sent > 0
     assert received > 0

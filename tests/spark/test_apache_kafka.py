@@ -1,7 +1,4 @@
-"""No lock-in: the same data source on Apache Kafka itself, where Maven Central is at hand.
-
-It has what Penstock does not have yet, so transactions are tested here.
-"""
+"""No lock-in: the same data source on Apache Kafka itself, where Maven Central is at hand."""
 
 from __future__ import annotations
 

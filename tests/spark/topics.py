@@ -33,7 +33,13 @@ class Topics:
 
     def fill(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **fields: Any) -> None:
         """One message for each value; `fields` are those of `Producer.produce`."""
-        settings = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8 << 20, "log_level": 2}
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "message.max.bytes": 8 << 20,
+            "log_level": 2,
+            # Messages stay in order if a new topic has no leader yet, and the first of them are sent again.
+            "max.in.flight.requests.per.connection": 1,
+        }
         errors: list[Any] = []
         config = (
             settings | fields.pop("settings", {}) | {"on_delivery": lambda error, _: errors.append(error)}
