@@ -21,6 +21,9 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_a_voter_that_waits_for_others_says_so": ("waiting_for_majority",),
         "test_leaders_move_away_from_a_failed_directory": ("flush_failed",),
     },
+    "tests/broker/app/test_quarantine_expiry.py": {
+        "test_a_damaged_entry_is_reported_and_stays": ("quarantine_entry_damaged",),
+    },
     "tests/broker/coordinators/test_damaged_coordinators.py": {
         "test_what_no_replica_has_is_given_up": ("coordinator_records_lost",),
         "test_whatever_has_rotted_is_found_and_mended": (
@@ -116,6 +119,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "tests/broker/replica/test_damaged_followers.py": {
+        "test_committed_records_behind_a_lost_sector_are_kept_and_fetched_again": ("committed_records_cut",),
         "test_a_disk_that_refuses_the_truncation_is_offline_until_a_restart": ("corruption_not_cut",),
         "test_damage_above_the_high_watermark_is_truncated_and_fetched_again": ("corruption_replaced",),
     },

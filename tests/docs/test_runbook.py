@@ -13,15 +13,12 @@ from tests.rehearsals import IN_PROCESSES, REHEARSALS, recorded_events
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8").partition("## When something fails")[2]
+_LOGGED = re.compile(r'(?:log\.[a-z]+|report|_warn)\(\s*"([a-z_]+)"')
 
 
 def test_its_events_are_logged() -> None:
     sources = (ROOT / "src" / "penstock" / "broker").rglob("*.py")
-    logged = {
-        event
-        for source in sources
-        for event in re.findall(r'(?:log\.[a-z]+|report)\(\s*"([a-z_]+)"', source.read_text(encoding="utf-8"))
-    }
+    logged = {event for source in sources for event in _LOGGED.findall(source.read_text(encoding="utf-8"))}
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)", RUNBOOK))
     assert len(named) > 5
     assert named <= logged

@@ -51,9 +51,8 @@ def open_log(
     files: Files | None = None, *, clean: bool = False, clock: StillClock = CLOCK, **settings: Any
 ) -> Log:
     """A log in memory, or in `files`; settings of `Log.open` and of `LogConfig` as they come."""
-    openings = {
-        name: settings.pop(name) for name in ("recovery_point", "log_start_offset") if name in settings
-    }
+    names = ("recovery_point", "log_start_offset", "high_watermark")
+    openings = {name: settings.pop(name) for name in names if name in settings}
     files = MemoryFiles(clock) if files is None else files
     return Log.open(files, PATH, replace(LogConfig(), **settings), clock, clean=clean, **openings)
 

@@ -191,7 +191,7 @@ def test_checkpoints_remember_recovery_points_and_log_starts() -> None:
     log.append(batch(), 0)
     directory.open_log("a", 1, CONFIG, CLOCK)
     directory.checkpoint().write()
-    assert files.read("/data/recovery-point-offset-checkpoint") == format_checked(["a 0 10", "a 1 0"])
+    assert files.read("/data/recovery-point-offset-checkpoint") == format_checked(["a 0 10 4", "a 1 0 0"], 2)
     assert files.read("/data/log-start-offset-checkpoint") == b"1\n2\na 0 4\na 1 0\n0ea34145\n"
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.recovery_point, again.end_offset) == (4, 10, 11)
@@ -209,7 +209,7 @@ def test_what_has_not_been_opened_yet_stays_in_the_checkpoints() -> None:
     directory = opened(files)
     directory.open_log("a", 0, CONFIG, CLOCK)
     directory.checkpoint().write()
-    assert b"a 1 1\n" in files.read("/data/recovery-point-offset-checkpoint")
+    assert b"a 1 1 0\n" in files.read("/data/recovery-point-offset-checkpoint")
 
 
 def test_damaged_checkpoints_mean_that_everything_is_looked_at() -> None:

@@ -12,6 +12,7 @@ from penstock.storage import truncation
 from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.health import Health
 from penstock.storage.log import Log
+from penstock.storage.transactions import TransactionIndex
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import (
     CLOCK,
@@ -215,6 +216,28 @@ def test_a_log_whose_producers_cannot_be_read_is_not_cut(
     assert [record.offset for record in records(log)] == [0, 1, 2]
     log.truncate_to(1)
     assert log.append(idempotent(1), 1).base_offset == 1
+
+
+def test_a_log_whose_segment_cannot_be_opened_is_not_cut(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(disk)
+    for sequence in range(3):
+        log.append(idempotent(sequence), 0)
+        log.append(idempotent(sequence, producer_id=8), 0)
+        log.roll()
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionIndex, "entries", fail)
+        with pytest.raises(StorageError, match="too many"):
+            log.truncate_to(1)
+    assert log.health.offline is None
+    assert [record.offset for record in records(log)] == [*range(6)]
+    log.truncate_to(1)
+    assert [record.offset for record in records(log)] == [0]
 
 
 def test_a_log_that_was_cut_in_part_is_not_believed(disk: FaultyDisk) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model.ids import TopicId
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.storage.checkpoint import format_checked, format_checkpoint, parse_checkpoint
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.offset_checkpoints import recorded_offsets
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment_files import LOG
 from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, flush, records
 
 STARTS = "/data/log-start-offset-checkpoint"
+RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
 CONFIG = LogConfig(retention_ms=1000)
 
 
@@ -37,6 +39,15 @@ def rolled(files: MemoryFiles, config: LogConfig = CONFIG) -> tuple[DataDirector
     return directory, log
 
 
+def lose_checkpoint(files: MemoryFiles, how: str) -> None:
+    if how == "damaged":
+        files.write_atomic(STARTS, files.read(STARTS)[:-1])
+        return
+    files.remove(STARTS)
+    if how == "both removed":
+        files.remove(RECOVERY_POINTS)
+
+
 def remove_segment(files: MemoryFiles, log: Log, nth: int) -> None:
     files.remove(list(log.segments)[nth].path(LOG))
 
@@ -57,6 +68,78 @@ def test_a_missing_first_segment_is_damage_and_not_a_new_start(clean: bool) -> N
     again.advance_high_watermark(6)
     again.delete_records(2)
     assert (again.recovery.corruption, len(records(again))) == ([], 4)
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged", "both removed"])
+@pytest.mark.parametrize("start", [0, 3])
+def test_the_manifest_has_the_start_of_a_log_whose_checkpoint_is_lost(how: str, start: int) -> None:
+    """As leader, a log that starts where it has segments would make its followers delete their copies."""
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    log.delete_records(start)
+    directory.close()
+    remove_segment(files, log, 1)
+    if start == 0:
+        remove_segment(files, log, 0)
+    lose_checkpoint(files, how)
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.end_offset) == (start, 6)
+    (damage,) = again.recovery.corruption
+    assert (max(damage.first_offset, start), damage.next_offset) == (start, 4)
+    assert "is missing" in directory.shutdown.unclean[TopicPartition("a", 0)]
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged", "both removed"])
+def test_a_log_without_its_checkpoint_matches_the_manifest(how: str) -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    log.delete_records(3)
+    assert [removal.base_offset for removal in log.retention.apply(NOW_MS)] == [0]
+    directory.close()
+    lose_checkpoint(files, how)
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery.corruption) == (3, [])
+    assert directory.shutdown.unclean == {}
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged"])
+def test_after_a_crash_the_other_checkpoint_has_the_start_of_a_log(how: str) -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    directory.close(clean=False)
+    remove_segment(files, log, 0)
+    lose_checkpoint(files, how)
+    assert recorded_offsets(files, log.path) == (0, 6)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    (damage,) = again.recovery.corruption
+    assert (again.log_start_offset, damage.first_offset, damage.next_offset) == (0, 0, 2)
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged"])
+def test_retention_saves_the_start_in_both_checkpoints_first(how: str) -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    assert [removal.base_offset for removal in log.retention.apply(NOW_MS + 2001)] == [0]
+    directory.close(clean=False)
+    lose_checkpoint(files, how)
+    assert recorded_offsets(files, log.path) == (2, 6)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery.corruption) == (2, [])
+
+
+def test_recovery_points_of_earlier_releases_have_no_starts() -> None:
+    for version in (format_checkpoint, format_checked):
+        files = MemoryFiles()
+        directory, log = rolled(files)
+        directory.close(clean=False)
+        remove_segment(files, log, 0)
+        files.remove(STARTS)
+        files.write_atomic(RECOVERY_POINTS, version(["a 0 6"]))
+        assert recorded_offsets(files, log.path) == (None, 6)
+        again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+        assert (again.log_start_offset, again.recovery_point, again.recovery.corruption) == (2, 6, [])
 
 
 def test_the_start_is_saved_before_retention_removes_segments() -> None:

@@ -41,7 +41,7 @@ def test_what_is_newer_than_the_last_checkpoint_is_cut_without_another() -> None
     log.truncate_to(5)
     assert (log.recovery_point, files.read(RECOVERY_POINTS)) == (5, before)
     log.truncate_to(4)
-    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 4"])
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 4 0"], version=2)
 
 
 def test_what_is_on_its_way_to_the_disk_counts() -> None:
@@ -51,10 +51,10 @@ def test_what_is_on_its_way_to_the_disk_counts() -> None:
     log.truncate_to(6)
     slow.write()
     directory.checkpointed(slow)
-    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 6"])
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 6 0"], version=2)
     # The disk has what was written at the first cut: the second needs another.
     log.truncate_to(5)
-    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 5"])
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 5 0"], version=2)
 
 
 def test_an_earlier_checkpoint_of_all_does_not_undo_a_later_one_of_high_watermarks() -> None:

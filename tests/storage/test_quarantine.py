@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+from dataclasses import replace
 from random import Random
+from threading import Event, Thread, current_thread
 
 import pytest
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicId, format_topic_id
-from penstock.ports import Files
+from penstock.ports import Buffer, Files
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.memory import Directory, MemoryFiles
@@ -163,3 +166,194 @@ def test_other_files_in_the_quarantine_are_left_alone() -> None:
     files.write_atomic("/data/quarantine/damaged/quarantine.json", b'{"name": 1}')
     assert [entry.topic for entry in directory.quarantine.entries()] == ["a"]
     assert directory.quarantine.keep(0, NOW_MS, 0)[0].topic == "a"
+
+
+def test_an_entry_does_not_expire_while_its_folders_are_moved() -> None:
+    class Slow(MemoryFiles):
+        """Lets another thread expire the quarantine before the first folder is moved."""
+
+        def move(self, source: Directory, old: str, target: Directory, new: str) -> None:
+            if new == "partition-0" and not expiry.is_alive():
+                expiry.start()
+                # With the lock the other thread waits for this one; without it, it ends here.
+                expiry.join(0.2)
+            super().move(source, old, target, new)
+
+    files = Slow()
+    directory = with_records(files)
+    quarantine = directory.quarantine
+
+    def expire() -> None:
+        for entry in quarantine.keep(0, NOW_MS, 7 * DAY_MS):
+            quarantine.expire(entry)
+
+    expiry = Thread(target=expire)
+    entry = directory.quarantine_partition("a", 0, "a test")
+    expiry.join(60)
+    assert quarantine.held(entry) == [0]
+    assert [e.name for e in quarantine.entries()] == [entry.name]
+
+
+def test_a_log_is_set_aside_while_an_expired_entry_is_deleted() -> None:
+    class Large(MemoryFiles):
+        """Another log is set aside while the entry's files are removed."""
+
+        def rmtree(self, path: str) -> None:
+            if "a-0.1" in path:
+                aside.start()
+                aside.join(30)
+                assert not aside.is_alive()
+            super().rmtree(path)
+
+    files = Large()
+    directory = with_records(files)
+    quarantine = directory.quarantine
+    aside = Thread(target=lambda: directory.quarantine_partition("a", 1, "another one"), daemon=True)
+    directory.quarantine_partition("a", 0, "a test")
+    (expired,) = quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS)
+    assert quarantine.expire(expired)
+    (entry,) = quarantine.entries()
+    assert (entry.name, quarantine.size) == ("a-1.1", entry.size)
+    assert files.listdir("/data/quarantine") == ["a-1.1"] and files.listdir("/data/deleted") == []
+
+
+def test_a_start_ends_the_deletion_of_an_expired_entry() -> None:
+    class Failing(MemoryFiles):
+        is_failing = True
+
+        def rmtree(self, path: str) -> None:
+            if self.is_failing and "a-0.1" in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().rmtree(path)
+
+    files = Failing()
+    directory = with_records(files)
+    for _ in range(2):
+        directory.quarantine_partition("a", 0, "a test")
+        (expired,) = directory.quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS)
+        with pytest.raises(OSError, match="Input/output"):
+            directory.quarantine.expire(expired)
+        directory.create_partitions([StoredPartition("a", 0, ID)])
+    assert files.listdir("/data/deleted") == ["a-0.1~1", "a-0.1~2"]
+    files.is_failing = False
+    assert opened(files).quarantine.entries() == []
+    assert files.listdir("/data/deleted") == []
+
+
+def test_a_log_is_set_aside_while_the_time_of_entries_is_written() -> None:
+    written: list[bool] = []
+
+    class SlowSync(MemoryFiles):
+        def write_atomic(self, path: str, data: Buffer) -> None:
+            if is_kept and "partition-" not in path and current_thread() is not aside:
+                if not written:
+                    aside.start()
+                    waits.wait(30)
+                aside.join(0.02)
+                written.append(aside.is_alive())
+            super().write_atomic(path, data)
+
+    def set_aside() -> None:
+        waits.set()
+        directory.quarantine_partition("a", 20, "another one")
+
+    waits, is_kept = Event(), False
+    aside = Thread(target=set_aside)
+    directory = with_records(SlowSync(), partitions=21)
+    for partition in range(20):
+        directory.quarantine_partition("a", partition, "a test")
+    is_kept = True
+    directory.quarantine.keep(0, NOW_MS, 7 * DAY_MS)
+    aside.join(30)
+    assert len(written) == 20
+    assert written[0] and not written[-1], "not after the last entry"
+    assert directory.quarantine.size == sum(entry.size for entry in directory.quarantine.entries())
+
+
+def test_a_log_that_takes_the_name_of_a_deleted_entry_keeps_its_own_time() -> None:
+    """A command deletes an entry while the broker adds time to it."""
+
+    class Racing(MemoryFiles):
+        def listdir(self, path: str) -> list[str]:
+            names = super().listdir(path)
+            if is_kept and path == "/data/quarantine/a-1.1/data":
+                # The entry before this one has been read.
+                is_kept.clear()
+                super().rmtree("/data/quarantine/a-0.1")
+                super().makedirs("/data/quarantine/a-0.1/data")
+                super().write_atomic("/data/quarantine/a-0.1/quarantine.json", later)
+            return names
+
+    is_kept: list[bool] = []
+    files = Racing()
+    directory = with_records(files)
+    first = directory.quarantine_partition("a", 0, "a test")
+    directory.quarantine_partition("a", 1, "a test")
+    content = json.loads(files.read("/data/quarantine/a-0.1/quarantine.json"))
+    del content["crc32c"]
+    later = json.dumps({**content, "when_ms": NOW_MS + DAY_MS}).encode()
+    is_kept.append(True)
+    directory.quarantine.keep(1000, NOW_MS, 7 * DAY_MS)
+    (other,) = [entry for entry in directory.quarantine.entries() if entry.name == first.name]
+    assert (other.when_ms, other.kept_ms) == (NOW_MS + DAY_MS, 0)
+
+
+def test_an_entry_that_took_the_name_of_an_expired_one_stays() -> None:
+    directory = with_records(MemoryFiles())
+    quarantine = directory.quarantine
+    directory.quarantine_partition("a", 0, "a test")
+    (expired,) = quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS)
+    quarantine.delete(expired.name)
+    assert not quarantine.expire(expired)
+    directory.create_partitions([StoredPartition("a", 0, ID)])
+    entry = directory.quarantine_partition("a", 0, "another one")
+    assert entry.name == expired.name
+    assert not quarantine.expire(expired)
+    assert quarantine.held(entry) == [0]
+
+
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_an_entry_whose_file_is_damaged_does_not_expire(has_checksum: bool) -> None:
+    files = MemoryFiles()
+    directory = with_records(files)
+    quarantine = directory.quarantine
+    entry = directory.quarantine_partition("a", 0, "a test")
+    path = f"/data/quarantine/{entry.name}/quarantine.json"
+    content = json.loads(files.read(path))
+    content["partitions"] = [1]
+    if not has_checksum:
+        del content["crc32c"]
+    files.write_atomic(path, json.dumps(content).encode())
+    assert quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS) == []
+    assert quarantine.damaged == [entry.name]
+    assert [e.name for e in quarantine.entries()] == ([] if has_checksum else [entry.name])
+    # A restore that finds none of the listed folders deletes nothing either.
+    quarantine.move_back(replace(entry, partitions=[1]), [])
+    assert quarantine.held(entry) == [0]
+
+
+def test_a_file_of_a_release_without_checksums_gets_one() -> None:
+    files = MemoryFiles()
+    directory = with_records(files)
+    quarantine = directory.quarantine
+    entry = directory.quarantine_partition("a", 0, "a test")
+    path = f"/data/quarantine/{entry.name}/quarantine.json"
+    content = json.loads(files.read(path))
+    checksum = content.pop("crc32c")
+    files.write_atomic(path, json.dumps(content).encode())
+    assert quarantine.entries() == [entry]
+    assert quarantine.keep(0, NOW_MS, 7 * DAY_MS) == [] and quarantine.damaged == []
+    assert json.loads(files.read(path))["crc32c"] == checksum
+
+
+def test_an_entry_whose_data_cannot_be_read_does_not_expire() -> None:
+    class Unreadable(MemoryFiles):
+        def listdir(self, path: str) -> list[str]:
+            if path.endswith("/data/quarantine/a-0.1/data"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().listdir(path)
+
+    directory = with_records(Unreadable())
+    entry = directory.quarantine_partition("a", 0, "a test")
+    assert directory.quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS) == []
+    assert directory.quarantine.damaged == [entry.name]

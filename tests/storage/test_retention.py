@@ -266,6 +266,7 @@ def test_a_log_knows_whether_retention_would_keep_any_of_it() -> None:
     log.append(batch(timestamp=NOW_MS + 500), 0)
     assert log.retention.has_unexpired(NOW_MS + 1001)
     assert not log.retention.has_unexpired(NOW_MS + 1501)
+    assert log.retention.has_unexpired(None), "the time is not known"
     assert len(log.segments) == 2, "nothing was removed"
 
 

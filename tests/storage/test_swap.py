@@ -2,18 +2,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from errno import EIO
+from errno import EIO, EMFILE
 from random import Random
 
 import pytest
 
 from penstock.model.errors import StorageError
 from penstock.records.record import Record
+from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.cleaner import KEY_BYTES, measure, plan
 from penstock.storage.compaction import CompactionResult, compact
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.swap import CLEANED, finish_interrupted_swaps
+from penstock.storage.swap import CLEANED, Swap, finish_interrupted_swaps
 from penstock.testing.disk import FaultyDisk, PowerLoss
 from tests.storage.compacted import COMPACT, PATH, CompactedLog
 
@@ -188,3 +189,125 @@ def test_results_that_were_not_committed_are_removed_when_the_log_is_opened() ->
     assert files.is_dir(f"{PATH}/{CLEANED}")
     Log.open(files, PATH, COMPACT, topic.clock, clean=False)
     assert not files.exists(f"{PATH}/{CLEANED}")
+
+
+def compacted(topic: CompactedLog) -> tuple[Swap, list[int], CompactionResult]:
+    """A swap that can be committed, the segments that it replaces, and the new ones."""
+    files, log = topic.files, topic.log
+    result = compact(files, plan(measure(log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES))
+    bases = [source.base_offset for source in result.replaced]
+    return log.swap(bases), bases, result
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("point", range(1, 13))
+def test_a_crash_while_a_swap_is_abandoned_leaves_the_old_log_or_the_new_one(point: int, seed: int) -> None:
+    disk = SlowRemoval(Random(seed))
+    topic, records = filled(disk)
+    exchange, _, _ = compacted(topic)
+    exchange.commit()
+    disk.crash_at = disk.changes + point
+    try:
+        exchange.abandon()
+    except PowerLoss:
+        pass
+    else:
+        disk.power_off()
+    disk.restart(power_loss=True)
+    topic.reopen(clean=False)
+    committed = [record for record in topic.records() if record.value != b"aborted"]
+    assert committed in (records, [record for record in records if record.offset in (1, 4, 5, 7, 8)])
+    assert topic.log.recovery.corruption == []
+
+
+def test_without_a_descriptor_a_swap_is_undone_and_can_be_repeated() -> None:
+    disk = FaultyDisk(Random(0))
+    topic, _ = filled(disk)
+    before = topic.records()
+    exchange, _, _ = compacted(topic)
+    disk.sync_error = EMFILE
+    with pytest.raises(StorageError, match="cannot sync"):
+        exchange.commit()
+    disk.sync_error = None
+    assert not disk.exists(f"{PATH}/swap")
+    assert topic.records() == before
+    swap(topic)
+    assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]
+
+
+def test_without_a_descriptor_a_swap_is_finished_later() -> None:
+    disk = FaultyDisk(Random(0))
+    topic, _ = filled(disk)
+    exchange, bases, result = compacted(topic)
+    exchange.commit()
+    topic.log.replace_segments(exchange, bases, result.segments)
+    disk.sync_error = EMFILE
+    with pytest.raises(StorageError, match="cannot sync"):
+        exchange.finish()
+    disk.sync_error = None
+    exchange.finish()
+    assert not disk.exists(f"{PATH}/swap")
+    assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]
+
+
+def test_a_swap_whose_files_are_not_moved_is_not_removed_by_the_next_one() -> None:
+    topic, _ = filled(MemoryFiles())
+    first, _, _ = compacted(topic)
+    first.commit()
+    names = topic.files.listdir(f"{PATH}/swap")
+    second, _, _ = compacted(topic)
+    with pytest.raises(StorageError, match="cannot swap segments"):
+        second.commit()
+    assert topic.files.listdir(f"{PATH}/swap") == names
+
+
+def test_moving_the_files_of_a_swap_needs_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, _ = filled(MemoryFiles())
+    exchange, bases, result = compacted(topic)
+    exchange.commit()
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise OSError(EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        for name in ("open", "read", "listdir", "sync_dir", "write_atomic", "rmtree"):
+            patched.setattr(MemoryFiles, name, exhausted)
+        topic.log.replace_segments(exchange, bases, result.segments)
+    exchange.finish()
+    assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]
+
+
+@pytest.mark.parametrize("kind", ["torn", "flipped", "foreign"])
+def test_a_damaged_manifest_of_a_swap_concerns_its_log_alone_and_removes_nothing(kind: str) -> None:
+    files = MemoryFiles()
+    topic, _ = filled(files)
+    exchange, _, _ = compacted(topic)
+    exchange.commit()
+    path = f"{PATH}/swap/replaced"
+    manifest = files.read(path)
+    damaged = {
+        "torn": manifest[:-3],
+        # The segment at offset 9 is not replaced.
+        "flipped": manifest.replace(f"{7:020d}.log".encode(), f"{9:020d}.log".encode()),
+        "foreign": format_checkpoint(["../partition-1"]),
+    }[kind]
+    assert damaged != manifest
+    files.write_atomic(path, damaged)
+    before = [files.listdir(PATH), files.listdir(f"{PATH}/swap")]
+    with pytest.raises(StorageError, match=r"swap/replaced, .* is damaged"):
+        topic.reopen(clean=False)
+    assert [files.listdir(PATH), files.listdir(f"{PATH}/swap")] == before
+    files.write_atomic(path, manifest)
+    topic.reopen(clean=False)
+    assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]
+
+
+def test_a_manifest_of_a_release_without_checksums_is_read() -> None:
+    files = MemoryFiles()
+    topic, _ = filled(files)
+    exchange, _, _ = compacted(topic)
+    exchange.commit()
+    path = f"{PATH}/swap/replaced"
+    files.write_atomic(path, format_checkpoint(parse_checkpoint(files.read(path))))
+    topic.reopen(clean=False)
+    assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]

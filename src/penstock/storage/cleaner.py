@@ -11,8 +11,8 @@ syncs in a worker thread. With `cached_only`, ColdPages is raised instead of wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.ports import Files, Workers
 from penstock.records.header_fields import MAX_TIMESTAMP
@@ -33,10 +33,12 @@ from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import ProducerState
 from penstock.storage.segment import Segment
 from penstock.storage.swap import CLEANED
+from penstock.storage.swapping import swap_in
 
 __all__ = [
     "CHECKPOINT_FILE",
     "Dirt",
+    "Shielded",
     "choose",
     "clean",
     "measure",
@@ -52,6 +54,8 @@ KEY_BYTES: Final = 240
 
 
 K = TypeVar("K")
+#: runs a coroutine to its end, also if its caller is cancelled meanwhile
+Shielded: TypeAlias = Callable[[Coroutine[Any, Any, bool]], Awaitable[bool]]
 
 
 class Dirt(NamedTuple):
@@ -169,10 +173,12 @@ async def clean(
     files: Files,
     workers: Workers,
     wanted: Callable[[], bool] = lambda: True,
+    shielded: Shielded = lambda swapping: swapping,
 ) -> CompactionResult | None:
     """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile.
 
-    `wanted` returns false once another log has replaced this one.
+    `wanted` returns false once another log has replaced this one. The swap runs in `shielded`; the compaction
+    before it may be cancelled.
     """
     try:
         result = await _compact(compaction, files, workers)
@@ -186,14 +192,13 @@ async def clean(
         return None
     bases = [source.base_offset for source in result.replaced]
     swap = log.swap(bases)
-    if _still_there(log, result):
-        await workers.in_thread(swap.commit)
-        if wanted() and _still_there(log, result):
-            log.replace_segments(swap, bases, result.segments)
-            await workers.in_thread(swap.finish)
-            return result
-    await workers.in_thread(swap.abandon)
-    return None
+    if not _still_there(log, result):
+        await workers.in_thread(swap.abandon)
+        return None
+    is_swapped = await shielded(
+        swap_in(log, swap, bases, result.segments, workers, lambda: wanted() and _still_there(log, result))
+    )
+    return result if is_swapped else None
 
 
 async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -> CompactionResult:

@@ -9,9 +9,9 @@
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
     <path>/topics, deleted, quarantine              the partitions (`folders`), and logs that were set aside
 
-Logs go to `deleted` only if the controller removed them by a committed record while the broker ran. So the
-next start may finish their deletion. Logs that a start finds and the metadata does not have go to the
-quarantine.
+Logs go to `deleted` only if the controller removed them by a committed record while the broker ran, or if
+their quarantine entry expired. So the next start may finish their deletion. Logs that a start finds and the
+metadata does not have go to the quarantine.
 
 The manifest of a clean shutdown is removed durably as soon as the directory is opened. After a crash, the
 next start finds no manifest and recovers the logs.

@@ -3,7 +3,7 @@
     <path>/topics/NAME/topic.metadata                       the topic's id
     <path>/topics/NAME/partition-N/                         a log
     <path>/topics/NAME/partition-N/partition.metadata       its identity: topic id and partition
-    <path>/deleted/                                         what the controller had removed
+    <path>/deleted/                                         what the controller had removed, expired entries
     <path>/quarantine/                                      what was set aside (`quarantine`)
 
 A folder's identity stays the same when the folder is renamed by hand. Release 0.1.0 did not write it, and a
@@ -27,7 +27,7 @@ from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topi
 from penstock.ports import Clock, Files
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.health import Health
-from penstock.storage.quarantine import Quarantine, QuarantineEntry
+from penstock.storage.quarantine import DELETED, Quarantine, QuarantineEntry
 from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 TOPICS: Final = "topics"
-DELETED: Final = "deleted"
 #: Kafka's name for the file that has a partition's topic id
 PARTITION_METADATA: Final = "partition.metadata"
 _TOPIC_METADATA: Final = "topic.metadata"

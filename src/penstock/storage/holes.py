@@ -23,6 +23,7 @@ __all__ = [
     "holes",
     "is_hole",
     "lose_segment",
+    "sound_behind",
     "uncommitted_damage",
 ]
 
@@ -52,10 +53,19 @@ def describe_holes(log: Log) -> str:
 def uncommitted_damage(log: Log) -> int | None:
     """The first offset of damage above the high watermark; None if there is none.
 
-    A follower that truncates its log there, and fetches the rest again, gives up nothing committed.
+    A follower that truncates its log there gives up nothing that it knows to be committed.
     """
     found = (damage.first_offset for damage in log.recovery.corruption)
     return next((offset for offset in found if offset >= log.high_watermark), None)
+
+
+def sound_behind(log: Log, offset: int) -> bool:
+    """Returns true if the log has offsets from `offset` on that are not known to be damaged."""
+    for damage in log.recovery.corruption:
+        if damage.first_offset > offset:
+            break
+        offset = max(offset, damage.next_offset)
+    return offset < log.end_offset
 
 
 def blocking_damage(log: Log) -> list[Corruption]:

@@ -21,6 +21,7 @@ from penstock.records.header_fields import (
 )
 from penstock.storage.config import LogConfig
 from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
+from penstock.storage.cut_records import CutRecords
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.folders import PARTITION_METADATA
@@ -98,12 +99,13 @@ def load(
     log_start_offset: int,
     start_recorded: bool = False,
     closed: ClosedLog | None = None,
+    high_watermark: int = 0,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing.
 
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
     `closed` is the log at the clean shutdown: where the segment files are the same now, nothing is read to
-    see that they continue each other.
+    see that they continue each other. Recovery keeps what it cuts off below the recorded `high_watermark`.
 
     Longer than other functions because each step needs the results of those before it.
     """
@@ -123,7 +125,8 @@ def load(
     end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
     if end_offset is None:
         report.clean = False
-        recovery = _Recovery(files, path, config, recovery_point, log_start_offset, epochs, report, now_ms)
+        cut, offsets = CutRecords(files, path, high_watermark, report), (recovery_point, log_start_offset)
+        recovery = _Recovery(files, path, config, *offsets, epochs, report, now_ms, cut)
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
@@ -307,7 +310,9 @@ class _Recovery:
         epochs: LeaderEpochs,
         report: RecoveryReport,
         now_ms: int,
+        cut: CutRecords,
     ) -> None:
+        self._cut = cut
         self._files = files
         self._path = path
         self._config = config
@@ -331,7 +336,12 @@ class _Recovery:
         # The batches have the epochs, too. After a crash, the file may be older than the batches.
         self._epochs.forget_from(start)
         walker = SegmentRecovery(
-            self._config, self._recovery_point, self._epochs, self.producers, self._report
+            self._config,
+            self._recovery_point,
+            self._epochs,
+            self.producers,
+            self._report,
+            self._cut.before_truncation,
         )
         for position, segment in enumerate(unsure):
             following = unsure[position + 1].base_offset if position + 1 < len(unsure) else None
@@ -358,6 +368,7 @@ class _Recovery:
         for segment in dropped:
             self._report.segments_dropped += 1
             self._report.bytes_cut += segment.size
+            self._cut.keep(segment)
             for suffix in SUFFIXES:
                 if self._files.exists(segment.path(suffix)):
                     self._files.remove(segment.path(suffix))

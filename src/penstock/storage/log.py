@@ -86,6 +86,7 @@ class Log:
         log_start_offset: int = 0,
         start_recorded: bool = False,
         closed: ClosedLog | None = None,
+        high_watermark: int = 0,
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
@@ -93,14 +94,13 @@ class Log:
         """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
 
         With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
-        `closed` is what the log was when it was closed in good order.
+        `closed` is what the log was when it was closed in good order, `high_watermark` the recorded one.
         """
         health = health or Health()
         health.check()
         try:
-            loaded = load(
-                files, path, config, clock, clean, recovery_point, log_start_offset, start_recorded, closed
-            )
+            offsets = recovery_point, log_start_offset
+            loaded = load(files, path, config, clock, clean, *offsets, start_recorded, closed, high_watermark)
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e
         store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)

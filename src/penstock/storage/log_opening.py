@@ -46,7 +46,7 @@ class LogOpener:
         """The log of a partition; `LastShutdown.unclean` has the reason if it does not match the manifest."""
         first = self._shutdown.clean and key not in self.opened
         expected = self._shutdown.expected(key) if first else None
-        log = self._load(key, config, clock, rng, expected)
+        log = self._load(key, config, clock, rng, expected, clean=expected is not None)
         if expected is None:
             if first and log.end_offset:
                 self._shutdown.unclean.setdefault(key, NOT_LISTED)
@@ -64,26 +64,51 @@ class LogOpener:
             # from the quorum instead.
             return log
         log.close(clean=False)
-        return self._load(key, config, clock, rng, None)
+        return self._load(key, config, clock, rng, expected, clean=False)
+
+    def _recorded_start(self, key: TopicPartition, expected: LoggedState | None) -> int | None:
+        """The log start below which segments may have been removed; None if none is recorded.
+
+        The manifest has the log start, too. Why it is used: without the checkpoint, a log that has lost its
+        first segment would start at the next one, and as leader make its followers delete their copies.
+        """
+        recorded = self._checkpoints.recorded_start(key)
+        return expected.log_start_offset if recorded is None and expected is not None else recorded
+
+    def _recovery_point(self, key: TopicPartition, expected: LoggedState | None) -> int:
+        """The offset below which everything was on the disk: after a clean shutdown, the log's end."""
+        recorded = self._checkpoints.recovery_points.get(key, 0)
+        return recorded if expected is None else max(recorded, expected.end_offset)
 
     def _load(
-        self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, known: LoggedState | None
+        self,
+        key: TopicPartition,
+        config: LogConfig,
+        clock: Clock,
+        rng: Rng | None,
+        expected: LoggedState | None,
+        *,
+        clean: bool,
     ) -> Log:
+        """Open a log; with `clean` it is taken to be as `expected`, the manifest's entry, describes it."""
+        start = self._recorded_start(key, expected)
+        high_watermark = self._checkpoints.high_watermarks.get(key, 0)
         log = Log.open(
             self._files,
             self._folders.partition_path(*key),
             config,
             clock,
-            clean=known is not None,
-            closed=None if known is None else known.closed,
-            recovery_point=self._checkpoints.recovery_points.get(key, 0),
-            log_start_offset=self._checkpoints.log_starts.get(key, 0),
-            start_recorded=self._checkpoints.recorded_start(key) is not None,
+            clean=clean,
+            closed=expected.closed if clean and expected is not None else None,
+            recovery_point=self._recovery_point(key, expected),
+            log_start_offset=self._checkpoints.log_starts.get(key, 0) if start is None else start,
+            start_recorded=start is not None,
+            high_watermark=high_watermark,
             rng=rng,
             health=self._health,
             cache=self._cache,
         )
         log.durability.unsynced_identity = self._folders.unsynced_identity(*key)
         # An older high watermark does no harm: fetches from the leader, or of the followers, advance it.
-        log.restore_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
+        log.restore_high_watermark(min(high_watermark, held_end(log)))
         return log

@@ -7,6 +7,9 @@ The log start checkpoint is of version 1: a start in it was on the disk before a
 removed, so a first segment that begins beyond it has lost its predecessors. A log without a line, and every
 log in a checkpoint of version 0 (written by release 0.1.0, which removed segments first), has no such record.
 
+The recovery point checkpoint is of version 2: its lines have the log start, too, if it is such a record. They
+are used if the log start checkpoint is missing or damaged. Both are written before segments are removed.
+
 Invariants: a recovery point on the disk is never above the log's own when the log is cut; of two checkpoints
 the later one stays, whichever thread is done first.
 """
@@ -96,14 +99,13 @@ class Checkpoint:
         self._newest = newest
         #: later ones have higher ones
         self.number = number
-        self._contents = {
-            name: _format_starts(offsets, unverified) if name == _LOG_STARTS else _format_offsets(offsets)
-            for name, offsets in contents.items()
-        }
-        self.log_starts = {
-            key: start for key, start in contents.get(_LOG_STARTS, {}).items() if key not in unverified
-        }
+        starts = contents.get(_LOG_STARTS, {})
+        self.log_starts = {key: start for key, start in starts.items() if key not in unverified}
         self.recovery_points = dict(contents.get(_RECOVERY_POINTS, {}))
+        self._contents = {name: _format_offsets(offsets) for name, offsets in contents.items()}
+        if starts:
+            self._contents[_LOG_STARTS] = _format_starts(starts, unverified)
+            self._contents[_RECOVERY_POINTS] = _format_points(self.recovery_points, self.log_starts)
         #: that it speaks of
         self.partitions = frozenset[TopicPartition]().union(*contents.values())
 
@@ -132,10 +134,10 @@ class OffsetCheckpoints:
         self._numbers = count()
         #: the files name the same partitions
         keys: dict[str, TopicPartition] = {}
-        self.recovery_points = self._read(_RECOVERY_POINTS, keys)
+        self.recovery_points, also_recorded = self._read_recovery_points(keys)
         #: keys of `log_starts` that say nothing about which segments must exist
         self._unverified: set[TopicPartition] = set()
-        self.log_starts = self._read_log_starts(keys)
+        self.log_starts = self._read_log_starts(keys, also_recorded)
         self.high_watermarks = self._read(_HIGH_WATERMARKS, keys)
         self._knows_high_watermarks = bool(self.high_watermarks)
         #: logs that the checkpoints on the disk may list, and the highest recovery points that they may have
@@ -152,10 +154,29 @@ class OffsetCheckpoints:
                 offsets[keys.get(partition) or _key(partition, keys)] = int(offset)
         return offsets
 
-    def _read_log_starts(self, keys: dict[str, TopicPartition]) -> dict[TopicPartition, int]:
-        """The log starts; those of an earlier version's checkpoint are `_unverified`."""
-        starts = {}
+    def _read_recovery_points(
+        self, keys: dict[str, TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The recovery points, and the log starts in the same file; see `_read`."""
+        points, starts = {}, {}
         with suppress(FileNotFoundError, ValueError):
+            for line in parse_checkpoint(self._files.read(f"{self._path}/{_RECOVERY_POINTS}")):
+                topic, index, point, *start = line.split(" ")
+                key = keys[f"{topic} {index}"] = TopicPartition(topic, int(index))
+                points[key] = int(point)
+                if start:
+                    starts[key] = int(start[0])
+        return points, starts
+
+    def _read_log_starts(
+        self, keys: dict[str, TopicPartition], also_recorded: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The log starts; those of an earlier version's checkpoint are `_unverified`.
+
+        If the file is missing or damaged, they are `also_recorded`.
+        """
+        starts = {}
+        try:
             data = self._files.read(f"{self._path}/{_LOG_STARTS}")
             verified = is_checked(data)
             for line in parse_checkpoint(data):
@@ -165,6 +186,9 @@ class OffsetCheckpoints:
                 starts[key] = int(offset)
                 if unverified or not verified:
                     self._unverified.add(key)
+        except (FileNotFoundError, ValueError):
+            self._unverified.clear()
+            return also_recorded
         return starts
 
     def recorded_start(self, key: TopicPartition) -> int | None:
@@ -249,6 +273,17 @@ def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPa
     )
 
 
+def _format_points(points: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> bytes:
+    """Recovery points, each with the log start if it is recorded."""
+    lines = (
+        f"{key.topic} {key.partition} {point} {starts[key]}"
+        if key in starts
+        else f"{key.topic} {key.partition} {point}"
+        for key, point in points.items()
+    )
+    return format_checked(lines, version=2)
+
+
 def _key(partition: str, keys: dict[str, TopicPartition]) -> TopicPartition:
     """The partition that a line names, kept in `keys` for the other files."""
     topic, _, index = partition.rpartition(" ")
@@ -273,7 +308,7 @@ def protect_restored(files: Files, path: str, keys: Sequence[TopicPartition]) ->
 
 def recorded_high_watermark(files: Files, log_path: str) -> int:
     """The high watermark that the data directory of the log at `log_path` records; 0 if it records none."""
-    return _recorded(files, log_path, _HIGH_WATERMARKS) or 0
+    return _number(_recorded(files, log_path, _HIGH_WATERMARKS)) or 0
 
 
 def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
@@ -281,20 +316,36 @@ def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
 
     The start is None, and the recovery point 0, where nothing is recorded.
     """
-    return _recorded(files, log_path, _LOG_STARTS), _recorded(files, log_path, _RECOVERY_POINTS) or 0
+    point = _recorded(files, log_path, _RECOVERY_POINTS)
+    start = _recorded(files, log_path, _LOG_STARTS)
+    if start is None and point is not None:
+        start = point[1:]
+    return _number(start), _number(point) or 0
 
 
-def _recorded(files: Files, log_path: str, name: str) -> int | None:
-    """The offset of one log in one checkpoint; None if it has none. Only that log's line is parsed."""
+def _number(fields: Sequence[str] | None) -> int | None:
+    """The first of the fields of a line; None if there is none, or if it is not verified."""
+    if not fields or fields[-1] == _UNVERIFIED:
+        return None
+    with suppress(ValueError):
+        return int(fields[0])
+    return None
+
+
+def _recorded(files: Files, log_path: str, name: str) -> list[str] | None:
+    """The fields of one log's line in one checkpoint, none if it has no line.
+
+    None if the file is missing or damaged. Only that log's line is parsed.
+    """
     match = _LOG_PATH.fullmatch(log_path)
     if match is None:
-        return None
+        return []
     prefix = f"{match['topic']} {int(match['index'])} "
-    with suppress(FileNotFoundError, ValueError):
+    try:
         data = files.read(f"{match['root']}/{name}")
-        if name == _LOG_STARTS and not is_checked(data):
-            return None
-        for line in parse_checkpoint(data):
-            if line.startswith(prefix):
-                return None if line.endswith(_UNVERIFIED_END) else int(line[len(prefix) :])
-    return None
+        lines = parse_checkpoint(data)
+    except (FileNotFoundError, ValueError):
+        return None
+    if name == _LOG_STARTS and not is_checked(data):
+        return []
+    return next((line[len(prefix) :].split(" ") for line in lines if line.startswith(prefix)), [])

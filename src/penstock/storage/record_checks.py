@@ -125,7 +125,7 @@ def _records_of(
         if limit < rules.decompressed_bytes_max:
             raise TooManyRecords from e
         raise too_large(limit) from e
-    if len(_scratch.buffer) < len(data) <= _SCRATCH_BYTES_MAX:
+    if isinstance(data, bytearray) and len(_scratch.buffer) < len(data) <= _SCRATCH_BYTES_MAX:
         _scratch.buffer = data
     return data, 0, size
 

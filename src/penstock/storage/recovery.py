@@ -16,8 +16,8 @@ epochs, which only rise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
 
 from penstock.ports import Buffer, File
 from penstock.records.batch import (
@@ -61,6 +61,8 @@ _NEVER_WRITTEN: Final = bytes(_SECTOR_BYTES)
 _LAST_PIECE_BYTES: Final = 64
 #: bytes at a batch's start that must be read to recognise a candidate
 _CANDIDATE_BYTES: Final = 17
+#: takes a segment's open file, the position at which it is truncated, and the end offset before it
+BeforeTruncation: TypeAlias = Callable[[File, int, int], None]
 
 
 def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...], memoryview]]:
@@ -227,8 +229,10 @@ class SegmentRecovery(BatchSearch):
         epochs: LeaderEpochs,
         producers: ProducerStates,
         report: RecoveryReport,
+        before_truncation: BeforeTruncation,
     ) -> None:
         super().__init__(recovery_point)
+        self._before_truncation = before_truncation
         self._interval = config.index_interval_bytes
         self._epochs = epochs
         self._producers = producers
@@ -277,6 +281,7 @@ class SegmentRecovery(BatchSearch):
             segment.size = position
             if self.next_offset >= self._recovery_point:
                 self._report.bytes_cut += end - position
+                self._before_truncation(file, position, self.next_offset)
                 file.truncate(position)
                 return False
             # The bytes stay in the file, but no read or append goes behind the sound ones.

@@ -30,6 +30,8 @@ class RecoveryReport:
     bytes_walked: int = 0
     bytes_cut: int = 0
     segments_dropped: int = 0
+    #: paths of files with committed records that recovery has cut off (`cut_records`)
+    kept: list[str] = field(default_factory=list)
     #: in the order of offsets
     corruption: list[Corruption] = field(default_factory=list)
     #: names in the log's folder that are no file of a segment, though they end as one

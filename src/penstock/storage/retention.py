@@ -106,8 +106,11 @@ class Retention:
             cached_only=cached_only,
         )
 
-    def has_unexpired(self, now_ms: int) -> bool:
-        """Returns true if the log has records that its own retention would keep."""
+    def has_unexpired(self, now_ms: int | None) -> bool:
+        """Returns true if the log has records that its own retention would keep.
+
+        With None for `now_ms` the time is not known, and no record is too old.
+        """
         log, segments = self._log, self._store.segments
         if log.end_offset <= log.log_start_offset:
             return False

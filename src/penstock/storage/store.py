@@ -254,6 +254,12 @@ class SegmentStore:
         _, header = next(scan(segment.open_file(), position, segment.size))
         return segment, position, header[BASE_OFFSET]
 
+    def prepare_cut(self, segment: Segment) -> None:
+        """Open and load what `cut` uses: without a descriptor, nothing is changed."""
+        segment.open_file()
+        segment.offsets()
+        segment.transactions.entries()
+
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
         """Drop everything from a `cut_point` on; its segment stays, perhaps empty, and is the last now."""
         dropped = [

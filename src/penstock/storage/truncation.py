@@ -74,6 +74,7 @@ class Truncation:
             self._prepare(end_offset)
             snapshots = prune_snapshots(store.files, store.path, end_offset)
             producers = load_producers(store.segments, snapshots, end_offset, store.files, store.path)
+            store.prepare_cut(segment)
         try:
             store.cut(segment, position, end_offset)
         except OSError as e:

@@ -53,3 +53,21 @@ def test_only_running_time_and_a_trusted_clock_delete(events: Events) -> None:
         assert expire(running, expiry) == 0
     ((_, fields),) = events.of("quarantine_expired")
     assert (fields["topic"], fields["partitions"]) == ("t", [0])
+
+
+def test_a_damaged_entry_is_reported_and_stays(events: Events) -> None:
+    with on_disk(Disk()) as running, RawClient(running.bootstrap) as client:
+        append(client, create_topic(client, "t"), b"x")
+        broker = running.broker
+        partitions, image = broker.partitions, broker.image.topics["t"]
+        asyncio.run_coroutine_threadsafe(partitions.quarantine(image, 0, "a test"), running._loop).result(60)
+        (directory,) = partitions.directories
+        (entry,) = directory.quarantine.entries()
+        path = directory.quarantine.entry_path(entry.name)
+        broker.files.write_atomic(f"{path}/quarantine.json", b'{"partitions": [1]}')
+        clock = MovableClock(entry.when_ms + 30 * DAY_MS)
+        expiry = QuarantineExpiry(broker.config, partitions, clock, broker.workers, lambda: clock.ms)
+        clock.ran_s = 30 * DAY_MS / 1000
+        expire(running, expiry)
+        assert broker.files.listdir(f"{path}/data") == ["partition-0"]
+    assert [fields["path"] for _, fields in events.of("quarantine_entry_damaged")] == [path]

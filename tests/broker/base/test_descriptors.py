@@ -271,3 +271,23 @@ def test_in_use_counts_what_is_open(descriptors: Descriptors) -> None:
     before = descriptors.in_use()
     with socket.socket():
         assert descriptors.in_use() == before + 1
+
+
+def test_a_brief_open_closes_files_when_no_spare_descriptor_is_left() -> None:
+    """For example the sync of a directory, in the middle of a truncation."""
+    descriptors = Descriptors()
+    closed: list[bool] = []
+
+    def sync() -> str:
+        if not closed:
+            raise OSError(errno.EMFILE, "too many open files")
+        return "synced"
+
+    with pytest.raises(OSError, match="too many"):
+        descriptors.briefly(sync)
+    descriptors.on_shortage("broker", lambda: closed.append(True))
+    assert descriptors.briefly(sync) == "synced"
+    descriptors.on_shortage("broker", lambda: None)
+    closed.clear()
+    with pytest.raises(OSError, match="too many"):
+        descriptors.briefly(sync)

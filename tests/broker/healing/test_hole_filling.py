@@ -35,6 +35,12 @@ def remove(*positions: int) -> Loss:
     return lose
 
 
+def remove_start(nodes: Cluster, node: int, segments: list[Segment]) -> None:
+    """The first segment, and the checkpoint that shows that it is missing."""
+    remove(0)(nodes, node, segments)
+    nodes.disks[node].remove("/data/log-start-offset-checkpoint")
+
+
 def truncate(position: int, left: float) -> Loss:
     def lose(nodes: Cluster, node: int, segments: list[Segment]) -> None:
         segment = segments[position]
@@ -63,6 +69,8 @@ LOSSES = {
     "emptied": truncate(2, 0),
     "renamed": rename(2),
 }
+#: losses while the broker is stopped
+STOPPED_LOSSES = {**LOSSES, "first and its checkpoint": remove_start}
 
 
 async def filled(nodes: Cluster, *replicas: int) -> None:
@@ -120,7 +128,7 @@ async def leads(nodes: Cluster, node: int) -> None:
 
 
 @pytest.mark.parametrize("node", [1, 3], ids=["leader", "follower"])
-@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("loss", STOPPED_LOSSES.values(), ids=STOPPED_LOSSES)
 def test_segments_lost_while_all_brokers_were_stopped_are_fetched_again(node: int, loss: Loss) -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -151,14 +159,14 @@ def test_a_replica_that_got_its_segments_back_leads_with_everything(node: int, l
     run(main())
 
 
-@pytest.mark.parametrize("loss", ["first", "middle", "last truncated", "torn"])
+@pytest.mark.parametrize("loss", ["first", "first and its checkpoint", "middle", "last truncated", "torn"])
 def test_segments_lost_after_a_crash_are_fetched_again(loss: str) -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await filled(nodes)
             segments = list(replica(nodes[2]).log.segments)
             await nodes.kill(2)
-            LOSSES[loss](nodes, 2, segments)
+            STOPPED_LOSSES[loss](nodes, 2, segments)
             await nodes.start(2)
             await whole_again(nodes)
 

@@ -68,9 +68,9 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_nothing_is_deleted_before_the_first_comparison(watched: Watched, events: list[str]) -> None:
     assert not watched.is_trusted()
     watched.compare(CLOCK_UNKNOWN)
-    assert not watched.is_trusted()
+    assert (watched.is_trusted(), watched.watch.is_compared) == (False, False)
     watched.compare()
-    assert watched.is_trusted()
+    assert (watched.is_trusted(), watched.watch.is_compared) == (True, True)
     assert events == []
 
 
@@ -190,6 +190,7 @@ def alone() -> Watched:
 
 def test_a_broker_that_is_alone_trusts_the_clock_it_starts_with(alone: Watched) -> None:
     assert alone.is_trusted()
+    assert alone.watch.is_compared
     alone.clock.passed_ms += 30 * DAY_MS
     assert alone.is_trusted()
 

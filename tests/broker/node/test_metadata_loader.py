@@ -8,8 +8,14 @@ import pytest
 
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.node.metadata_loader import MetadataLoader
+from penstock.broker.node.snapshot_files import SnapshotFiles
+from penstock.metadata.snapshot import snapshot
+from penstock.raft.messages import LogPoint
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from tests.broker.disks import Disk, on_disk
 from tests.broker.nodes import Cluster, eventually, run
+from tests.broker.raw import RawClient
+from tests.broker.requests import append, create_topic, read_all
 
 
 def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +50,30 @@ def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.M
             await nodes.close()
 
     run(main())
+
+
+def test_a_topic_that_a_snapshot_lacks_is_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record says that it was deleted: the snapshot may be that of a quorum with another history."""
+    with on_disk(Disk()) as running, RawClient(running.bootstrap) as client:
+        lost, kept = create_topic(client, "lost"), create_topic(client, "kept")
+        for topic in (lost, kept):
+            append(client, topic, b"x")
+        broker = running.broker
+        loader = broker.node.loader
+        lost_id = broker.image.topics["lost"].id
+        without = [each for each in snapshot(broker.image) if getattr(each, "topic_id", None) != lost_id]
+        monkeypatch.setattr(SnapshotFiles, "records", lambda self, point: iter(without))
+
+        async def install() -> None:
+            point = LogPoint(1, loader.applied + 10)
+            loader.installed(point)
+            await loader.wait_for(point.offset)
+
+        asyncio.run_coroutine_threadsafe(install(), running._loop).result(60)
+        (directory,) = broker.partitions.directories
+        (entry,) = directory.quarantine.entries()
+        assert (entry.topic, entry.partitions) == ("lost", [0])
+        assert "a metadata snapshot up to offset" in entry.reason
+        assert directory.quarantine.held(entry) == [0]
+        assert [record.value for record in read_all(client, kept)] == [b"x"]
+        assert loader.doubt is None

@@ -14,10 +14,12 @@ from penstock.testing.disk import FaultyDisk
 from tests.broker.disks import Volumes
 from tests.broker.events import Events
 from tests.broker.nodes import Cluster, eventually, run
-from tests.broker.replication import described, make_topic, produce, replica, stored
+from tests.broker.replication import described, make_topic, produce, replica, stop_fetching, stored
 
 FOLLOWER = 3
 VALUES = [b"one", b"two", b"three"]
+#: high watermarks are not written to the disk
+NO_CHECKPOINTS = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
 
 
 class Refusing(FaultyDisk):
@@ -33,7 +35,7 @@ class Refusing(FaultyDisk):
 
 def on_two_disks() -> tuple[Cluster, Refusing]:
     """The metadata is on the first disk of the follower, and the topic on the second."""
-    nodes = Cluster([1, 2, 3], config={"replica.high.watermark.checkpoint.interval.ms": "3600000"})
+    nodes = Cluster([1, 2, 3], config=NO_CHECKPOINTS)
     bad = Refusing(Random(2))
     nodes.settings[FOLLOWER]["log.dirs"] = "/good,/bad"
     nodes.disks[FOLLOWER] = Volumes(good=FaultyDisk(Random(1)), bad=bad)
@@ -49,20 +51,28 @@ async def filled(nodes: Cluster) -> None:
 
 
 async def kill_and_damage(nodes: Cluster) -> str:
-    """Kill the follower, and flip a bit of its second batch. Its high watermark was never written.
+    """Kill the follower, and flip a bit of its last batch, which was on the disk. Its high watermark is lost.
 
     Returns the path of the file.
     """
     partition = replica(nodes[FOLLOWER])
     assert partition.directory.path == "/bad"
     path = partition.log.segments.first.path(LOG)
+    await partition.flusher.flush()
+    await nodes[FOLLOWER].partitions.checkpoints.write_all()
     await nodes.kill(FOLLOWER)
+    nodes.disks[FOLLOWER].remove("/bad/replication-offset-checkpoint")
+    flip(nodes, path, 2)
+    return path
+
+
+def flip(nodes: Cluster, path: str, nth: int) -> None:
+    """Flip a bit in the records of the batch `nth` of the follower's segment file."""
     file = nodes.disks[FOLLOWER].open(path)
-    position, _ = list(iter_batches(file.pread(file.size(), 0)))[1]
+    position, _ = list(iter_batches(file.pread(file.size(), 0)))[nth]
     (byte,) = file.pread(1, position + 40)
     file.pwrite(bytes([byte ^ 1]), position + 40)
     file.close()
-    return path
 
 
 async def in_sync(nodes: Cluster) -> None:
@@ -80,7 +90,7 @@ def test_damage_above_the_high_watermark_is_truncated_and_fetched_again(events: 
             await nodes.start(FOLLOWER)
             await in_sync(nodes)
             ((level, fields),) = events.of("corruption_replaced")
-            assert (level, fields["offset"], fields["end_offset"]) == ("error", 1, 3)
+            assert (level, fields["offset"], fields["end_offset"]) == ("error", 2, 3)
             assert not replica(nodes[FOLLOWER]).log.recovery.corruption
         finally:
             await nodes.close()
@@ -110,6 +120,78 @@ def test_a_disk_that_refuses_the_truncation_is_offline_until_a_restart(events: E
             bad.refused = None
             await nodes.start(FOLLOWER)
             await in_sync(nodes)
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_damaged_log_that_goes_further_than_its_leader_is_quarantined(events: Events) -> None:
+    """All were killed. The sound logs are preferred, and lack records that lie behind the damage."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config=NO_CHECKPOINTS)
+        try:
+            await nodes.start()
+            await make_topic(nodes, FOLLOWER, 1, 2, min_isr=1)
+            for value in VALUES[:2]:
+                assert (await produce(nodes, FOLLOWER, value)).error_code == ErrorCode.NONE
+            await eventually(lambda: all(replica(b).log.end_offset == 2 for b in nodes.brokers.values()))
+            for node in (1, 2):
+                await stop_fetching(nodes[node])
+            for value in (b"only here", b"and this"):
+                assert (await produce(nodes, FOLLOWER, value, acks=1)).error_code == ErrorCode.NONE
+            path = replica(nodes[FOLLOWER]).log.segments.first.path(LOG)
+            for node in (1, 2, FOLLOWER):
+                await nodes.kill(node)
+            flip(nodes, path, 1)
+
+            await nodes.start()
+            await in_sync(nodes)
+            assert replica(nodes[FOLLOWER]).log.end_offset == 2
+            ((directory, (entry,)),) = [
+                (directory, directory.quarantine.entries())
+                for directory in nodes[FOLLOWER].partitions.directories
+            ]
+            assert "damage at 1" in entry.reason
+            kept = f"{directory.quarantine.entry_path(entry.name)}/data/partition-0/{path.rpartition('/')[2]}"
+            content = nodes.disks[FOLLOWER].read(kept)
+            assert b"only here" in content
+            assert b"and this" in content
+            assert not events.of("corruption_replaced")
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_committed_records_behind_a_lost_sector_are_kept_and_fetched_again(events: Events) -> None:
+    """A sector of zeros above the recovery point looks as if a crash had left it out: the log ends before."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config=NO_CHECKPOINTS)
+        try:
+            await nodes.start()
+            await make_topic(nodes, 1, 2, FOLLOWER)
+            values = [value * 500 for value in VALUES]
+            for value in values:
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            partition = replica(nodes[FOLLOWER])
+            await eventually(lambda: partition.log.high_watermark == len(values))
+            await nodes[FOLLOWER].partitions.checkpoints.write_high_watermarks()
+            segment = partition.log.segments.first
+            position, path = segment.find(1), segment.path(LOG)
+            await nodes.kill(FOLLOWER)
+            file = nodes.disks[FOLLOWER].open(path)
+            file.pwrite(bytes(512), position // 512 * 512 + 512)
+            file.close()
+
+            await nodes.start(FOLLOWER)
+            await in_sync(nodes)
+            ((level, fields),) = events.of("committed_records_cut")
+            assert (level, fields["end_offset"]) == ("error", 1)
+            (kept,) = fields["paths"]
+            assert values[2] in nodes.disks[FOLLOWER].read(kept)
         finally:
             await nodes.close()
 

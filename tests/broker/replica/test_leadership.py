@@ -103,3 +103,21 @@ def test_list_offsets_latest_on_a_new_leader_waits_for_its_epochs_start() -> Non
             assert await latest(nodes, 1) == 2
 
     run(main())
+
+
+def test_an_append_whose_leadership_has_ended_is_answered() -> None:
+    """It ended while the append waited for the disk: a mover of delayed messages waited for ever."""
+
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, 1, 2)
+            await stop_fetching(nodes[2])
+            assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
+            leadership = replica(nodes[1]).leadership
+            assert leadership is not None
+            replica(nodes[1]).step_down()
+            codes: list[ErrorCode] = []
+            leadership.when_committed(1, codes.append)
+            assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    run(main())

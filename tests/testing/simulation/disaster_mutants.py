@@ -18,6 +18,7 @@ from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
 from penstock.metadata.clocks import Clocks
 from penstock.metadata.unclean_recovery import ReplicaReport
+from penstock.model.ids import TopicPartition
 from penstock.ports import Rng
 from penstock.raft.messages import ReplicaKey
 from penstock.raft.quorum import Quorum
@@ -28,7 +29,8 @@ from penstock.replication.follower import FollowerState, Step, Truncate
 from penstock.storage import health, loading, log_opening
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
-from penstock.storage.offset_checkpoints import OffsetCheckpoints
+from penstock.storage.log_opening import LogOpener
+from penstock.storage.manifest import LoggedState
 from tests.testing.simulation.hunting import Mutant
 
 __all__ = ["DISASTER_MUTANTS"]
@@ -80,6 +82,10 @@ def _same_voter(self: MetadataLog, node_id: int, voters: VoterSet, rng: Rng) -> 
         return decode_quorum_state(self._files.read(f"{self.log.path}/{QUORUM_STATE}"))
     voter = voters.get(node_id)
     return QuorumState(self.last_epoch, directory_id=voter.key.directory_id if voter else bytes(16))
+
+
+def _checkpointed_start(self: LogOpener, key: TopicPartition, expected: LoggedState | None) -> int | None:
+    return self._checkpoints.recorded_start(key)
 
 
 async def _no_scrubbing(self: Scrubber) -> None:
@@ -141,8 +147,13 @@ DISASTER_MUTANTS: Final = (
         disaster="operator_gives_up",
     ),
     Mutant(
-        guard="the log start is recorded, and matches the manifest",
-        changes=((OffsetCheckpoints, "recorded_start", _nothing), (log_opening, "mismatch", _nothing)),
+        guard="the log start is recorded",
+        changes=((LogOpener, "_recorded_start", _nothing),),
+        disaster="first_segment_removed",
+    ),
+    Mutant(
+        guard="the manifest records the log start",
+        changes=((LogOpener, "_recorded_start", _checkpointed_start),),
         disaster="first_segment_removed",
     ),
     Mutant(

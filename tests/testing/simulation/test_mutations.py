@@ -26,6 +26,7 @@ _SLOW = {
     "the most complete replica recovers",
     "committed records are set aside",
     "holes are damage, and do not match the manifest",
+    "the manifest records the log start",
     "foreign files are ignored",
     "a wrong clock deletes nothing",
     "rebuilds need brokers",

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.app.quarantine_expiry import QuarantineExpiry
+from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.encrypted_disks import paced
 from penstock.broker.base.logs import get_logger
@@ -244,7 +245,9 @@ class Maintenance:
             plan = await retry_when_cached(
                 partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
             )
-            result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)
+            result = await cleaner.clean(
+                opened, plan, files, self._workers, lambda: partition.hosted, uninterrupted
+            )
         if result is None:
             log.info("compaction_abandoned", partition=partition.name)
             return False

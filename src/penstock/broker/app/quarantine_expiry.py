@@ -3,6 +3,7 @@
 The age of an entry is measured twice: by the wall clock, and by the monotonic clock while a broker runs,
 which the entry stores. Both must exceed the retention. So a wall clock that jumps ahead deletes nothing, and
 time in which the broker was stopped does not count. While the wall clock is not trusted, nothing is deleted.
+An entry whose `quarantine.json` is damaged is reported and never deleted.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ class QuarantineExpiry:
                 expired = await self._workers.in_thread(
                     quarantine.keep, elapsed_ms, now_ms or 0, retention_ms
                 )
+                for name in quarantine.damaged:
+                    log.error("quarantine_entry_damaged", path=quarantine.entry_path(name))
                 for entry in expired:
-                    await self._workers.in_thread(quarantine.delete, entry.name)
-                    _log_deleted(quarantine.path, entry)
+                    if await self._workers.in_thread(quarantine.expire, entry):
+                        _log_deleted(quarantine.path, entry)
 
 
 def _log_deleted(path: str, entry: QuarantineEntry) -> None:

@@ -104,14 +104,22 @@ class Descriptors:
         return True
 
     def briefly(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function that opens and closes files; it may use spare descriptors."""
+        """Call a function that opens and closes files; it may use spare descriptors.
+
+        Without spare descriptors, files that can be opened again are closed, if this thread may close them.
+        """
+        is_relieved = False
         while True:
             try:
                 result = function(*args)
                 break
             except OSError as e:
-                if e.errno not in EXHAUSTED or not self._lend():
+                if e.errno not in EXHAUSTED:
                     raise
+                if not self._lend():
+                    if is_relieved or not self.relieve():
+                        raise
+                    is_relieved = True
         if len(self._spare) < self._spare_wanted:
             self.restore()
         return result

@@ -8,12 +8,25 @@ never the contents of records.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
 from typing import Any, Literal, TextIO, TypeAlias
 
-__all__ = ["LEVELS", "ROOT", "LogFormat", "Logger", "configure", "get_logger", "levels", "set_level"]
+from penstock.observability.limited_log import EVENTS_PER_MINUTE, LimitedLog
+
+__all__ = [
+    "LEVELS",
+    "ROOT",
+    "LogFormat",
+    "Logger",
+    "configure",
+    "get_logger",
+    "levels",
+    "limited_warnings",
+    "set_level",
+]
 
 LogFormat: TypeAlias = Literal["human", "text", "json"]
 _Write: TypeAlias = Callable[..., None]
@@ -56,6 +69,17 @@ def get_logger(component: str) -> Logger:
         logger = _loggers[component] = Logger(component)
         _attach(logger)
     return logger
+
+
+def limited_warnings(component: str, per_minute: int = EVENTS_PER_MINUTE) -> LimitedLog:
+    """Writes warnings that clients can cause as often as they like, for a caller on the event loop."""
+    logger = get_logger(component)
+    # Looked up at each event: `configure` replaces the writers.
+    return LimitedLog(
+        lambda event, **fields: logger.warning(event, **fields),
+        lambda: asyncio.get_running_loop().time(),
+        per_minute,
+    )
 
 
 def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:

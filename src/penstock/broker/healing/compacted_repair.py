@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.repair import (
@@ -32,6 +33,8 @@ from penstock.storage.compacted_repair import SegmentRewrite
 from penstock.storage.recovery_report import Corruption
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
+from penstock.storage.swap import Swap
+from penstock.storage.swapping import swap_in
 from penstock.storage.validation import check_replicated
 
 __all__ = ["needs_rewrite", "rewrite_segment", "within_gaps"]
@@ -93,23 +96,24 @@ class _SegmentRewrite:
         self._given_by: dict[Corruption, int] = {}
 
     async def run(self) -> Outcome:
-        opened, base_offset = self._partition.log, self._segment.base_offset
-        in_thread = self._env.workers.in_thread
-        swap = opened.swap([base_offset])
+        swap = self._partition.log.swap([self._segment.base_offset])
         outcome, size = await self._write()
         if outcome is Outcome.REPAIRED:
-            await in_thread(swap.commit)
-            if self._is_there():
-                opened.replace_segments(swap, [base_offset], [(base_offset, size)])
-                await self._rebuild_transactions(size)
-                for damage, replica in self._given_by.items():
-                    opened.recovery.replaced(damage)
-                    log_repaired(self._env, self._partition, damage, replica)
-                await in_thread(swap.finish)
-                return Outcome.REPAIRED
-            outcome = Outcome.WAITS
-        await in_thread(swap.abandon)
+            return Outcome.REPAIRED if await uninterrupted(self._swap_in(swap, size)) else Outcome.WAITS
+        await self._env.workers.in_thread(swap.abandon)
         return outcome
+
+    async def _swap_in(self, swap: Swap, size: int) -> bool:
+        """Replace the segment by the new one, of `size` bytes; false if the log has changed meanwhile."""
+        opened, base_offset = self._partition.log, self._segment.base_offset
+        new = [(base_offset, size)]
+        if not await swap_in(opened, swap, [base_offset], new, self._env.workers, self._is_there):
+            return False
+        await self._rebuild_transactions(size)
+        for damage, replica in self._given_by.items():
+            opened.recovery.replaced(damage)
+            log_repaired(self._env, self._partition, damage, replica)
+        return True
 
     async def _rebuild_transactions(self, size: int) -> None:
         written = RepairedBytes(self._segment.path(LOG), 0, size)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.compacted_repair import within_gaps
 from penstock.broker.healing.environment import RepairEnvironment, is_hosted
@@ -35,6 +36,8 @@ from penstock.storage.hole_filling import HoleFilling
 from penstock.storage.holes import is_hole
 from penstock.storage.recovery_report import Corruption
 from penstock.storage.segment_files import LOG, file_name
+from penstock.storage.swap import Swap
+from penstock.storage.swapping import swap_in
 from penstock.storage.validation import check_replicated
 
 __all__ = ["fill_hole"]
@@ -104,11 +107,7 @@ class _Filling:
             if outcome is Outcome.REPAIRED and self._is_there():
                 replaced = self._replaced()
                 new = await in_thread(self._new.finish, replaced)
-                await in_thread(swap.commit)
-                if self._is_there() and self._replaced() == replaced:
-                    opened.replace_segments(swap, replaced, new)
-                    await in_thread(swap.finish)
-                    await self._filled(new)
+                if await uninterrupted(self._swap_in(swap, replaced, new)):
                     return Outcome.REPAIRED
                 outcome = Outcome.WAITS
         except OSError as e:
@@ -117,6 +116,18 @@ class _Filling:
             outcome = Outcome.WAITS
         await in_thread(swap.abandon)
         return Outcome.REPAIRED if self._hole not in opened.recovery.corruption else outcome
+
+    async def _swap_in(self, swap: Swap, replaced: list[int], new: list[tuple[int, int]]) -> bool:
+        """Add the new segments to the log; false if the log has changed too much meanwhile."""
+
+        def is_wanted() -> bool:
+            return self._is_there() and self._replaced() == replaced
+
+        opened, workers = self._partition.log, self._env.workers
+        if not await swap_in(opened, swap, replaced, new, workers, is_wanted):
+            return False
+        await self._filled(new)
+        return True
 
     def _replaced(self) -> list[int]:
         """The base offset of an empty segment at the start of the hole: a new segment takes its file name."""

@@ -77,6 +77,11 @@ class ClockWatch:
         self._check(reading)
         return reading.wall_ms if self.suspended is None else None
 
+    @property
+    def is_compared(self) -> bool:
+        """Returns true once the clock was compared with a reference, or is known to need none."""
+        return self.suspended is not _NOT_COMPARED
+
     def check(self) -> None:
         """Detect a jump of the wall clock; to be called every few seconds."""
         self._check(self.read())

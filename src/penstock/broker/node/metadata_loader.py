@@ -2,7 +2,7 @@
 
 Only this module changes the image, one batch of records at a time, and never during work that must not see a
 change (`between_changes`). A snapshot may replace a part of the log that this node has not read. Listeners
-then get the records that lead from the old image to the new one.
+then get the records that lead from the old image to the new one, and `doubt` is set meanwhile.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ class MetadataLoader:
         self._wake = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
+        #: Why the records that listeners get are no proof that data may be deleted; None if they are. A
+        #: snapshot does not mention a topic: no record says that the topic was deleted.
+        self.doubt: str | None = None
         #: called with every batch of records after it was applied
         self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _ignore_records
         #: called when no more records can be applied
@@ -128,7 +131,11 @@ class MetadataLoader:
         # In place: all parts of the broker hold a reference to this image.
         vars(self.image).update(vars(loaded))
         self.committed(snapshot.offset)
-        await self._notify(changes, snapshot.offset)
+        self.doubt = f"a metadata snapshot up to offset {snapshot.offset} does not assign it to this broker"
+        try:
+            await self._notify(changes, snapshot.offset)
+        finally:
+            self.doubt = None
 
     async def _notify(self, records: Sequence[Struct], end_offset: int) -> None:
         if records:

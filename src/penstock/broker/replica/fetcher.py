@@ -311,9 +311,8 @@ class ReplicaFetcher:
         """Apply `step` to the log, and plan the partition anew."""
         partition = followed.partition
         try:
-            if isinstance(step, Reset) and partition.log.retention.has_unexpired(self._clock.now_ms()):
-                # Retention would keep these records. The leader may have lost its first segments.
-                step = SetAside(step.offset)
+            if isinstance(step, Reset):
+                step = self._check_reset(followed, step)
             if not isinstance(step, SetAside):
                 cut_log(partition, step)
             elif not self._quarantine.set_aside(partition, self._leader, step.offset):
@@ -321,6 +320,19 @@ class ReplicaFetcher:
         except ApiError as e:
             self._not_followed(followed, e)
         self._plan.touched(key)
+
+    def _check_reset(self, followed: _Followed, step: Reset) -> Step:
+        """Set a log aside instead of a reset if its own retention would keep some of its records.
+
+        Why: the leader may have lost its first segments. Without a trusted clock no record is known to be
+        expired. Before the first comparison of the clock, which comes with a heartbeat, the follower waits.
+        """
+        now_ms = self._cluster.trusted_ms()
+        if not followed.partition.log.retention.has_unexpired(now_ms):
+            return step
+        if now_ms is None and not self._cluster.clock_compared():
+            return followed.state.failed(self._now_ms())
+        return SetAside(step.offset)
 
     def _append(
         self, key: PartitionKey, followed: _Followed, high_watermark: int, start: int, records: Records

@@ -2,7 +2,8 @@
 
 A leader that was elected cleanly has everything that its followers know to be committed. A leader that lacks
 some of it was elected without proof: its log may be the one that is wrong. So the follower keeps its log, in
-the quarantine, and gets an empty one. Only the log of a topic with unclean elections is truncated in place.
+the quarantine, and gets an empty one. The same is done with a log that has sound records behind damage, which
+would have to be truncated. Only the log of a topic with unclean elections is truncated in place.
 """
 
 from __future__ import annotations
@@ -44,17 +45,21 @@ class FollowerQuarantine:
         """Return when no log is being moved any more."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def set_aside(self, partition: Partition, leader: int, offset: int) -> bool:
+    def set_aside(self, partition: Partition, leader: int, offset: int, *, damaged: bool = False) -> bool:
         """Quarantine the log of a follower that its leader wants to end, or to start, at `offset`.
 
+        With `damaged`, the log has damage at `offset`, and sound records behind it.
         False if the replica is in the ISR or the ELR: it is reported to the controller first, and the
         follower fetches again in a moment.
         """
         key = (partition.topic_id, partition.index)
         end_offset = partition.log.end_offset
-        wish = (
-            f"wants it truncated to {offset}" if offset < end_offset else f"has a log that starts at {offset}"
-        )
+        if damaged:
+            wish = f"may lack records that lie behind the damage at {offset}"
+        elif offset < end_offset:
+            wish = f"wants it truncated to {offset}"
+        else:
+            wish = f"has a log that starts at {offset}"
         reason = (
             f"leader {leader} {wish} in leader epoch {partition.leader_epoch}; it ends at {end_offset} and "
             f"its high watermark is {partition.log.high_watermark}"

@@ -76,6 +76,7 @@ class Leadership:
         "_acks",
         "_clock",
         "_deletions",
+        "_has_ended",
         "_hidden_bytes",
         "_metrics",
         "_order",
@@ -99,6 +100,7 @@ class Leadership:
         self._order = count()
         #: (log start, future that is done when all live replicas have it)
         self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
+        self._has_ended = False
 
     def begin(self) -> None:
         """The partition leads; alone in sync it may commit at once."""
@@ -106,6 +108,7 @@ class Leadership:
 
     def resign(self) -> None:
         """The partition stops leading: this broker cannot know whether pending appends get committed."""
+        self._has_ended = True
         while self._acks:
             heappop(self._acks)[2](ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self._deletions = self._deletions, []
@@ -235,6 +238,9 @@ class Leadership:
         code = self.state.acknowledgement(end_offset)
         if code is not None:
             callback(code)
+        elif self._has_ended:
+            # It ended while the append waited for the disk: nothing would call back.
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             heappush(self._acks, (end_offset, next(self._order), callback))
 

@@ -49,3 +49,7 @@ class ClusterLinks:
     between_changes: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
     #: returns true if a topic allows unclean leader elections
     unclean_allowed: Callable[[str], bool]
+    #: the wall clock for a decision that deletes something; None while it is not trusted
+    trusted_ms: Callable[[], int | None]
+    #: returns false before the first comparison of this broker's clock with the other brokers' clocks
+    clock_compared: Callable[[], bool]

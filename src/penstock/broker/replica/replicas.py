@@ -34,7 +34,7 @@ from penstock.ports import World
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
 from penstock.replication.leader import LeaderState
-from penstock.storage.holes import blocking_damage, holes, uncommitted_damage
+from penstock.storage.holes import blocking_damage, holes, sound_behind, uncommitted_damage
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -291,6 +291,8 @@ class Replicas:
         high watermark is truncated and fetched again, under two conditions. The replica is neither in sync
         nor eligible to lead: it would be elected without the truncated records. And it has not fetched in
         this leader epoch yet: the leader may be about to add it to the ISR because of an earlier fetch.
+        If sound records lie behind the damage, the log is quarantined instead: the last high watermark may
+        be above them, and the leader may lack them if it loses its role before it is ever fetched from.
         """
         opened, node = partition.log, self._node_id
         if not opened.recovery.corruption:
@@ -299,6 +301,10 @@ class Replicas:
             return not holes(opened)
         offset = uncommitted_damage(opened)
         if offset is not None and self._fetched.get(wanted.key) != wanted.leader_epoch:
+            if sound_behind(opened, offset) and not self._cluster.unclean_allowed(partition.topic):
+                self._resign(partition, wanted)
+                self.quarantine.set_aside(partition, wanted.leader, offset, damaged=True)
+                return False
             self._truncate_damaged(partition, wanted, offset)
         return not blocking_damage(opened)
 

@@ -312,6 +312,14 @@ def log_findings(topic: str, partition: int, opened: Log) -> None:
             partition=partition,
             first_offset=recovery.transactions_rebuilt_from,
         )
+    if recovery.kept:
+        log.error(
+            "committed_records_cut",
+            topic=topic,
+            partition=partition,
+            end_offset=opened.end_offset,
+            paths=recovery.kept,
+        )
     if recovery.corruption:
         ranges = [str(damage) for damage in recovery.corruption]
         log.error("corruption_found", topic=topic, partition=partition, ranges=ranges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -30,9 +31,13 @@ Name: TypeAlias = Annotated[str, typer.Argument(metavar="ENTRY", help="An entry'
 @app.command("list")
 def list_entries(data: Data, as_json: AsJson = False) -> None:
     """List quarantined logs, with time and reason; the broker may run."""
-    rows = [_row(quarantine, entry) for quarantine in _quarantines(data) for entry in quarantine.entries()]
+    quarantines = _quarantines(data)
+    rows = [_row(quarantine, entry) for quarantine in quarantines for entry in quarantine.entries()]
     columns = ("entry", "topic", "partitions", "bytes", "since", "reason", "path")
     print_rows(rows, as_json=as_json, columns=columns, empty="the quarantine is empty")
+    for quarantine in quarantines:
+        for name in quarantine.damaged:
+            print(_damaged(quarantine, name), file=sys.stderr)
 
 
 @app.command()
@@ -56,6 +61,8 @@ def restore(
     files = data_files(Path(path))
     folders = PartitionFolders(files, path, quarantine, SystemClock())
     with _stopped(path):
+        if name in quarantine.damaged:
+            raise Failure(_damaged(quarantine, name))
         partitions = quarantine.held(entry)
         places = [(partition, folders.partition_path(entry.topic, partition)) for partition in partitions]
         taken = [partition for partition, place in places if files.exists(place)]
@@ -112,13 +119,25 @@ def _quarantines(data: Path) -> list[Quarantine]:
 
 
 def _find(data: Path, name: str) -> tuple[Quarantine, QuarantineEntry]:
-    found = [(q, entry) for q in _quarantines(data) for entry in q.entries() if entry.name == name]
+    quarantines = _quarantines(data)
+    found = [(q, entry) for q in quarantines for entry in q.entries() if entry.name == name]
+    for quarantine in quarantines if not found else ():
+        if name in quarantine.damaged:
+            raise Failure(_damaged(quarantine, name))
     if not found:
         raise Failure(f"{data} has no quarantine entry {name!r}: `penstock log quarantine list` shows them")
     if len(found) > 1:
         paths = " and ".join(quarantine.path for quarantine, _ in found)
         raise Failure(f"{name} is in {paths}: name one data directory with --data")
     return found[0]
+
+
+def _damaged(quarantine: Quarantine, name: str) -> str:
+    path = quarantine.entry_path(name)
+    return (
+        f"{path}/quarantine.json is missing, damaged, or does not list the folders in {path}/data: correct "
+        f"it and remove its line crc32c, or delete {path}"
+    )
 
 
 @contextmanager

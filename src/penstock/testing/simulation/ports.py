@@ -33,6 +33,10 @@ class SimClock:
         """Set the clock ahead, or back."""
         self._skew_ms += by_ms
 
+    def correct(self) -> None:
+        """Set the clock to the right time."""
+        self._skew_ms = 0
+
 
 class SimRng:
     """Randomness of one node, from the seed."""

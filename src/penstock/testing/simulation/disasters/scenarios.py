@@ -36,6 +36,8 @@ __all__ = ["DIRECTED", "SINGLE"]
 
 _DAY_MS: Final = 86_400_000
 _TAIL_BYTES: Final = 4096
+#: files of a data directory with log starts
+_LOG_STARTS: Final = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint")
 #: how long a broker with a wrong clock may go on leading: some heartbeats and elections
 _HAND_OVER_S: Final = 10.0
 
@@ -132,13 +134,16 @@ async def middle_segment_removed(cluster: SimCluster) -> None:
 
 
 async def first_segment_removed(cluster: SimCluster) -> None:
-    """The oldest segment is removed on one replica, which leads later."""
+    """The oldest segment is removed on one replica, which leads later; saved log starts may go with it."""
     roles, victim = await one_or_all_down(cluster)
     damage = damage_of(cluster)
-    segments = damage.segments(victim, folder_of(cluster, victim, roles.partition))
+    folder = folder_of(cluster, victim, roles.partition)
+    segments = damage.segments(victim, folder)
     if len(segments) < 2:
         raise StateNotReached
     damage.remove(victim, segments[0])
+    for name in cluster.rng.choice(((), _LOG_STARTS[:1], _LOG_STARTS)):
+        damage.spoil(victim, f"{folder.directory}/{name}", cluster.rng.choice(("removed", "emptied")))
     await all_up(cluster, victim)
 
 

@@ -32,6 +32,7 @@ __all__ = [
 
 _PARTITION: Final = re.compile(r"partition-(\d+)")
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
+_RECORDS: Final = re.compile(r"\d{20}\.log(\.cut\.\d+)?")
 
 
 class Folder(NamedTuple):
@@ -139,11 +140,11 @@ def dangle(disk: FaultyDisk, path: str) -> None:
 
 
 def log_files(directory: Directory, path: str = "") -> Iterator[tuple[str, Inode]]:
-    """All segment files below `directory`, with their paths."""
+    """All segment files below `directory`, and the files that recovery keeps, with their paths."""
     for name, node in directory.items():
         if isinstance(node, Directory):
             yield from log_files(node, f"{path}/{name}")
-        elif _SEGMENT.fullmatch(name):
+        elif _RECORDS.fullmatch(name):
             yield f"{path}/{name}", node
 
 
