@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.records.record import Record
-from penstock.shares.dead_letters import Source, chunks, dead_letters
+from penstock.shares.dead_letters import Source, chunks, dead_letters, split_at
 from penstock.shares.partition import Undeliverable
 from penstock.shares.states import DeadLetterCause
 
@@ -27,3 +27,12 @@ def test_batches_are_bounded() -> None:
     assert [[r.offset for r in chunk] for chunk in chunks(records)] == [[0, 1], [0, 1], [0]]
     many = [Record(0, 0, None, b"") for _ in range(1001)]
     assert [len(chunk) for chunk in chunks(many)] == [500, 500, 1]
+
+
+def test_offsets_are_split() -> None:
+    dead = [Undeliverable(0, 4, 1, DeadLetterCause.LIMIT), Undeliverable(7, 9, 2, DeadLetterCause.LIMIT)]
+    assert split_at(dead, 9) == (dead, [])
+    assert split_at(dead, 5) == (dead[:1], dead[1:])
+    before, behind = split_at(dead, 7)
+    assert [each[:3] for each in before] == [(0, 4, 1), (7, 7, 2)]
+    assert [each[:3] for each in behind] == [(8, 9, 2)]

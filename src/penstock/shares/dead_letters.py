@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.model.dead_letters import (
@@ -17,7 +17,7 @@ from penstock.model.dead_letters import (
 from penstock.records.record import Record
 from penstock.shares.partition import Undeliverable
 
-__all__ = ["Source", "chunks", "dead_letters"]
+__all__ = ["Source", "chunks", "dead_letters", "split_at"]
 
 #: the most records of one batch, and the size from which on a batch gets no more records
 _RECORDS_MAX: Final = 500
@@ -32,18 +32,25 @@ class Source(NamedTuple):
     partition: int
 
 
+def split_at(
+    undeliverable: Sequence[Undeliverable], last: int
+) -> tuple[list[Undeliverable], list[Undeliverable]]:
+    """The offsets up to `last`, and those behind it."""
+    before = [each._replace(last=min(each.last, last)) for each in undeliverable if each.first <= last]
+    behind = [each._replace(first=max(each.first, last + 1)) for each in undeliverable if each.last > last]
+    return before, behind
+
+
 def dead_letters(
-    source: Source, undeliverable: Sequence[Undeliverable], copies: Mapping[int, Record], now_ms: int
-) -> list[Record]:
+    source: Source, undeliverable: Iterable[Undeliverable], copies: Mapping[int, Record], now_ms: int
+) -> Iterator[Record]:
     """The dead letters of offsets, with key, value and headers of those that are in `copies`.
 
     A record that was a dead letter before has its old headers replaced.
     """
-    return [
-        _dead_letter(source, each, offset, copies.get(offset), now_ms)
-        for each in undeliverable
-        for offset in range(each.first, each.last + 1)
-    ]
+    for each in undeliverable:
+        for offset in range(each.first, each.last + 1):
+            yield _dead_letter(source, each, offset, copies.get(offset), now_ms)
 
 
 def _dead_letter(
@@ -64,7 +71,7 @@ def _dead_letter(
     return Record(0, now_ms, copy.key, copy.value, kept + headers)
 
 
-def chunks(records: Sequence[Record]) -> Iterator[list[Record]]:
+def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     """The records of each batch, with their offsets in it."""
     chunk: list[Record] = []
     size = 0

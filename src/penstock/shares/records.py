@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
-from penstock.wire.compiler import Encoder, decoder, encoder
+from penstock.wire.compiler import decoder, encoder
 from penstock.wire.schema import Struct, array, int8, int16, int32, int64, string, uuid
 
 __all__ = [
@@ -74,15 +74,9 @@ class ShareUpdateValue(Struct):
 
 ShareKey: TypeAlias = ShareSnapshotKey | ShareUpdateKey
 _NUMBERS: Final[dict[type[Struct], int]] = {ShareSnapshotKey: _SNAPSHOT, ShareUpdateKey: _UPDATE}
-_key_encoders: Final[dict[type[Struct], Encoder[Struct]]] = {
-    cls: encoder(cls, _VERSION, False) for cls in (ShareSnapshotKey, ShareUpdateKey)
-}
-_value_encoders: Final[dict[type[Struct], Encoder[Struct]]] = {
-    cls: encoder(cls, _VERSION, True) for cls in (ShareSnapshotValue, ShareUpdateValue)
-}
-_decoders: Final = {
-    _SNAPSHOT: (decoder(ShareSnapshotKey, _VERSION, False), decoder(ShareSnapshotValue, _VERSION, True)),
-    _UPDATE: (decoder(ShareUpdateKey, _VERSION, False), decoder(ShareUpdateValue, _VERSION, True)),
+_SCHEMAS: Final[dict[int, tuple[type[Struct], type[Struct]]]] = {
+    _SNAPSHOT: (ShareSnapshotKey, ShareSnapshotValue),
+    _UPDATE: (ShareUpdateKey, ShareUpdateValue),
 }
 
 
@@ -90,24 +84,24 @@ def encode_record(
     key: Struct, value: Struct | None, version: int | None = None
 ) -> tuple[bytes, bytes | None]:
     """Encode a record's key and value; None for the value of a tombstone. There is one version."""
-    encoded = _PREFIX.pack(_NUMBERS[type(key)]) + _joined(_key_encoders[type(key)](key))
+    encoded = _PREFIX.pack(_NUMBERS[type(key)]) + _joined(encoder(type(key), _VERSION, False)(key))
     if value is None:
         return encoded, None
-    return encoded, _PREFIX.pack(_VERSION) + _joined(_value_encoders[type(value)](value))
+    return encoded, _PREFIX.pack(_VERSION) + _joined(encoder(type(value), _VERSION, True)(value))
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[Struct, Struct | None] | None:
     """The inverse of `encode_record`; None for an unknown type or version."""
-    codecs = _decoders.get(_prefix(key))
-    if codecs is None:
+    schemas = _SCHEMAS.get(_prefix(key))
+    if schemas is None:
         return None
-    decode_key, decode_value = codecs
-    decoded = decode_key(memoryview(key), _PREFIX.size)
+    key_schema, value_schema = schemas
+    decoded = decoder(key_schema, _VERSION, False)(memoryview(key), _PREFIX.size)
     if value is None:
         return decoded, None
     if _prefix(value) != _VERSION:
         return None
-    return decoded, decode_value(memoryview(value), _PREFIX.size)
+    return decoded, decoder(value_schema, _VERSION, True)(memoryview(value), _PREFIX.size)
 
 
 def _joined(parts: Sequence[object]) -> bytes:

@@ -35,3 +35,4 @@ def test_share_groups() -> None:
         for kind in ("accept", "reject", "release"):
             assert found.value("penstock_share_acknowledgements_total", type=kind, **labels) == 1
         assert found.value("penstock_share_sessions") == 1
+        assert found.value("penstock_delayed_messages_set_aside") == 0

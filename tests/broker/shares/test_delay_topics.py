@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock.broker.shares import delay_topics
+from penstock.broker.shares.delay_topics import DelayTopics
+from penstock.metadata.image import TOPIC
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.testing import broker, cluster
 from tests.broker.authorization.acls import CONFIG, Admin
@@ -24,6 +32,8 @@ from tests.broker.requests import (
     request_topic,
     until,
 )
+from tests.storage.compacted import InlineWorkers
+from tests.storage.logs import StillClock
 from tests.testing.cluster_clients import create, producer, read
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -71,12 +81,24 @@ def test_internal_topics_and_delay_topics_are_no_targets(client: RawClient, targ
     assert [r.value for r in read_all(client, topic)] == [b"a"]
 
 
+def test_more_bytes_are_due_than_a_batch_may_have(client: RawClient) -> None:
+    """Together they are larger than max.message.bytes."""
+    target = create_topic(client)
+    topic = delay_topic(client, target.name)
+    at = now_ms() + 300
+    header = ("penstock-deliver-at", str(at).encode())
+    for _ in range(18):
+        produce(client, topic, batch_of([record(b"x" * 6000, headers=(header,)) for _ in range(10)]))
+    until(lambda: len(read_all(client, target)) == 180)
+    until(lambda: list_offset(client, topic, -2).offset >= 180)
+
+
 def test_finished_messages_leave_the_delay_topic(client: RawClient) -> None:
     target = create_topic(client)
     topic = delay_topic(client, target.name)
     produce(client, topic, batch_of([b"a", b"b"]))
     until(lambda: len(read_all(client, target)) == 2)
-    until(lambda: list_offset(client, topic, -2).offset == 2)
+    until(lambda: list_offset(client, topic, -2).offset == 4)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +152,60 @@ def test_a_target_that_is_created_again_gets_messages(client: RawClient) -> None
     target = create_topic(client, target.name)
     produce(client, topic, batch_of([b"b"]))
     until(lambda: [r.value for r in read_all(client, target)] == [b"b"])
+
+
+class _Led:
+    """A partition that this broker leads."""
+
+    leader_epoch = 1
+    leading = True
+
+
+def test_a_mover_that_fails_is_started_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start reads the whole delay partition."""
+    starts: list[int] = []
+    clock = StillClock(0)
+
+    class Failing:
+        def __init__(self, *parts: Any) -> None:
+            starts.append(clock.ms)
+
+        async def run(self) -> None:
+            raise OverflowError
+
+    async def play() -> None:
+        partition: Any = _Led()
+        image: Any = SimpleNamespace(
+            configs={(TOPIC, "later"): {"penstock.delay.target": "orders"}},
+            topics={"later": SimpleNamespace(partitions=[0])},
+        )
+        partitions: Any = SimpleNamespace(find=lambda name, index: partition)
+        writer: Any = None
+        topics = DelayTopics(image, partitions, clock, InlineWorkers(), writer, lambda: 1, lambda: 9, False)
+        for clock.ms in range(0, 100_000, 500):
+            topics.review()
+            await asyncio.sleep(0)
+        gaps = [after - before for before, after in pairwise(starts)]
+        assert gaps == [1000, 1500, 2500, 4500, 8500, 16500, 30500, 30500]
+        starts.clear()
+        partition.leader_epoch += 1
+        topics.review()
+        assert len(starts) == 1, "another term starts at once"
+
+    monkeypatch.setattr(delay_topics, "DelayMover", Failing)
+    asyncio.run(play())
+
+
+def test_the_limit_of_a_target_without_configs_is_that_of_the_brokers() -> None:
+    """A message of a larger size keeps the codec of its producer."""
+    config = BrokerConfig({"message.max.bytes": "262144"})
+    configs = {"small": {"max.message.bytes": "5000"}}
+    image: Any = SimpleNamespace(topic_configs=lambda name: configs.get(name, {}))
+    parts: Any = None
+    topics = DelayTopics(
+        image, parts, StillClock(), InlineWorkers(), parts, lambda: 1, lambda: config.message_max_bytes, False
+    )
+    limit = topics._parts.message_bytes_max
+    assert (limit("orders"), limit("small")) == (262_144, 5000)
+    config.set_dynamic(dynamic_default={"message.max.bytes": "99999"})
+    assert limit("orders") == 99_999

@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 from penstock.broker.shares.partition_host import SharePartitionHost
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.net.deferred import Deferred
 from penstock.shares.acknowledgement import Acknowledgement, acknowledge
 from penstock.shares.acquisition import AcquireRequest, FetchedBatch, acquire
-from penstock.shares.partition import ShareLimits, StateUpdate
+from penstock.shares.partition import ShareLimits
 from penstock.shares.sessions import ShareSession, TopicIdPartition
 from penstock.shares.shard import ShareStateKey
-from penstock.wire.apis.read_share_group_state import PartitionResult
+from tests.broker.shares.fakes import Persister, leading
 
 TOPIC, LIMITS = bytes(16), ShareLimits()
 KEY = ShareStateKey("group", TOPIC, 0)
-
-
-class Persister:
-    """Keeps writes until the test answers them."""
-
-    def __init__(self) -> None:
-        self.writes: list[tuple[StateUpdate, Deferred[ApiError | None]]] = []
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.task = asyncio.get_running_loop().create_task(work)
-
-    async def read(self, key: ShareStateKey, leader_epoch: int) -> PartitionResult:
-        return PartitionResult(partition=0, start_offset=0)
-
-    def write(
-        self, key: ShareStateKey, leader_epoch: int, state_epoch: int, update: StateUpdate
-    ) -> Deferred[ApiError | None]:
-        answer: Deferred[ApiError | None] = Deferred()
-        self.writes.append((update, answer))
-        return answer
-
-    def answer(self, error: ApiError | None = None) -> None:
-        self.writes.pop(0)[1].resolve(error)
-
-    @property
-    def starts(self) -> list[int]:
-        return [update.start_offset for update, _ in self.writes]
 
 
 class Leader:
@@ -59,17 +31,12 @@ class Leader:
         clock = SimpleNamespace(monotonic=lambda: 1.0)
         parts: Any = (config, clock, None, self.persister, None)
         self.shares = SharePartitions(*parts)
-        log = SimpleNamespace(log_start_offset=0)
-        partition: Any = SimpleNamespace(
-            topic="jobs", index=0, name="jobs-0", leading=True, leader_epoch=3, log=log
-        )
-        partition.waiters, partition.committed_waiters = {}, {}
-        self._partition = partition
+        self._partition = leading(SimpleNamespace(log_start_offset=0))
 
     async def acquired(self) -> SharePartitionHost:
         """The share partition, with all records acquired by one member."""
         host = self.shares.find(KEY, self._partition)
-        await self.persister.task
+        await self.persister.idle()
         assert host.share is not None
         acquire(host.share, AcquireRequest("m", 10, 10), 0, [FetchedBatch(0, 9)], LIMITS, 1000)
         return host

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from penstock.testing.simulation.checkers import Violation
-from penstock.testing.simulation.delays import DelayChecker
+from penstock.testing.simulation.delays import DelayChecker, Delays
+from penstock.testing.simulation.ports import SimClock
 
 
 def checker(*, is_punctual: bool = True) -> DelayChecker:
@@ -37,3 +42,24 @@ def test_no_message_is_early_unless_clocks_jump() -> None:
     checker(is_punctual=False).seen(b"a", 999)
     with pytest.raises(Violation, match="delayed message early"):
         checker().seen(b"a", 999)
+
+
+def test_a_leader_whose_clock_is_behind_loses_no_message() -> None:
+    """It delivers late: the clocks are corrected before the messages are counted."""
+    loop: Any = SimpleNamespace(time=lambda: 1.0)
+    clock = SimClock(loop)
+    right_ms = clock.now_ms()
+    clock.jump(-3_600_000)
+
+    async def spawn(_: Any, work: Any) -> list[tuple[int, bytes]]:
+        work.close()
+        return [(0, b"a")] if clock.now_ms() == right_ms else []
+
+    cluster: Any = SimpleNamespace(
+        admin=SimpleNamespace(process=SimpleNamespace(spawn=spawn)),
+        loop=loop,
+        nodes=[SimpleNamespace(clock=clock)],
+    )
+    delays = Delays(cluster, lambda violation: None, is_punctual=False)
+    delays.checker = checker()
+    asyncio.run(delays.verify())

@@ -35,7 +35,7 @@ from penstock.broker.node.new_topics import TopicCreation
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
 from penstock.broker.produce.topic_writer import TopicWriter
-from penstock.broker.produce.verification import TransactionVerifier
+from penstock.broker.produce.verification import Lane, TransactionVerifier
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
@@ -145,7 +145,7 @@ class BrokerParts:
         self.forwarding = Forwarding(node, self.metrics)
         self.topics = TopicCreator(self.forwarding, self.topic_creation)
         self.broker_appends = BrokerAppends(
-            self.image, partitions.find, self.access, self._may_append_for_brokers
+            self.image, partitions.find, self.access, self._may_append_for_brokers, world.workers
         )
         self.topic_writer = TopicWriter(
             self.node_id,
@@ -191,6 +191,8 @@ class BrokerParts:
             peer=node.peers.get,
             between_changes=node.loader.between_changes,
             unclean_allowed=lambda topic: node.controller_loop.policy.unclean(self.image, topic),
+            trusted_ms=node.clock_watch.now_ms,
+            clock_compared=lambda: node.clock_watch.is_compared,
         )
         self.replicas = Replicas(
             config,
@@ -238,7 +240,7 @@ class BrokerParts:
         self.maintenance = Maintenance(
             config, partitions, self.full_directories, node, world, self.scrubber.scrub_and_repair
         )
-        partitions.metadata_doubt = lambda: node.image_check.diverged
+        partitions.metadata_doubt = lambda: node.image_check.diverged or node.loader.doubt
         node.clock_watch.on_change = partitions.trust_clock
 
     def _new_audit(self, internal: Listener | None) -> Audit:
@@ -302,14 +304,15 @@ class BrokerParts:
         return await peer.send(WRITE_TXN_MARKERS, request, _PATIENCE_S)
 
     async def _send_additions(
-        self, broker_id: int, request: AddPartitionsToTxnRequest
+        self, lane: Lane, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        if broker_id == self.node_id:
+        if lane.coordinator == self.node_id:
             response = self.additions.add_all(request)
             found = await awaited(response) if isinstance(response, Deferred) else response
             assert isinstance(found, AddPartitionsToTxnResponse)
             return found
-        peer = self.node.peers.get(broker_id, "transactions")
+        # A connection for each lane: responses on one connection come in the order of the requests.
+        peer = self.node.peers.get(lane.coordinator, "slow-transactions" if lane.is_slow else "transactions")
         return await peer.send(ADD_PARTITIONS_TO_TXN, request, _PATIENCE_S)
 
     def _repair_environment(self) -> RepairEnvironment:

@@ -67,7 +67,14 @@ class ShareParts:
         interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
         self.consumed = ConsumedRecords(image, partitions, self.persister, interval_s)
         self.delays = DelayTopics(
-            image, partitions, world.clock, world.workers, writer, new_producer_id, is_restricted
+            image,
+            partitions,
+            world.clock,
+            world.workers,
+            writer,
+            new_producer_id,
+            lambda: config.message_max_bytes,
+            is_restricted,
         )
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
 
@@ -77,7 +84,7 @@ class ShareParts:
 
     def takes_batches(self, topic: str) -> bool:
         """Returns true for topics that brokers write dead letters or delayed messages to."""
-        return self.config.topic(topic).takes_dead_letters or self.delays.is_target(topic)
+        return self.config.topic(topic).takes_dead_letters or self.delays.takes_messages(topic)
 
     def is_enabled(self) -> bool:
         """Returns true if the cluster has enabled share groups."""

@@ -11,13 +11,17 @@ from collections.abc import Callable
 
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
+from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
-from penstock.records.batch import read_header
+from penstock.ports import Workers
+from penstock.records.batch import HEADER, read_header
+from penstock.records.header_fields import PRODUCER_ID
 from penstock.security.acls import Operation
-from penstock.storage.producers import AppendOrigin
+from penstock.storage.log import LongWalk
+from penstock.storage.producers import AppendOrigin, PastBatch
 from penstock.wire.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -35,6 +39,13 @@ def _origin(batch: bytes) -> AppendOrigin:
     return AppendOrigin.CLIENT if is_idempotent else AppendOrigin.COORDINATOR
 
 
+def _repeated(partition: Partition, batch: bytes) -> PastBatch | None:
+    """The batch in the log that an idempotent batch repeats."""
+    header = HEADER.unpack_from(batch)
+    state = partition.log.producers.states.get(header[PRODUCER_ID])
+    return None if state is None else state.retried(header)
+
+
 class BrokerAppends:
     """Appends batches of brokers as the leader of their partition."""
 
@@ -44,12 +55,14 @@ class BrokerAppends:
         find: Callable[[str | TopicId, int], Slot],
         access: Access | None,
         may_append: Callable[[str], bool],
+        workers: Workers,
     ) -> None:
         """`may_append` returns true for topics that other brokers may write to."""
         self._image = image
         self._find = find
         self._access = access
         self._may_append = may_append
+        self._workers = workers
 
     async def append(self, topic: str, index: int, batch: bytes) -> ErrorCode:
         """Append a batch; the result once it is committed."""
@@ -60,7 +73,7 @@ class BrokerAppends:
             leadership = partition.leadership
             if leadership is not None:
                 leadership.check_enough_replicas()
-            appended = partition.append(memoryview(bytearray(batch)), _origin(batch))
+            last_offset = await self._append_once(partition, batch)
             if partition.acks_wait:
                 await partition.flusher.flush()
         except ApiError as e:
@@ -73,8 +86,28 @@ class BrokerAppends:
             if not committed.done():
                 committed.set_result(code)
 
-        leadership.when_committed(appended.last_offset + 1, done)
+        leadership.when_committed(last_offset + 1, done)
         return await committed
+
+    async def _append_once(self, partition: Partition, batch: bytes) -> int:
+        """The last offset of a batch that was appended, now or before."""
+        try:
+            return await self._append_checked(partition, batch)
+        except ApiError:
+            # The batch may have been appended before the configs of the topic or the clock have changed.
+            written = _repeated(partition, batch)
+            if written is None:
+                raise
+            return written.last_offset
+
+    async def _append_checked(self, partition: Partition, batch: bytes) -> int:
+        data, origin = memoryview(bytearray(batch)), _origin(batch)
+        try:
+            return partition.append(data, origin).last_offset
+        except LongWalk as walk:
+            # A compressed message of a delay topic, which is checked as that of a client.
+            await self._workers.in_thread(walk.check)
+            return partition.append(data, origin, walk.rules).last_offset
 
     async def produce(self, context: Context, request: ProduceRequest) -> ProduceResponse:
         """Produce on the internal listener: batches that another broker writes, and nothing else."""

@@ -41,7 +41,7 @@ def _collect_deliveries(page: Page, sources: Sources) -> Iterator[None]:
     for key, records in flying.items():
         in_flight.add(_labels(*key), records)
         locked.add(_labels(*key), available[key])
-    for (group, topic), stats in list(shares.partitions.stats.items()):
+    for (group, topic), stats in shares.partitions.stats.current(shares.partitions.env.now_ms()):
         labels = _labels(group, topic)
         page["penstock_share_deliveries_total"].add(labels, stats.deliveries)
         page["penstock_share_redeliveries_total"].add(labels, stats.redeliveries)
@@ -54,6 +54,8 @@ def _collect_deliveries(page: Page, sources: Sources) -> Iterator[None]:
     page.set("penstock_share_sessions", len(shares.partitions.sessions))
     page.set("penstock_dead_letters_total", shares.dead_letters.written)
     page.set("penstock_dead_letters_failed_total", shares.dead_letters.failed)
+    page.set("penstock_delayed_messages_refused_total", shares.delays.counts.refused)
+    page.set("penstock_delayed_messages_set_aside", shares.delays.set_aside)
 
 
 def _labels(group: str, topic: str) -> str:

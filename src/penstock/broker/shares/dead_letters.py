@@ -3,13 +3,19 @@
 A dead letter is written, and committed, before its record is archived. If the topic does not exist, does not
 permit dead letters, or cannot be written in time, the record is archived all the same.
 
+Copies of records are read and written part by part: one read of the log, about 1 MiB, at a time. Memory is
+bounded: only some writes hold such a part at once, per dead-letter partition and in all. The time limit of a
+part begins after the wait for its turn. So a partition without a leader costs no other partition its letters.
+
 Owned by: the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from penstock.broker.base.logs import get_logger
@@ -23,16 +29,23 @@ from penstock.model.errors import ErrorCode, PenstockError, TopicAlreadyExists
 from penstock.net.deferred import Deferred
 from penstock.ports import Clock, Workers
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
-from penstock.shares.dead_letters import Source, chunks, dead_letters
+from penstock.shares.dead_letters import Source, chunks, dead_letters, split_at
 from penstock.shares.partition import Undeliverable
 
 __all__ = ["DeadLetters"]
 
 log = get_logger("shares")
+#: for each part, from its turn on
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 _READ_BYTES: Final = 1 << 20
+#: the writes to one dead-letter partition, and to all of them, that may hold copies of records at a time
+_COPYING_MAX: Final = 4
+_COPYING_MAX_IN_ALL: Final = 32
+#: the offsets of one part without copies
+_PART_MAX: Final = 1000
+_NO_COPIES: Final[Mapping[int, Record]] = {}
 #: errors of an attempt that another attempt does not change
 _FINAL: Final = frozenset(
     {
@@ -69,6 +82,11 @@ class DeadLetters:
         self._writer = writer
         self._create_topic = create_topic
         self._spawn = spawn
+        #: the turns of writes with copies, by dead-letter topic and partition, while there are any
+        self._turns: weakref.WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = (
+            weakref.WeakValueDictionary()
+        )
+        self._all_turns = asyncio.Semaphore(_COPYING_MAX_IN_ALL)
         #: dead letters, and records that were archived without one, since the start
         self.written = 0
         self.failed = 0
@@ -90,27 +108,57 @@ class DeadLetters:
     ) -> None:
         settings = self._config.of(group_id).dead_letters
         source = Source(group_id, partition.topic, partition.index)
-        count = sum(each.last - each.first + 1 for each in undeliverable)
+        missing = sum(each.last - each.first + 1 for each in undeliverable)
         try:
             index = partition.index % await self._partition_count(settings)
-            copies = await self._copies(partition, undeliverable) if settings.copies_records else {}
-            records = dead_letters(source, undeliverable, copies, self._clock.now_ms())
-            async with asyncio.timeout(_PATIENCE_S):
-                for chunk in chunks(records):
-                    await self._write_batch(settings.topic, index, chunk)
+            async for count in self._write_parts(settings, index, source, partition, undeliverable):
+                self.written += count
+                missing -= count
         except (_NotWritten, PenstockError, TimeoutError) as e:
-            self.failed += count
+            self.failed += missing
             log.warning(
                 "dead_letters_not_written",
                 group=group_id,
                 partition=partition.name,
                 topic=settings.topic,
-                records=count,
+                records=missing,
                 error=str(e) or "timeout",
             )
-        else:
-            self.written += count
         done.resolve(None)
+
+    async def _write_parts(
+        self,
+        settings: DeadLetterSettings,
+        index: int,
+        source: Source,
+        partition: Partition,
+        undeliverable: Sequence[Undeliverable],
+    ) -> AsyncIterator[int]:
+        """Write dead letters part by part. Yields how many were committed, after each part."""
+        rest = sorted(undeliverable, key=lambda each: each.first)
+        while rest:
+            async with self._turn(settings, index), asyncio.timeout(_PATIENCE_S):
+                copies, last = _NO_COPIES, rest[0].first + _PART_MAX - 1
+                if settings.copies_records:
+                    copies, last = await self._copies(partition, rest)
+                part, rest = split_at(rest, last)
+                for chunk in chunks(dead_letters(source, part, copies, self._clock.now_ms())):
+                    await self._write_batch(settings.topic, index, chunk)
+            yield sum(each.last - each.first + 1 for each in part)
+
+    @asynccontextmanager
+    async def _turn(self, settings: DeadLetterSettings, index: int) -> AsyncIterator[None]:
+        """Wait until copies for one more part may be in memory. Letters without copies do not wait."""
+        if not settings.copies_records:
+            yield
+            return
+        key = settings.topic, index
+        turns = self._turns.get(key)
+        if turns is None:
+            turns = self._turns[key] = asyncio.Semaphore(_COPYING_MAX)
+        # The partition's turn comes first: writes that wait for it leave the other turns to other partitions.
+        async with turns, self._all_turns:
+            yield
 
     # -- the topic
 
@@ -164,20 +212,21 @@ class DeadLetters:
 
     async def _copies(
         self, partition: Partition, undeliverable: Sequence[Undeliverable]
-    ) -> dict[int, Record]:
-        """The records by offset. Those that retention has deleted meanwhile are left out."""
-        found: dict[int, Record] = {}
-        for first, last, _, _ in undeliverable:
-            offset = max(first, partition.log.log_start_offset)
-            while offset <= last:
-                data = await self._read(partition, offset)
-                records = await self._workers.in_thread(lambda: _decoded(data))  # noqa: B023
-                found |= {r.offset: r for r in records if first <= r.offset <= last}
-                end = max((h.next_offset for _, h in iter_batches(data)), default=offset)
-                if end <= offset:
-                    break
-                offset = end
-        return found
+    ) -> tuple[Mapping[int, Record], int]:
+        """The first records by offset, and the last offset that was looked for.
+
+        Records that retention has deleted meanwhile are left out.
+        """
+        end = undeliverable[-1].last
+        offset = max(undeliverable[0].first, partition.log.log_start_offset)
+        if offset > end:
+            return _NO_COPIES, end
+        data = await self._read(partition, offset)
+        if not data:
+            return _NO_COPIES, end
+        _, wanted = split_at(undeliverable, offset - 1)
+        copies, last = await self._workers.in_thread(lambda: _decoded(data, wanted))
+        return copies, max(offset, min(last, end))
 
     async def _read(self, partition: Partition, offset: int) -> bytes:
         def read() -> bytes:
@@ -191,10 +240,19 @@ class DeadLetters:
             raise partition.read_failed(e) from e
 
 
-def _decoded(data: bytes) -> list[Record]:
-    return [
-        record
-        for position, header in iter_batches(data)
-        if not header.is_control
-        for record in iter_records(data[position : position + header.size])
-    ]
+def _decoded(data: bytes, undeliverable: Sequence[Undeliverable]) -> tuple[dict[int, Record], int]:
+    """The undeliverable records of as many batches as fit, and the last offset of these batches."""
+    wanted = {offset for each in undeliverable for offset in range(each.first, each.last + 1)}
+    found: dict[int, Record] = {}
+    size, last = 0, -1
+    for position, header in iter_batches(data):
+        if size >= _READ_BYTES:
+            break
+        last = header.last_offset
+        if header.is_control or wanted.isdisjoint(range(header.base_offset, last + 1)):
+            continue
+        for record in iter_records(data[position : position + header.size]):
+            if record.offset in wanted:
+                found[record.offset] = record
+                size += len(record.key or b"") + len(record.value or b"")
+    return found, last

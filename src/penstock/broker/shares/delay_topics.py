@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from penstock.broker.base.logs import get_logger
+from penstock.broker.base.logs import get_logger, limited_warnings
 from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
-from penstock.broker.shares.delay_mover import DelayMover
+from penstock.broker.shares.delay_mover import DelayCounts, DelayMover, MoverParts
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
@@ -25,6 +25,20 @@ DELAY_KEY: Final = "penstock.delay.target"
 SOURCE_KEY: Final = "penstock.delay.source.enable"
 #: how often the partitions that this broker leads are compared with the movers
 _INTERVAL_S: Final = 0.5
+#: warnings of each kind that all movers of the broker log
+_WARNINGS_PER_MINUTE: Final = 6
+#: the longest pause before a mover that has failed is started again
+_PAUSE_MAX_S: Final = 30.0
+
+#: a partition, its leader epoch and its target
+_Key: TypeAlias = tuple[Partition, int, str]
+
+
+class _Restart(NamedTuple):
+    """When a mover that has failed is started again, by the monotonic clock."""
+
+    at_s: float
+    pause_s: float
 
 
 class DelayTopics:
@@ -38,27 +52,56 @@ class DelayTopics:
         workers: Workers,
         writer: TopicWriter,
         new_producer_id: Callable[[], int | None],
+        message_bytes_max: Callable[[], int],
         is_restricted: bool,
     ) -> None:
-        """With `is_restricted`, targets need penstock.delay.source.enable: clients have different rights."""
+        """`message_bytes_max` returns message.max.bytes of this broker.
+
+        With `is_restricted`, targets need penstock.delay.source.enable: clients have different rights.
+        """
         self._image = image
         self._partitions = partitions
-        self._clock = clock
-        self._workers = workers
-        self._writer = writer
-        self._new_producer_id = new_producer_id
+        self.counts = DelayCounts()
+        self._parts = MoverParts(
+            image,
+            clock,
+            workers,
+            writer,
+            new_producer_id,
+            self._message_bytes_max,
+            self.counts,
+            limited_warnings("delays", _WARNINGS_PER_MINUTE),
+        )
+        self._default_bytes_max = message_bytes_max
         self._is_restricted = is_restricted
         #: (topic, target) pairs that were refused and logged
         self._refused: set[tuple[str, str]] = set()
-        self._tasks: dict[tuple[Partition, int, str], asyncio.Task[None]] = {}
+        self._clock = clock
+        self._tasks: dict[_Key, asyncio.Task[None]] = {}
+        #: the movers of the tasks
+        self._movers: dict[_Key, DelayMover] = {}
+        self._restarts: dict[_Key, _Restart] = {}
         self._changed = asyncio.Event()
 
-    def is_target(self, topic: str) -> bool:
-        """Returns true if messages of a delay topic go to the topic, or if it is a delay topic itself."""
+    @property
+    def set_aside(self) -> int:
+        """The number of messages that wait because their target refuses them."""
+        return sum(mover.set_aside for mover in self._movers.values())
+
+    def takes_messages(self, topic: str) -> bool:
+        """Returns true if movers of other brokers may write to the topic.
+
+        A topic that was a target may get a batch that a mover could not finish. Without an authorizer, any
+        client may write to all topics but internal ones, and so may movers.
+        """
+        configs = self._image.topic_configs(topic)
+        if topic.startswith("__"):
+            return False
+        if not self._is_restricted or configs.get(SOURCE_KEY) == "true" or configs.get(DELAY_KEY):
+            return True
         return any(
-            configs.get(DELAY_KEY) == topic or (name == topic and configs.get(DELAY_KEY))
-            for (kind, name), configs in self._image.configs.items()
-            if kind == TOPIC
+            kind == TOPIC and others.get(DELAY_KEY) == topic
+            for (kind, _), others in self._image.configs.items()
         )
 
     async def run(self) -> None:
@@ -81,22 +124,33 @@ class DelayTopics:
         """Start missing movers, and end those of partitions that this broker no longer leads."""
         wanted = {(p, p.leader_epoch, target): None for p, target in self._led()}
         for key in [key for key, task in self._tasks.items() if key not in wanted or task.done()]:
-            self._tasks.pop(key).cancel()
+            task = self._tasks.pop(key)
+            del self._movers[key]
+            if _failure(task) is not None:
+                self._pause(key)
+            task.cancel()
+        self._restarts = {key: restart for key, restart in self._restarts.items() if key in wanted}
+        now_s = self._clock.monotonic()
         for key in wanted:
-            if key not in self._tasks:
+            restart = self._restarts.get(key)
+            if key not in self._tasks and (restart is None or restart.at_s <= now_s):
                 partition, _, target = key
-                mover = DelayMover(
-                    partition,
-                    target,
-                    self._image,
-                    self._clock,
-                    self._workers,
-                    self._writer,
-                    self._new_producer_id,
-                )
+                mover = self._movers[key] = DelayMover(partition, target, self._parts)
                 task = asyncio.get_running_loop().create_task(mover.run())
                 task.add_done_callback(_report)
                 self._tasks[key] = task
+
+    def _message_bytes_max(self, topic: str) -> int:
+        text = self._image.topic_configs(topic).get("max.message.bytes")
+        return self._default_bytes_max() if text is None else int(text)
+
+    def _pause(self, key: _Key) -> None:
+        """Start a mover later. The pause doubles with each failure, since each start reads the log again."""
+        now_s, last = self._clock.monotonic(), self._restarts.get(key)
+        pause_s = _INTERVAL_S
+        if last is not None and now_s - last.at_s < _PAUSE_MAX_S:
+            pause_s = min(2 * last.pause_s, _PAUSE_MAX_S)
+        self._restarts[key] = _Restart(now_s + pause_s, pause_s)
 
     def _led(self) -> Iterator[tuple[Partition, str]]:
         for (kind, name), configs in self._image.configs.items():
@@ -128,7 +182,12 @@ class DelayTopics:
         return None
 
 
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    """The error that has ended a task."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
 def _report(task: asyncio.Task[Any]) -> None:
-    error = None if task.cancelled() else task.exception()
+    error = _failure(task)
     if error is not None:
         log.error("delay_mover_failed", error=repr(error), exc_info=error)

@@ -45,17 +45,26 @@ class ShareTopicSettings(NamedTuple):
 
 
 class SharesConfig:
-    """The settings of each group and topic, read once until a config changes."""
+    """The settings of each group and topic, read once until a config changes or a topic is deleted.
+
+    Groups without configs, whose ids clients choose, share one entry; so do topics.
+    """
 
     def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
         self._config = config
         self._image = image
-        self._known: dict[str, ShareGroupSettings] = {}
-        self._topics: dict[str, ShareTopicSettings] = {}
+        #: by name; None for groups, and for topics, without configs
+        self._groups: dict[str | None, ShareGroupSettings] = {}
+        self._topics: dict[str | None, ShareTopicSettings] = {}
 
     def changed(self) -> None:
-        self._known.clear()
+        self._groups.clear()
         self._topics.clear()
+
+    @property
+    def entries(self) -> int:
+        """The number of settings that are kept."""
+        return len(self._groups) + len(self._topics)
 
     @property
     def sessions_max(self) -> int:
@@ -67,28 +76,35 @@ class SharesConfig:
         return self._config.fetch_max_bytes
 
     def of(self, group_id: str) -> ShareGroupSettings:
-        found = self._known.get(group_id)
+        found = self._groups.get(group_id)
         if found is None:
-            found = self._known[group_id] = self._read(group_id)
+            configs = self._image.configs.get((GROUP, group_id), {})
+            key = group_id if configs else None
+            found = self._groups.get(key)
+            if found is None:
+                found = self._groups[key] = self._read(configs)
         return found
 
     def topic(self, name: str) -> ShareTopicSettings:
         found = self._topics.get(name)
         if found is None:
-            values: dict[str, Any] = dict(
-                resolve_topic_configs(self._image.configs.get((TOPIC, name), {}), self._config)
-            )
-            found = self._topics[name] = ShareTopicSettings(
-                delay_ms=values["penstock.delivery.delay.ms"],
-                deletes_consumed=values["penstock.delete.after.consumption"],
-                takes_dead_letters=values["errors.deadletterqueue.group.enable"],
-            )
+            configs = self._image.configs.get((TOPIC, name), {})
+            key = name if configs else None
+            found = self._topics.get(key)
+            if found is None:
+                found = self._topics[key] = self._read_topic(configs)
         return found
 
-    def _read(self, group_id: str) -> ShareGroupSettings:
-        values: dict[str, Any] = dict(
-            group_values(self._image.configs.get((GROUP, group_id), {}), self._config)
+    def _read_topic(self, configs: Mapping[str, str]) -> ShareTopicSettings:
+        values: dict[str, Any] = dict(resolve_topic_configs(configs, self._config))
+        return ShareTopicSettings(
+            delay_ms=values["penstock.delivery.delay.ms"],
+            deletes_consumed=values["penstock.delete.after.consumption"],
+            takes_dead_letters=values["errors.deadletterqueue.group.enable"],
         )
+
+    def _read(self, configs: Mapping[str, str]) -> ShareGroupSettings:
+        values: dict[str, Any] = dict(group_values(configs, self._config))
         limits = ShareLimits(
             delivery_count=values["share.delivery.count.limit"],
             lock_ms=values["share.record.lock.duration.ms"],

@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 
 from penstock.broker.replica.partition import Partition
 from penstock.broker.shares.partition_host import SharePartitionHost
+from penstock.model.errors import ApiError
 from penstock.records.batch import BatchHeader
 from penstock.records.record import iter_batches
 from penstock.shares.acquisition import Acquired, AcquireRequest, FetchedBatch, acquire
+from penstock.storage.scan import ColdPages
 
 __all__ = ["AcquiredData", "read_and_acquire"]
 
@@ -28,6 +30,8 @@ class AcquiredData(NamedTuple):
     ranges: list[Acquired]
     #: pieces of the log, in order
     pieces: list[memoryview]
+    #: the pages behind these records that are not in the page cache, if that ended the read
+    cold: ColdPages | None = None
 
     @property
     def record_count(self) -> int:
@@ -52,15 +56,42 @@ def read_and_acquire(
 ) -> AcquiredData:
     """Acquire up to `request.records_max` records, in up to `bytes_max` bytes of batches.
 
-    With `at_least_one`, the first batch may be larger. Raises ApiError, or ColdPages to be loaded.
+    With `at_least_one`, the first batch may be larger. Raises ApiError, or ColdPages to be loaded, only if no
+    record was acquired: acquired records have to be in a response. Behind them, a failed read ends the
+    acquisition, and the next request gets the error.
     """
-    # Longer than other functions because the steps share the bytes and records that are left.
-    share, partition = host.share, host.partition
-    assert share is not None
-    settings = host.settings
-    share.move_start(partition.log.log_start_offset)
-    delay_ms = host.delay_ms
+    assert host.share is not None
+    host.share.move_start(host.partition.log.log_start_offset)
     found = AcquiredData([], [])
+    try:
+        _acquire_into(found, host, request, bytes_max, at_least_one, now_ms)
+    except ColdPages as e:
+        if not found.ranges:
+            raise
+        found = found._replace(cold=e)
+    except ApiError:
+        if not found.ranges:
+            raise
+    if found.ranges:
+        host.stats.count_deliveries(found.ranges)
+        host.watch_locks()
+    else:
+        host.persist_start()
+    return found
+
+
+def _acquire_into(
+    found: AcquiredData,
+    host: SharePartitionHost,
+    request: AcquireRequest,
+    bytes_max: int,
+    at_least_one: bool,
+    now_ms: int,
+) -> None:
+    """Add acquired records to `found`. An error that is raised leaves in `found` what is acquired."""
+    share, partition, settings = host.share, host.partition, host.settings
+    assert share is not None
+    delay_ms = host.delay_ms
     left, missing, last_base, limit = bytes_max, request.records_max, -1, _FIRST_READ
     upper = partition.readable_end(settings.is_committed)
     while missing > 0:
@@ -74,35 +105,22 @@ def read_and_acquire(
             batches = _old_enough(host, batches, delay_ms)
         if not batches:
             break
-        part = acquire(
-            share,
-            request._replace(records_max=missing),
-            offset,
-            [FetchedBatch(b.header.base_offset, b.header.last_offset, b.is_data) for b in batches],
-            settings.limits,
-            now_ms,
-        )
+        fetched = [FetchedBatch(b.header.base_offset, b.header.last_offset, b.is_data) for b in batches]
+        part = acquire(share, request._replace(records_max=missing), offset, fetched, settings.limits, now_ms)
         if not part:
             if share.next_fetch_offset(settings.limits) == offset:
                 break
             # The batches had no records for the group.
             continue
-        piece, base = _slice(data, batches, part, last_base)
         found.ranges.extend(part)
+        piece, last_base = _slice(data, batches, part, last_base)
         if piece:
             found.pieces.append(piece)
-        last_base, limit = base, _NEXT_READ
-        count = sum(last - first + 1 for first, last, _ in part)
-        missing -= count
+        limit = _NEXT_READ
+        missing -= sum(last - first + 1 for first, last, _ in part)
         left -= len(piece)
         if _is_alone(part, host):
             break
-    if found.ranges:
-        host.stats.count_deliveries(found.ranges)
-        host.watch_locks()
-    else:
-        host.persist_start()
-    return found
 
 
 def _old_enough(host: SharePartitionHost, batches: list[_Batch], delay_ms: int) -> list[_Batch]:

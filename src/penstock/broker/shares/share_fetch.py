@@ -82,6 +82,7 @@ class ShareFetch:
         may_wait = self._wishes.max_wait_s > 0
         self._try(may_wait)
         if self._is_done or (not self._cold and (not may_wait or not self._hosts)):
+            self._warm_for_the_next()
             return self._result
         self._deferred = Deferred()
         self._deferred.on_cancel = self._close
@@ -118,11 +119,7 @@ class ShareFetch:
             self._attempt(may_wait=False)
 
     def _attempt(self, may_wait: bool) -> None:
-        try:
-            self._try(may_wait)
-        except Exception as e:  # noqa: BLE001 - no caller could report it to the client that waits
-            self._close()
-            self._context.failed(e)
+        if not self._has_tried(may_wait):
             return
         if self._is_done:
             self._finish()
@@ -134,10 +131,21 @@ class ShareFetch:
             for host in self._hosts:
                 host.wait(self)
 
+    def _has_tried(self, may_wait: bool) -> bool:
+        """Try. Returns false after an unexpected error: the connection is closed, and the fetch ends."""
+        try:
+            self._try(may_wait)
+        except Exception as e:  # noqa: BLE001 - no caller could report it to the client that waits
+            self._close()
+            self._context.failed(e)
+            return False
+        return True
+
     def _finish(self) -> None:
         deferred = self._deferred
         assert deferred is not None
         self._close()
+        self._warm_for_the_next()
         deferred.resolve(self._result)
 
     def _close(self) -> None:
@@ -217,6 +225,8 @@ class ShareFetch:
         except ColdPages as e:
             self._cold.append((host.partition, e))
             return None
+        if found.cold is not None:
+            self._cold.append((host.partition, found.cold))
         host.partition.stats.bytes_out += found.size
         return found if found.ranges else None
 
@@ -225,14 +235,27 @@ class ShareFetch:
         self._shares.env.persister.spawn(self._load_pages())
 
     async def _load_pages(self) -> None:
-        """Load cold pages and try again. After a few attempts the response has what there is."""
+        """Load cold pages and try again. After a few attempts the response has what there is.
+
+        Acquired records end it: another attempt would replace the result that has them.
+        """
         for _ in range(_WARM_TRIES):
             await warm_pages(self._workers, self._cold)
-            if self._deferred is None or self._deferred.done:
+            if self._deferred is None or self._deferred.done or not self._has_tried(may_wait=False):
                 return
-            self._try(may_wait=False)
-            if not self._cold:
+            if self._is_done or not self._cold:
                 break
         self._warming = False
         if self._is_done or self._timer is None:
             self._finish()
+        else:
+            for host in self._hosts:
+                host.wait(self)
+
+    def _warm_for_the_next(self) -> None:
+        """Load the cold pages that this response does not wait for, while the member handles its records.
+
+        Otherwise a cold partition would never be read while another one has records for each request.
+        """
+        if self._cold:
+            self._shares.env.persister.spawn(warm_pages(self._workers, self._cold))

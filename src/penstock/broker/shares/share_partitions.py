@@ -13,7 +13,7 @@ from penstock.model.errors import ErrorCode
 from penstock.ports import Clock, Workers
 from penstock.shares.sessions import ShareSession, ShareSessions
 from penstock.shares.shard import ShareStateKey
-from penstock.shares.stats import ShareStats
+from penstock.shares.stats import StatsByGroup
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
@@ -35,8 +35,7 @@ class SharePartitions:
         self.sessions = ShareSessions()
         self.env = HostEnvironment(clock, workers, persister, config, dead_letters, self._discard)
         self._hosts: dict[ShareStateKey, SharePartitionHost] = {}
-        #: by group and topic
-        self.stats: dict[tuple[str, str], ShareStats] = {}
+        self.stats = StatsByGroup()
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -60,7 +59,7 @@ class SharePartitions:
         """The share partition of a partition that this broker leads. It may have to be loaded first."""
         host = self.get(key)
         if host is None:
-            stats = self.stats.setdefault((key.group_id, partition.topic), ShareStats())
+            stats = self.stats.use(key.group_id, partition.topic)
             host = self._hosts[key] = SharePartitionHost(key, partition, self.env, stats)
         return host
 
@@ -101,6 +100,7 @@ class SharePartitions:
             # The host calls again after the write.
             return
         del self._hosts[host.key]
+        self.stats.end_use(host.key.group_id, host.partition.topic, host.stats, self.env.now_ms())
         if host.error is None:
             host.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -108,11 +108,14 @@ class SharePartitions:
 
     def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
         """Apply changed configs and deleted topics; `removed` has the (name, id) of the latter."""
-        if any(isinstance(record, ConfigRecord) for record in records):
+        if removed or any(isinstance(record, ConfigRecord) for record in records):
             self.config.changed()
+        if not removed:
+            return
         gone = {topic_id for _, topic_id in removed}
         for host in [host for key, host in self._hosts.items() if key.topic_id in gone]:
             host.end(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.stats.drop_topics({name for name, _ in removed})
 
     def stop(self) -> None:
         for host in list(self._hosts.values()):

@@ -174,13 +174,16 @@ class Options:
         return cls.draw(seed, nodes).with_shares(fault)
 
     def with_shares(self, directed_fault: str | None = None) -> Options:
-        """These options with members of a share group, under drawn faults or a directed one."""
+        """These options with members of a share group, under drawn faults or a directed one.
+
+        With one partition, several members share it. `share_leader_behind` needs one for each leader.
+        """
         return replace(
             self,
             directed_fault=directed_fault,
             operated=False,
             voters=self.nodes,
-            partitions=min(2, self.partitions),
+            partitions=1 if directed_fault == "share_leader_behind" else min(2, self.partitions),
             producers=1,
             consumers=1,
             members=0,

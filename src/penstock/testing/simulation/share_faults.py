@@ -28,6 +28,7 @@ from penstock.testing.simulation.cluster_roles import (
 )
 from penstock.testing.simulation.log_starts import DELAY_TOPIC
 from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.share_members import ShareMember
 from penstock.testing.simulation.shares import SHARE_GROUP
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -43,6 +44,8 @@ _DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
 _GLANCE_S: Final = 0.0002
 _LOOK_S: Final = 0.01
 _PATIENCE_S: Final = 5.0
+#: records that a leader has to have to finish some of them after it was replaced
+_BACKLOG: Final = 6
 #: long enough for the controller to replace a leader
 _REPLACED_S: Final = 12.0
 
@@ -53,14 +56,26 @@ async def share_leader_isolated(cluster: SimCluster) -> None:
 
 
 async def share_leader_behind(cluster: SimCluster) -> None:
-    """The leader of a partition does not learn that it was replaced. It reaches the share coordinator."""
+    """The leader of a partition does not learn that it was replaced. It reaches the share coordinator.
+
+    Half of the members learn of the new leader. The old one has records that its members can still finish.
+    """
     roles = await _spread(cluster)
     network, leader, controller = cluster.loop.network, roles.leader, roles.controller
+    with suppress(StateNotReached):
+        await _until(lambda: _unfinished(leader, roles) >= _BACKLOG)
     network.cut(controller.name, leader.name)
     network.cut(leader.name, controller.name)
     cluster.note("network", f"{leader.name} loses the controller {controller.name}")
     await _lead(cluster, roles.partition, cluster.rng.choice(roles.followers))
-    await _until(lambda: _is_loaded(cluster, roles, leader), _REPLACED_S)
+    moved = [client for client, worker in cluster.workers if isinstance(worker, ShareMember)][::2]
+
+    def is_loaded() -> bool:
+        for client in moved:
+            client.forget_leaders(TOPIC)
+        return _is_loaded(cluster, roles, leader)
+
+    await _until(is_loaded, _REPLACED_S)
     await _pause(cluster, 1.0, 2.5)
     network.heal()
     await _pause(cluster, 0.5, 2.0)
@@ -97,6 +112,14 @@ def _coordinator(cluster: SimCluster, roles: ClusterRoles) -> TopicPartition | N
         return None
     key = ShareStateKey(SHARE_GROUP, topics[TOPIC].id, roles.partition.partition)
     return TopicPartition(SHARE_STATE_TOPIC, partition_of(coordinator_key(key), len(states.partitions)))
+
+
+def _unfinished(node: Node, roles: ClusterRoles) -> int:
+    """The number of committed records that the share group has not finished."""
+    for host in [] if node.program is None else node.program.parts.shares.partitions.hosts():
+        if host.share is not None and host.key.partition == roles.partition.partition:
+            return host.partition.log.high_watermark - host.share.start_offset - host.share.complete
+    return 0
 
 
 def _is_loaded(cluster: SimCluster, roles: ClusterRoles, before: Node) -> bool:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from penstock.broker.app.broker import Broker
+from penstock.broker.produce.verification import Lane
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
@@ -109,13 +110,13 @@ class _LateResponses:
         self._racer, self._is_due = racer, is_due
 
     async def _send_and_hold(
-        self, coordinator: int, request: AddPartitionsToTxnRequest
+        self, lane: Lane, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
         racer = self._racer
         if racer is None or all(t.transactional_id != racer.name for t in request.transactions):
-            return await self._send(coordinator, request)
+            return await self._send(lane, request)
         self._racer, guard = None, racer.held
-        response = await self._send(coordinator, request)
+        response = await self._send(lane, request)
         self.is_holding = True
         try:
             await _until(lambda: self._is_due(guard, racer.held), _HOLD_S)
