@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.client import (
+    Admin,
     Consumer,
     DeliveryFailed,
     Message,
@@ -54,6 +56,29 @@ def test_a_transaction_is_committed_or_aborted_as_a_whole(bootstrap: str, name: 
 
     asyncio.run(play())
     assert read(bootstrap, name) == [b"a", b"b", b"c"]
+
+
+def test_delayed_messages_of_a_transaction(bootstrap: str, name: str) -> None:
+    """They reach the target if the transaction is committed."""
+    target, later = f"{name}.target", f"{name}.later"
+
+    async def play() -> list[Any]:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topic(target)
+            await admin.create_topic(later, config={"penstock.delay.target": target, "retention.ms": "-1"})
+        async with Producer(bootstrap, transactional_id=name) as producer:
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction() as tx:
+                    await tx.send(later, "aborted", deliver_at=datetime.now(UTC))
+                    raise ZeroDivisionError
+            async with producer.transaction() as tx:
+                await tx.send(later, "committed", delay=0.01)
+            async with producer.transaction() as tx:
+                await tx.send(later, "last", delay=0.2)
+        async with Consumer(bootstrap, target, group=name) as consumer:
+            return [(await anext(consumer)).value for _ in range(2)]
+
+    assert asyncio.run(play()) == [b"committed", b"last"]
 
 
 def test_a_newer_producer_fences_the_older_one(bootstrap: str, name: str) -> None:

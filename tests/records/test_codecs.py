@@ -38,6 +38,7 @@ def test_other_libraries_read_what_we_write() -> None:
 
 def test_we_read_what_other_libraries_write() -> None:
     assert decompress(Codec.GZIP, gzip.compress(LONG)) == LONG
+    assert decompress(Codec.GZIP, gzip.compress(LONG) + gzip.compress(b"more")) == LONG + b"more"
     assert decompress(Codec.LZ4, lz4.frame.compress(LONG, block_linked=True, store_size=True)) == LONG
     streamed = zstandard.ZstdCompressor().compressobj()
     assert decompress(Codec.ZSTD, streamed.compress(LONG) + streamed.flush()) == LONG

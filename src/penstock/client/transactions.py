@@ -39,7 +39,7 @@ from penstock.client.errors import (
     TransactionFailed,
     translated,
 )
-from penstock.client.message import Delivery, Headers, Record
+from penstock.client.message import Delivery, Headers, Record, delayed
 from penstock.client.retrying import RetryPolicy
 from penstock.client.stopping import Stop, Stopped
 from penstock.model.ids import TopicPartition
@@ -131,12 +131,22 @@ class Transaction:
         headers: Headers = (),
         timestamp: datetime | None = None,
         partition: int | None = None,
+        delay: float | None = None,
+        deliver_at: datetime | None = None,
     ) -> None:
         """Put a message into the queue, and wait only while the queue is full.
 
         The commit waits for the acknowledgement. A message that is not delivered aborts the transaction.
+        `delay` or `deliver_at` are for delay topics: the broker moves the message to the target topic then,
+        if the transaction is committed.
         """
-        record = Record(value=value, key=key, headers=headers, timestamp=timestamp, partition=partition)
+        record = Record(
+            value=value,
+            key=key,
+            headers=delayed(headers, delay, deliver_at),
+            timestamp=timestamp,
+            partition=partition,
+        )
         await self._put(self._transactions.outlet.enqueue, topic, record)
 
     async def send_raw(self, topic: str, record: Record) -> None:

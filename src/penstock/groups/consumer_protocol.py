@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.model.errors import ProtocolError
-from penstock.wire.compiler import Decoder, decoder, encoder
+from penstock.wire.compiler import decoder, encoder
 from penstock.wire.schema import Struct, array, int32, nullable_bytes, nullable_string, string
 
 __all__ = [
@@ -48,11 +48,6 @@ class Assignment(Struct):
     user_data: bytes | None = nullable_bytes()
 
 
-_decoders: dict[int, Decoder[Subscription]] = {}
-_encode_assignment = encoder(Assignment, 0, False)
-_decode_assignment = decoder(Assignment, 0, False)
-
-
 def subscription_version(metadata: bytes) -> int:
     if len(metadata) < _VERSION.size:
         raise ProtocolError(f"a subscription of {len(metadata)} bytes")
@@ -81,7 +76,7 @@ def decode_assignment(data: bytes) -> Assignment:
     if not data:
         return Assignment()
     subscription_version(data)
-    return _decode_assignment(memoryview(data), _VERSION.size)
+    return decoder(Assignment, 0, False)(memoryview(data), _VERSION.size)
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
@@ -92,13 +87,10 @@ def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> 
             for topic, indexes in sorted(partitions.items())
         ]
     )
-    (part,) = _encode_assignment(message)
+    (part,) = encoder(Assignment, 0, False)(message)
     assert isinstance(part, bytes | bytearray)
     return _VERSION.pack(min(version, _HIGHEST)) + bytes(part)
 
 
 def _decode(metadata: bytes, version: int) -> Subscription:
-    codec = _decoders.get(version)
-    if codec is None:
-        codec = _decoders[version] = decoder(Subscription, version, False)
-    return codec(memoryview(metadata), _VERSION.size)
+    return decoder(Subscription, version, False)(memoryview(metadata), _VERSION.size)

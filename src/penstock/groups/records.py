@@ -26,7 +26,7 @@ from penstock.groups.share_records import (
 )
 from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
-from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
+from penstock.wire.compiler import decoder, encoder
 from penstock.wire.schema import (
     Struct,
     array,
@@ -219,8 +219,6 @@ _KINDS: Final = (
 )
 _BY_KEY: Final = {kind.key: kind for kind in _KINDS}
 _BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
-_encoders: dict[tuple[type[Struct], int], Encoder[Struct]] = {}
-_decoders: dict[tuple[type[Struct], int], Decoder[Struct]] = {}
 
 
 def encode_record(
@@ -258,16 +256,10 @@ def _prefix(data: Buffer) -> int:
 
 
 def _encode(cls: type[Struct], version: int, flexible: bool, message: Struct) -> bytes:
-    codec = _encoders.get((cls, version))
-    if codec is None:
-        codec = _encoders[cls, version] = encoder(cls, version, flexible)
-    (part,) = codec(message)
+    (part,) = encoder(cls, version, flexible)(message)
     assert isinstance(part, bytes | bytearray)
     return bytes(part)
 
 
 def _decode(cls: type[Struct], version: int, flexible: bool, data: Buffer) -> Struct:
-    codec = _decoders.get((cls, version))
-    if codec is None:
-        codec = _decoders[cls, version] = decoder(cls, version, flexible)
-    return codec(memoryview(data), _PREFIX.size)
+    return decoder(cls, version, flexible)(memoryview(data), _PREFIX.size)

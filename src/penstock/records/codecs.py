@@ -11,6 +11,7 @@ broker must do runs in a worker thread, not in a subprocess.
 
 from __future__ import annotations
 
+import zlib
 from struct import Struct
 from types import ModuleType
 from typing import Final
@@ -32,7 +33,11 @@ _XERIAL_HEADER: Final = XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = Struct(">i")
 _GUESS_BYTES_MIN: Final = 64 * 1024
-#: gzip's best, near enough; a frame that declares more gets its buffer in steps
+#: zlib takes twice the memory of what it returns
+_ZLIB_BYTES_MAX: Final = 4 << 20
+#: a window of 32 KB, and gzip's header and trailer
+_GZIP_WINDOW: Final = zlib.MAX_WBITS | 16
+#: the best of the codecs, near enough; a frame that declares more gets its buffer in steps
 _RATIO_MAX: Final = 1024
 #: How Rust's standard library words "the output slice is full": the one failure that is cured by more room.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
@@ -79,7 +84,7 @@ def unpack(
     limit: int = DECOMPRESSED_BYTES_MAX,
     expected: int | None = None,
     buffer: bytearray | None = None,
-) -> tuple[bytearray, int]:
+) -> tuple[bytes | bytearray, int]:
     """A buffer that begins with what compressed `data` holds, and how many bytes that is; errors as above.
 
     `expected` is the size that the frame declares, if it does. It is not trusted with memory: the first
@@ -89,13 +94,27 @@ def unpack(
     try:
         if codec is Codec.SNAPPY:
             return _unpack_snappy(data, limit, buffer or bytearray())
+        if codec is Codec.GZIP and expected is not None and expected <= min(limit, _ZLIB_BYTES_MAX):
+            output = _unpack_gzip(data, expected)
+            if output is not None:
+                return output, len(output)
         return _unpack_growing(codec, data, limit, expected, buffer or bytearray())
-    except cramjam.DecompressionError as e:
+    except (cramjam.DecompressionError, zlib.error) as e:
         raise CorruptMessage(f"the records cannot be decompressed with {codec.label}: {e}") from e
 
 
 def _too_large(codec: Codec, limit: int) -> RecordListTooLarge:
     return RecordListTooLarge(f"a batch in {codec.label} decompresses to more than {limit} bytes")
+
+
+def _unpack_gzip(data: Buffer, size: int) -> bytes | None:
+    """The content of a stream with one member of `size` bytes, by zlib, which is a fifth faster than cramjam.
+
+    None for other streams. One byte more than `size` shows that there is more.
+    """
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    output = member.decompress(data, size + 1)
+    return output if member.eof and not member.unused_data else None
 
 
 def _unpack_growing(

@@ -22,6 +22,7 @@ __all__ = ["decode_record", "encode_key", "encode_value"]
 _PREFIX: Final = struct.Struct(">h")
 _KEY_TYPE: Final = 0
 _TAGS_FROM: Final = 1
+_VERSION_MAX: Final = 1
 
 
 class TransactionLogKey(Struct):
@@ -50,14 +51,8 @@ class TransactionLogValue(Struct):
     client_transaction_version: int = int16("1+", tag=2)
 
 
-_encode_key = encoder(TransactionLogKey, 0, False)
-_decode_key = decoder(TransactionLogKey, 0, False)
-_encoders: Final = [encoder(TransactionLogValue, version, version >= _TAGS_FROM) for version in (0, 1)]
-_decoders: Final = [decoder(TransactionLogValue, version, version >= _TAGS_FROM) for version in (0, 1)]
-
-
 def encode_key(transactional_id: str) -> bytes:
-    (part,) = _encode_key(TransactionLogKey(transactional_id=transactional_id))
+    (part,) = encoder(TransactionLogKey, 0, False)(TransactionLogKey(transactional_id=transactional_id))
     assert isinstance(part, bytes | bytearray)
     return _PREFIX.pack(_KEY_TYPE) + bytes(part)
 
@@ -83,7 +78,7 @@ def encode_value(metadata: TransactionMetadata, transaction_version: int) -> byt
         transaction_start_timestamp_ms=metadata.start_ms,
         client_transaction_version=metadata.client_version,
     )
-    (part,) = _encoders[version](value)
+    (part,) = encoder(TransactionLogValue, version, version >= _TAGS_FROM)(value)
     assert isinstance(part, bytes | bytearray)
     return _PREFIX.pack(version) + bytes(part)
 
@@ -92,13 +87,15 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, TransactionMe
     """A transactional id and its state (None for a tombstone). None for an unknown type or version."""
     if _prefix(key) != _KEY_TYPE:
         return None
-    transactional_id = _decode_key(memoryview(key), _PREFIX.size).transactional_id
+    decoded_key = decoder(TransactionLogKey, 0, False)(memoryview(key), _PREFIX.size)
+    transactional_id = decoded_key.transactional_id
     if value is None:
         return transactional_id, None
     version = _prefix(value)
-    if not 0 <= version < len(_decoders):
+    if not 0 <= version <= _VERSION_MAX:
         return None
-    decoded = _decoders[version](memoryview(value), _PREFIX.size)
+    decode = decoder(TransactionLogValue, version, version >= _TAGS_FROM)
+    decoded = decode(memoryview(value), _PREFIX.size)
     try:
         state = TransactionState(decoded.transaction_status)
     except ValueError as e:

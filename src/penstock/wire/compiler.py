@@ -1,13 +1,15 @@
 """Compiles tables into codecs: one function per (structure, version, flexible or not, direction).
 
 A message becomes one straight function with everything nested in it written out: a run of fixed-size fields
-together with the length that follows it is one `struct` call. Compiling takes milliseconds, so callers keep
-what they get (`Api` does). The two generators are in `penstock.wire.decoding` and `penstock.wire.encoding`.
+together with the length that follows it is one `struct` call. Compiling takes milliseconds, so it is done at
+the first use, never at import, and the codec is kept. The two generators are in
+`penstock.wire.decoding` and `penstock.wire.encoding`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias, TypeVar, cast
 
 from penstock.ports import Buffer, FileRange
@@ -24,11 +26,14 @@ Part: TypeAlias = Buffer | FileRange
 Decoder: TypeAlias = Callable[[memoryview, int], S]
 Encoder: TypeAlias = Callable[[S], list[Part]]
 
+_compiled_decoder = cache(compile_decoder)
+_compiled_encoder = cache(compile_encoder)
+
 
 def decoder(cls: type[S], version: int, flexible: bool, *, exact: bool = False) -> Decoder[S]:
     """A decoder that ignores bytes after the message, as Kafka does, unless it has to be `exact`."""
-    return cast("Decoder[S]", compile_decoder(cls, version, flexible, exact))
+    return cast("Decoder[S]", _compiled_decoder(cls, version, flexible, exact))
 
 
 def encoder(cls: type[S], version: int, flexible: bool) -> Encoder[S]:
-    return cast("Encoder[S]", compile_encoder(cls, version, flexible))
+    return cast("Encoder[S]", _compiled_encoder(cls, version, flexible))

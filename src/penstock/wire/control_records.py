@@ -12,7 +12,7 @@ from typing import Final
 from penstock.model.errors import CorruptMessage, ProtocolError
 from penstock.records.control import ControlType, control_type
 from penstock.wire.apis.endpoints import Endpoint, KRaftVersionFeature
-from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
+from penstock.wire.compiler import decoder, encoder
 from penstock.wire.schema import OWN_TAGS, Struct, array, int16, int32, int64, struct, uuid
 
 __all__ = [
@@ -87,18 +87,12 @@ _KINDS: Final[dict[ControlType, type[Struct]]] = {
     ControlType.KRAFT_VOTERS: VotersRecord,
 }
 _KEYS: Final = {record: _KEY.pack(_VERSION, kind) for kind, record in _KINDS.items()}
-#: compiled on first use: a broker without a quorum needs none of them
-_encoders: Final[dict[type[Struct], Encoder[Struct]]] = {}
-_decoders: Final[dict[int, Decoder[Struct]]] = {}
 
 
 def encode_control_record(record: Struct) -> tuple[bytes, bytes]:
     """The key and the value of a control record, for any record of this module."""
     cls = type(record)
-    encode = _encoders.get(cls)
-    if encode is None:
-        encode = _encoders[cls] = encoder(cls, _VERSION, flexible=True)
-    return _KEYS[cls], b"".join(encode(record))  # type: ignore[arg-type]  # bytes of ours
+    return _KEYS[cls], b"".join(encoder(cls, _VERSION, True)(record))  # type: ignore[arg-type]  # bytes of ours
 
 
 def decode_control_record(key: bytes | None, value: bytes | None) -> Struct | None:
@@ -107,13 +101,10 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> Struct | No
     CorruptMessage where the bytes are none of it: unlike a peer's, they are in our log.
     """
     kind = control_type(key)
-    decode = _decoders.get(kind)
-    if decode is None:
-        cls = next((cls for known, cls in _KINDS.items() if known == kind), None)
-        if cls is None:
-            return None
-        decode = _decoders[kind] = decoder(cls, _VERSION, flexible=True)
+    cls = next((cls for known, cls in _KINDS.items() if known == kind), None)
+    if cls is None:
+        return None
     try:
-        return decode(memoryview(value or b""), 0)
+        return decoder(cls, _VERSION, True)(memoryview(value or b""), 0)
     except ProtocolError as e:
         raise CorruptMessage(f"a control record of kind {kind}: {e}") from e

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.broker.produce.verification import Membership, TransactionVerifier
+import pytest
+
+from penstock.broker.produce import verification
+from penstock.broker.produce.verification import Lane, Membership, TransactionVerifier
 from penstock.model.errors import ErrorCode
 from penstock.net.peer_errors import PeerLost
 from penstock.wire.apis.add_partitions_to_txn import (
@@ -26,26 +29,29 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.requests: list[AddPartitionsToTxnRequest] = []
-        self._answers: list[asyncio.Future[AddPartitionsToTxnResponse]] = []
+        #: whether each request is one of the slow lane
+        self.slow: list[bool] = []
+        self._unanswered: list[
+            tuple[AddPartitionsToTxnRequest, asyncio.Future[AddPartitionsToTxnResponse]]
+        ] = []
         self.codes: list[tuple[str, ErrorCode]] = []
         self.verifier = TransactionVerifier(lambda _: COORDINATOR, self._send)
 
-    async def _send(self, broker: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        assert broker == COORDINATOR
+    async def _send(self, lane: Lane, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        assert lane.coordinator == COORDINATOR
         self.requests.append(request)
+        self.slow.append(lane.is_slow)
         answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
-        self._answers.append(answer)
+        self._unanswered.append((request, answer))
         return await answer
 
     def call(self, name: str, membership: Membership = ADDS, index: int = 0) -> None:
         self.verifier.verify(membership, ("topic", index), lambda code: self.codes.append((name, code)))
 
-    async def answer(
-        self, code: ErrorCode = ErrorCode.NONE, failed: dict[int, ErrorCode] | None = None
-    ) -> None:
-        """Answer the oldest request, with an error for each partition in `failed`."""
+    async def answer(self, failed: dict[int, ErrorCode] | None = None, position: int = 0) -> None:
+        """Answer the oldest request, or one behind it, with an error for each partition in `failed`."""
         await asyncio.sleep(0)
-        request = self.requests[len(self.requests) - len(self._answers)]
+        request = self._unanswered[position][0]
         response = AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -67,7 +73,7 @@ class Coordinator:
                 for each in request.transactions
             ]
         )
-        await self._resolve(lambda future: future.set_result(response))
+        await self._resolve(lambda future: future.set_result(response), position)
 
     async def refuse(self, code: ErrorCode) -> None:
         await asyncio.sleep(0)
@@ -78,8 +84,8 @@ class Coordinator:
         await asyncio.sleep(0)
         await self._resolve(lambda future: future.set_exception(PeerLost("gone")))
 
-    async def _resolve(self, resolve: Callable[[asyncio.Future[Any]], None]) -> None:
-        resolve(self._answers.pop(0))
+    async def _resolve(self, resolve: Callable[[asyncio.Future[Any]], None], position: int = 0) -> None:
+        resolve(self._unanswered.pop(position)[1])
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -184,8 +190,75 @@ def test_a_lost_connection_and_an_error_of_the_whole_request() -> None:
 def test_without_a_coordinator_nothing_is_sent() -> None:
     codes: list[ErrorCode] = []
 
-    async def send(broker: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    async def send(lane: Lane, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         raise AssertionError("there is no coordinator")
 
     TransactionVerifier(lambda _: -1, send).verify(ADDS, ("topic", 0), codes.append)
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+HELD_BACK = {0: ErrorCode.CONCURRENT_TRANSACTIONS}
+OTHER = Membership("u", 8, 0, adds=True)
+
+
+def test_a_transaction_that_was_held_back_does_not_delay_others_again() -> None:
+    """Its coordinator answers such a request late: the markers of the transaction before are missing."""
+
+    async def main(c: Coordinator) -> None:
+        c.call("first")
+        await c.answer(HELD_BACK)
+        c.call("retry")
+        c.call("other", OTHER, index=1)
+        await c.answer(position=1)
+        assert c.codes[1:] == [("other", ErrorCode.NONE)], "the retry has no response yet"
+        await c.answer()
+        c.call("later")
+        await c.answer()
+
+    c = run(main)
+    assert c.slow == [False, True, False, False], "it is like the others after a success"
+    assert [name for name, _ in c.codes] == ["first", "other", "retry", "later"]
+
+
+def test_partitions_that_were_queued_behind_a_late_response_are_sent_apart() -> None:
+    async def main(c: Coordinator) -> None:
+        c.call("in flight")
+        await asyncio.sleep(0)
+        c.call("queued", index=0)
+        c.call("other", OTHER, index=1)
+        await c.answer(HELD_BACK)
+        requests = dict(zip(c.slow[1:], c.requests[1:], strict=True))
+        assert [t.transactional_id for t in requests[True].transactions] == ["t"]
+        assert [t.transactional_id for t in requests[False].transactions] == ["u"]
+        c.call("queued again", index=0)
+        await c.answer(position=c.slow[1:].index(True))
+        assert len(c.requests) == 3, "the transaction is like the others again, and waits behind them"
+        await c.answer()
+        await c.answer()
+
+    c = run(main)
+    assert sorted(name for name, _ in c.codes) == ["in flight", "other", "queued", "queued again"]
+    assert c.slow[3] is False
+
+
+def test_verification_alone_is_never_late() -> None:
+    """Only requests that add partitions are held back by a coordinator."""
+
+    async def main(c: Coordinator) -> None:
+        for _ in range(2):
+            c.call("verified", ADDS._replace(adds=False))
+            await c.answer(HELD_BACK)
+
+    assert run(main).slow == [False, False]
+
+
+def test_few_transactions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_SLOW_MAX", 2)
+
+    async def main(c: Coordinator) -> None:
+        for _ in range(2):
+            for name in ("a", "b", "c"):
+                c.call(name, ADDS._replace(transactional_id=name))
+                await c.answer(HELD_BACK)
+
+    assert run(main).slow == [False] * 6

@@ -3,6 +3,11 @@
 The coordinator of a transactional id may be any broker, this one included. One AddPartitionsToTxn request
 per coordinator is in flight. Requests that arrive meanwhile are sent together in the next one.
 
+A coordinator answers a request when it has the results of all transactions in it. A transaction whose
+predecessor waits for its markers holds the response back for a while, and the result is then
+CONCURRENT_TRANSACTIONS. The producer retries. From then on this transaction is sent in requests apart from
+the others, on a connection of its own, until its result is another one.
+
 Owned by: the event loop's thread.
 """
 
@@ -21,18 +26,29 @@ from penstock.wire.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-__all__ = ["AddPartitionsTransport", "Membership", "NotVerified", "TransactionVerifier"]
+__all__ = ["AddPartitionsTransport", "Lane", "Membership", "NotVerified", "TransactionVerifier"]
 
 log = get_logger("transactions")
 
+
+class Lane(NamedTuple):
+    """A sequence of requests, each of which waits for the response to the one before."""
+
+    coordinator: int
+    #: true for transactions that were held back
+    is_slow: bool
+
+
 #: sends a request of version 4 or later to a broker, this one included; raises PenstockError without response
 AddPartitionsTransport: TypeAlias = Callable[
-    [int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]
+    [Lane, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]
 ]
 #: receives NONE, or the error of the coordinator
 Verified: TypeAlias = Callable[[ErrorCode], None]
 
 _NO_BROKER: Final = -1
+#: the most transactions that are known to be held back; producers that ended never clear theirs
+_SLOW_MAX: Final = 1000
 
 
 class NotVerified(ApiError):
@@ -50,12 +66,13 @@ class Membership(NamedTuple):
 
 
 class _Queued:
-    """The partitions of one transaction that the next request contains."""
+    """The partitions of one transaction that the next request of its lane contains."""
 
-    __slots__ = ("membership", "partitions")
+    __slots__ = ("is_slow", "membership", "partitions")
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, is_slow: bool) -> None:
         self.membership = membership
+        self.is_slow = is_slow
         self.partitions: dict[tuple[str, int], list[Verified]] = {}
 
     def fail(self, code: ErrorCode) -> None:
@@ -73,7 +90,9 @@ class TransactionVerifier:
         #: sends a request; replaced by tests of responses that arrive late
         self.send = send
         self._queues: dict[int, dict[str, _Queued]] = {}
-        self._senders: dict[int, asyncio.Task[None]] = {}
+        #: the transactional ids that were held back, the oldest first
+        self._slow: dict[str, None] = {}
+        self._senders: dict[Lane, asyncio.Task[None]] = {}
 
     def verify(self, membership: Membership, partition: tuple[str, int], verified: Verified) -> None:
         """Call `verified` with the coordinator's result for `partition`."""
@@ -95,29 +114,55 @@ class TransactionVerifier:
             queued.fail(ErrorCode.INVALID_PRODUCER_EPOCH if is_older else ErrorCode.NETWORK_EXCEPTION)
             queued = None
         if queued is None:
-            queued = queue[membership.transactional_id] = _Queued(membership)
+            is_slow = membership.transactional_id in self._slow
+            queued = queue[membership.transactional_id] = _Queued(membership, is_slow)
         queued.partitions.setdefault(partition, []).append(verified)
-        if coordinator not in self._senders:
-            task = asyncio.get_running_loop().create_task(self._run(coordinator))
-            self._senders[coordinator] = task
+        self._start(Lane(coordinator, queued.is_slow))
 
     def stop(self) -> None:
         for task in list(self._senders.values()):
             task.cancel()
 
-    async def _run(self, coordinator: int) -> None:
-        """Send the queue of one coordinator, request by request, until it is empty."""
-        try:
-            while queue := self._queues.pop(coordinator, None):
-                await self._send_all(coordinator, list(queue.values()))
-        finally:
-            del self._senders[coordinator]
+    def _start(self, lane: Lane) -> None:
+        if lane not in self._senders:
+            self._senders[lane] = asyncio.get_running_loop().create_task(self._run(lane))
 
-    async def _send_all(self, coordinator: int, transactions: list[_Queued]) -> None:
+    async def _run(self, lane: Lane) -> None:
+        """Send the transactions of one lane, request by request, until none is queued."""
         try:
-            response = await self.send(coordinator, _request(transactions))
+            while transactions := self._take(lane):
+                await self._send_all(lane, transactions)
+        finally:
+            del self._senders[lane]
+
+    def _take(self, lane: Lane) -> list[_Queued]:
+        queue = self._queues.get(lane.coordinator, {})
+        taken = [queued for queued in queue.values() if queued.is_slow is lane.is_slow]
+        if len(taken) == len(queue):
+            self._queues.pop(lane.coordinator, None)
+        else:
+            for queued in taken:
+                del queue[queued.membership.transactional_id]
+        return taken
+
+    def _note(self, lane: Lane, name: str, is_slow: bool) -> None:
+        """Note whether a transaction was held back. What is queued for it meanwhile changes its lane, too."""
+        self._slow.pop(name, None)
+        if is_slow:
+            self._slow[name] = None
+            if len(self._slow) > _SLOW_MAX:
+                del self._slow[next(iter(self._slow))]
+        if is_slow is not lane.is_slow:
+            queued = self._queues.get(lane.coordinator, {}).get(name)
+            if queued is not None:
+                queued.is_slow = is_slow
+                self._start(lane._replace(is_slow=is_slow))
+
+    async def _send_all(self, lane: Lane, transactions: list[_Queued]) -> None:
+        try:
+            response = await self.send(lane, _request(transactions))
         except PenstockError as e:
-            log.info("transactions_not_verified", coordinator=coordinator, error=str(e))
+            log.info("transactions_not_verified", coordinator=lane.coordinator, error=str(e))
             for queued in transactions:
                 queued.fail(ErrorCode.NETWORK_EXCEPTION)
             return
@@ -136,11 +181,15 @@ class TransactionVerifier:
             for partition in topic.results_by_partition
         }
         for queued in transactions:
+            name, adds = queued.membership.transactional_id, queued.membership.adds
+            results = {
+                partition: ErrorCode(codes.get((name, *partition), ErrorCode.UNKNOWN_SERVER_ERROR))
+                for partition in queued.partitions
+            }
+            self._note(lane, name, adds and ErrorCode.CONCURRENT_TRANSACTIONS in results.values())
             for partition, waiting in queued.partitions.items():
-                key = (queued.membership.transactional_id, *partition)
-                code = ErrorCode(codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR))
                 for verified in waiting:
-                    verified(code)
+                    verified(results[partition])
 
 
 def _request(transactions: list[_Queued]) -> AddPartitionsToTxnRequest:
