@@ -57,6 +57,12 @@ def test_the_keys_verify_the_proof_of_rfc_7677() -> None:
     assert hmac.digest(record.server_key, message, "sha256") == expected
 
 
+def test_a_name_that_is_too_long_to_log_in_is_refused() -> None:
+    image = ClusterImage()
+    assert altered(image, upsertion("é" * 127)) == [ErrorCode.NONE]
+    assert altered(image, upsertion("é" * 128)) == [ErrorCode.UNACCEPTABLE_CREDENTIAL]
+
+
 def test_changes_that_are_refused() -> None:
     image = ClusterImage()
     assert altered(image, ScramCredentialDeletion(name="a", mechanism=1)) == [ErrorCode.RESOURCE_NOT_FOUND]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from sys import getsizeof
+from typing import Any
+
 import pytest
 
+from penstock.security import authorizer
 from penstock.security.acls import Acl, AclStore, Operation, PatternType, Permission, ResourceType
-from penstock.security.authorizer import Authorizer
+from penstock.security.authorizer import Authorizer, Decision
 from penstock.security.principal import Principal, Session
 
 OP, TOPIC = Operation, ResourceType.TOPIC
@@ -47,6 +52,70 @@ def test_names_that_no_topic_can_have_are_not_kept() -> None:
     assert rules.allows(OP.READ, "x" * 249)
     kept = [name for known in rules.authorizer._memo.values() for _, _, name in known]
     assert [len(name) for name in kept] == [249]
+
+
+def test_the_memo_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names outside of the basic plane take four bytes per character."""
+    monkeypatch.setattr(authorizer, "_MEMO_BYTES_MAX", 100_000)
+    monkeypatch.setattr(authorizer, "_PRINCIPAL_BYTES_MAX", 30_000)
+    rules = Rules()
+    decide = rules.authorizer
+
+    def kept() -> int:
+        return sum(getsizeof(name) for memo in decide._memo.values() for _, _, name in memo)
+
+    for n in range(2000):
+        decide.allows(ALICE, OP.READ, TOPIC, f"{n:\U0001f600>249}")
+        assert kept() < 30_000
+    for n in range(2000):
+        session = Session(Principal("User", f"u{n % 50}"), host="10.0.0.1")
+        decide.allows(session, OP.READ, TOPIC, f"{n:\U0001f600>249}")
+        assert kept() < 100_000
+    assert decide._memo_size == sum(memo.size for memo in decide._memo.values())
+
+
+def test_invented_names_of_one_client_do_not_end_the_memo_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer, "_PRINCIPAL_BYTES_MAX", 30_000)
+    rules = Rules()
+    decided: list[str] = []
+    decide = rules.authorizer.decide
+
+    def counted(session: Session, operation: int, resource_type: int, name: str) -> Decision:
+        decided.append(name)
+        return decide(session, operation, resource_type, name)
+
+    monkeypatch.setattr(rules.authorizer, "decide", counted)
+    rules.authorizer.allows(ALICE, OP.READ, TOPIC, "t")
+    eve = Session(Principal("User", "eve"), host="10.0.0.9")
+    for n in range(1000):
+        rules.authorizer.allows(eve, OP.READ, TOPIC, f"invented-{n}")
+    rules.authorizer.allows(ALICE, OP.READ, TOPIC, "t")
+    assert decided.count("t") == 1
+
+
+def test_bindings_are_searched_once_for_any_resource_of_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """InitProducerId of a producer with prefixed bindings walked all bindings of topics each time."""
+    rules = Rules()
+    key = rules.add(OP.WRITE, "logs", pattern=PREFIXED)
+    walks: list[int] = []
+    monkeypatch.setattr(AclStore, "of_type", walking(AclStore.of_type, walks))
+    bob = Session(Principal("User", "bob"), host="10.0.0.2")
+    for _ in range(5):
+        assert rules.authorizer.allows_any(ALICE, OP.WRITE, TOPIC)
+        assert not rules.authorizer.allows_any(bob, OP.WRITE, TOPIC)
+    assert len(walks) == 2
+    rules.store.remove(key)
+    assert not rules.authorizer.allows_any(ALICE, OP.WRITE, TOPIC)
+    assert not rules.authorizer.allows_any(ALICE, OP.READ, TOPIC)
+    assert len(walks) == 4
+
+
+def walking(of_type: Callable[[AclStore, int], Iterator[Acl]], walks: list[int]) -> Any:
+    def walk(store: AclStore, resource_type: int) -> Iterator[Acl]:
+        walks.append(resource_type)
+        return of_type(store, resource_type)
+
+    return walk
 
 
 def test_nothing_is_allowed_without_a_binding() -> None:

@@ -9,7 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import InvalidConfig
-from penstock.security.sasl import Exchange, Identity, SaslFailure, TokenRefused, new_exchange
+from penstock.security import sasl
+from penstock.security.sasl import (
+    SCRAM_MESSAGE_MAX,
+    Exchange,
+    Identity,
+    SaslFailure,
+    TokenRefused,
+    new_exchange,
+)
 from penstock.security.sasl_client import Login, LoginFailed
 from penstock.security.sasl_scram import ScramCredential, ScramShape, new_credential
 from penstock.security.sasl_states import NEXT, Event, State
@@ -151,6 +159,32 @@ def test_plain_refuses(token: bytes) -> None:
 def test_scram_refuses_a_first_message(token: bytes) -> None:
     with pytest.raises(SaslFailure):
         exchange("SCRAM-SHA-256").step(token)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"n,,n=", b",r=c"), (b"n,,n=bob,r=", b""), (b"n,,n=bob,r=c,x=", b""), (b"n,,m=", b",n=bob,r=c")],
+    ids=["user", "nonce", "extension", "mandatory extension"],
+)
+def test_a_long_scram_message_is_refused_before_anything_is_kept(
+    mechanism: str, before: bytes, after: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is not authenticated made the broker keep and hash half a megabyte."""
+    fits = SCRAM_MESSAGE_MAX - len(before) - len(after)
+    assert exchange(mechanism).step(before + b"x" * fits + after).reply.startswith(b"r=")
+    monkeypatch.setattr(sasl, "fake_credential", None)
+    server = exchange(mechanism)
+    with pytest.raises(SaslFailure, match="limit 1024"):
+        server.step(before + b"x" * (fits + 1) + after)
+
+
+def test_a_user_name_of_255_bytes_fits_even_if_all_of_it_is_escaped() -> None:
+    name = "," * 255
+    users = ConfiguredUsers("SCRAM-SHA-512", {f"user_{name}": "x"}, lambda: None)
+    users.install(users.credentials(SECRET))
+    server = new_exchange("SCRAM-SHA-512", users, nonce=lambda: "SERVER" * 5, secret=SECRET)
+    assert login("SCRAM-SHA-512", name, "x", server) == name
 
 
 class _Replaced:

@@ -31,6 +31,8 @@ __all__ = ["HASHES", "alter_credentials", "credential_record", "describe_credent
 
 #: hash functions by mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512
 HASHES: Final = {1: "sha256", 2: "sha512"}
+#: a longer name may not fit into a message of SCRAM that brokers accept
+_NAME_BYTES_MAX: Final = 255
 _ITERATIONS_MIN: Final = 4096
 _ITERATIONS_MAX: Final = 16384
 _TWICE: Final = "A user credential cannot be altered twice in the same request"
@@ -90,6 +92,9 @@ def _record(image: ClusterImage, change: ScramCredentialDeletion | ScramCredenti
             reason = "Attempt to delete a user credential that does not exist"
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, reason)
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    if len(change.name.encode()) > _NAME_BYTES_MAX:
+        reason = f"Username must not be longer than {_NAME_BYTES_MAX} bytes"
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, reason)
     if change.iterations < _ITERATIONS_MIN:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if change.iterations > _ITERATIONS_MAX:

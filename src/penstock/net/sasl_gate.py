@@ -142,6 +142,9 @@ class SaslGate:
             step = self._exchange.step(token)
         except SaslFailure as e:
             return self._failed(connection, str(e), header)
+        except Exception as e:  # noqa: BLE001 - a token must not escape the count of failures, or their delay
+            # Not the text of the error, which may have a part of the token.
+            return self._failed(connection, f"internal error: {type(e).__name__}", header)
         lifetime_ms = 0
         if step.identity is not None:
             reason = self._refusal(connection, step.identity)

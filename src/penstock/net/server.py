@@ -18,6 +18,7 @@ from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.response_queue import Answer
 from penstock.net.unauthenticated import Unauthenticated
+from penstock.observability.limited_log import LimitedLog
 from penstock.quotas.connections import ConnectionRates
 from penstock.quotas.failures import FailedLogins
 from penstock.quotas.rates import DEFAULT_WINDOWS, Windows
@@ -78,7 +79,9 @@ class Server:
         windows: Windows = DEFAULT_WINDOWS,
         failed_logins: FailedLogins | None = None,
     ) -> None:
-        """`has_room` returns whether a new connection may keep its descriptor, and logs refusals.
+        """`log` takes events of connections, at most 60 of each per minute.
+
+        `has_room` returns whether a new connection may keep its descriptor, and logs refusals.
 
         `windows` are those of the rates of new connections. `failed_logins` limits failed authentications.
         """
@@ -97,7 +100,7 @@ class Server:
         self.rates = ConnectionRates(windows)
         self._admission = Admission(self, self.rates)
         self._failed_logins = failed_logins
-        self._log = log
+        self._log = LimitedLog(log, lambda: self.loop.time())
         self._has_room = has_room
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()

@@ -7,13 +7,15 @@ matches allows. Without a match, access is denied; but a resource that no bindin
 A principal has the roles that the metadata and its token give it. A binding for `Role:x` applies to all
 members of the role x.
 
-Decisions are memoised per principal and host. A memo ends with the generation of the store.
+Decisions are memoised per principal and host. A memo ends with the generation of the store. Its size in bytes
+is bounded, in total and per principal and host: clients choose the names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from sys import getsizeof
+from typing import Any, Final, NamedTuple
 
 from penstock.security.acls import (
     CLUSTER_NAME,
@@ -31,8 +33,12 @@ __all__ = ["OPERATIONS", "Authorizer", "Decision"]
 
 _ANY_PRINCIPAL: Final = "User:*"
 _ROLE: Final = "Role:"
-#: memoised decisions of all principals: about 200 bytes each
-_MOST_MEMOISED: Final = 200_000
+#: the memoised decisions of all principals, and of one principal at one host
+_MEMO_BYTES_MAX: Final = 48 << 20
+_PRINCIPAL_BYTES_MAX: Final = 16 << 20
+#: what a decision costs beside its name, and a principal beside its decisions; estimates
+_DECISION_BYTES: Final = 160
+_PRINCIPAL_BYTES: Final = 500
 #: Clients choose the names in requests: the memo keeps none that is longer than a topic name can be.
 _LONGEST_MEMOISED: Final = 249
 #: the operations whose ALLOW implies another operation
@@ -81,6 +87,17 @@ class Decision(NamedTuple):
     principals: tuple[str, ...] = ()
 
 
+class _Memo(dict[tuple[Any, ...], bool]):
+    """Decisions for a principal at a host: by operation, type and name, or by operation and type alone."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: estimated bytes
+        self.size = _PRINCIPAL_BYTES
+
+
 class Authorizer:
     """Decides by the bindings of `store()`, which may be another object from one call to the next."""
 
@@ -91,10 +108,10 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._memo_epoch: object = None
-        self._memo: dict[tuple[object, ...], dict[tuple[int, int, str], bool]] = {}
-        self._memoised = 0
+        self._memo: dict[tuple[object, ...], _Memo] = {}
+        self._memo_size = 0
         #: the session of the last decision, and its memo: most requests come from the same connection
-        self._last: tuple[Session | None, dict[tuple[int, int, str], bool]] = (None, {})
+        self._last: tuple[Session | None, _Memo] = (None, _Memo())
 
     @property
     def epoch(self) -> object:
@@ -103,23 +120,41 @@ class Authorizer:
 
     def allows(self, session: Session, operation: int, resource_type: int, name: str) -> bool:
         epoch = self._store().generation
-        if epoch is not self._memo_epoch or self._memoised > _MOST_MEMOISED:
+        if epoch is not self._memo_epoch or self._memo_size > _MEMO_BYTES_MAX:
             self._memo.clear()
-            self._memoised = 0
+            self._memo_size = 0
             self._memo_epoch = epoch
-            self._last = (None, {})
+            self._last = (None, _Memo())
         last, known = self._last
         if last is not session:
-            known = self._memo.setdefault((session.principal, session.host, session.groups), {})
+            known = self._memo_of(session)
             self._last = (session, known)
         action = (operation, resource_type, name)
         allowed = known.get(action)
         if allowed is None:
             allowed = self.decide(session, operation, resource_type, name).allowed
             if len(name) <= _LONGEST_MEMOISED:
-                known[action] = allowed
-                self._memoised += 1
+                self._keep(known, action, allowed)
         return allowed
+
+    def _memo_of(self, session: Session) -> _Memo:
+        key = (session.principal, session.host, session.groups)
+        known = self._memo.get(key)
+        if known is None:
+            known = self._memo[key] = _Memo()
+            self._memo_size += known.size
+        return known
+
+    def _keep(self, known: _Memo, action: tuple[Any, ...], allowed: bool) -> None:
+        size = _DECISION_BYTES + getsizeof(action[-1])
+        if known.size + size > _PRINCIPAL_BYTES_MAX:
+            # One client with many invented names does not end the memo of the others.
+            self._memo_size -= known.size - _PRINCIPAL_BYTES
+            known.clear()
+            known.size = _PRINCIPAL_BYTES
+        known[action] = allowed
+        known.size += size
+        self._memo_size += size
 
     def decide(self, session: Session, operation: int, resource_type: int, name: str) -> Decision:
         """The decision with its reason, without the memo."""
@@ -151,6 +186,16 @@ class Authorizer:
         """Whether the operation is allowed on any resource of a type, as `authorizeByResourceType`."""
         if self.allows(session, operation, resource_type, "hardcode"):
             return True
+        # `allows` has found the memo of this session in this generation.
+        known, action = self._last[1], (operation, resource_type)
+        allowed = known.get(action)
+        if allowed is None:
+            allowed = self._finds_any(session, operation, resource_type)
+            self._keep(known, action, allowed)
+        return allowed
+
+    def _finds_any(self, session: Session, operation: int, resource_type: int) -> bool:
+        """Whether a binding of a type allows the operation, and no other one denies all that it allows."""
         principals = self._principals(session)
         hosts = (WILDCARD, session.host)
         denied: set[tuple[int, str]] = set()

@@ -3,7 +3,8 @@
 An exchange takes the client's tokens one by one and returns challenges, until it yields an identity or raises
 `SaslFailure`. It does no I/O: users come from `Users`, tokens are verified by a function.
 
-Invariant: an unknown user and a wrong password have the same answer, after the same number of rounds.
+Invariant: an unknown user and a wrong password have the same answer, after the same number of rounds. What an
+exchange keeps between two tokens is bounded: the client is not authenticated.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "MECHANISMS",
     "OAUTHBEARER",
     "PLAIN",
+    "SCRAM_MESSAGE_MAX",
     "Exchange",
     "Identity",
     "SaslFailure",
@@ -41,6 +43,9 @@ PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = (PLAIN, *_HASHES, OAUTHBEARER)
+#: Bytes of a SCRAM message. An exchange keeps the first one, and hashes its user name several times. This is
+#: enough for a name of 255 bytes in which each is escaped, and 250 bytes of nonce.
+SCRAM_MESSAGE_MAX: Final = 1024
 #: the answer of a client to the JSON that refuses its token
 _ACKNOWLEDGED: Final = b"\x01"
 _GS2: Final = re.compile(rb"(?P<flag>[ny]|p=[A-Za-z0-9.\-]+),(?:a=(?P<authzid>[^,]+))?,")
@@ -163,6 +168,8 @@ class _Scram:
         self._header = b""
 
     def step(self, token: bytes) -> Step:
+        if len(token) > SCRAM_MESSAGE_MAX:
+            raise SaslFailure(f"a SCRAM message of {len(token)} bytes, limit {SCRAM_MESSAGE_MAX}")
         return self._begin(token) if self._credential is None else self._finish(token)
 
     def _begin(self, token: bytes) -> Step:

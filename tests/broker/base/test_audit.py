@@ -11,12 +11,15 @@ import pytest
 
 from penstock.broker.base import audit as audit_module
 from penstock.broker.base.audit import Audit
+from penstock.broker.base.audit_details import Details
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import Context
-from penstock.model.errors import ProtocolError
+from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.security.principal import Principal, Session
+from penstock.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.events import Events
 
+DONE = Details(True, [], 0, None)
 SESSION = Session(Principal("User", "eve"), "CLIENTS", "10.0.0.9")
 
 
@@ -32,7 +35,7 @@ def named(events: Events, event: str) -> list[dict[str, Any]]:
 def test_events_have_the_fields_of_ocsf(events: Events) -> None:
     audit = Audit(10, lambda: 0.0)
     audit.denied(context(), "DELETE", "TOPIC", "t")
-    audit.changed(context(), succeeded=True)
+    audit.changed(context(), DONE)
     audit.authentication_failed(SESSION, "PLAIN", "wrong password")
     (denied,) = named(events, "access_denied")
     assert (denied["class_uid"], denied["status_id"], denied["principal"]) == (6003, 2, "User:eve")
@@ -77,10 +80,45 @@ def test_equal_events_are_one_event_and_a_count(events: Events) -> None:
     assert "count" not in named(events, "access_denied")[-1]
 
 
+def test_texts_that_clients_choose_are_cut(events: Events) -> None:
+    """Names of 32 KB made batches that the audit topic refused."""
+    audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: None)
+    known = context()
+    known.client_id = "c" * 32_767
+    audit.denied(known, "READ", "TOPIC", "é" * 32_767)
+    audit.denied(known, "READ", "TOPIC", "n" * 256)
+    cut, whole = named(events, "access_denied")
+    assert cut["resource"] == "é" * 255 + "…"
+    assert cut["client_id"] == "c" * 255 + "…"
+    assert whole["resource"] == "n" * 256
+    assert max(len(str(part)) for key in audit._repeated for part in key) == 256
+
+
+def test_an_administrative_change_names_its_resources(events: Events) -> None:
+    async def handler(context: Context, request: CreateTopicsRequest) -> object:
+        results = [
+            CreatableTopicResult(name="orders"),
+            CreatableTopicResult(name="bills", error_code=ErrorCode.TOPIC_ALREADY_EXISTS),
+        ]
+        return CreateTopicsResponse(topics=results)
+
+    serve = Audit(100, lambda: 0.0).audited(handler)
+    asyncio.run(serve(context(), CreateTopicsRequest()))
+    (changed,) = named(events, "metadata_changed")
+    assert changed["resources"] == [
+        {"type": "TOPIC", "name": "orders"},
+        {"type": "TOPIC", "name": "bills", "error": "TOPIC_ALREADY_EXISTS"},
+    ]
+    assert not {"resources_left_out", "error", "validate_only"} & changed.keys()
+    asyncio.run(serve(context(), CreateTopicsRequest(validate_only=True)))
+    (validated,) = named(events, "metadata_not_changed")
+    assert (validated["validate_only"], validated["status_id"]) == (True, 1)
+
+
 def test_administrative_changes_are_never_summed_up(events: Events) -> None:
     audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: None)
     for _ in range(3):
-        audit.changed(context(), succeeded=True)
+        audit.changed(context(), DONE)
     assert len(named(events, "metadata_changed")) == 3
 
 
@@ -89,14 +127,29 @@ def test_events_go_to_the_queue_and_not_to_the_log(events: Events) -> None:
         queue = AuditQueue(2)
         audit = Audit(100, lambda: 0.0, to_log=False, queue=queue, wall_ms=lambda: 77)
         for _ in range(4):
-            audit.changed(context(), succeeded=True)
+            audit.changed(context(), DONE)
         assert [event["time"] for event in queue.first(9)] == [77, 77]
         queue.remove(2)
-        audit.changed(context(), succeeded=True)
+        audit.changed(context(), DONE)
         assert queue.first(1)[0]["dropped"] == 2
 
     asyncio.run(main())
     assert not named(events, "metadata_changed")
+
+
+def test_events_that_the_topic_has_refused_are_reported() -> None:
+    async def main() -> None:
+        queue = AuditQueue(10)
+        audit = Audit(100, lambda: 0.0, to_log=False, queue=queue)
+        for _ in range(3):
+            audit.changed(context(), DONE)
+        queue.drop_first()
+        queue.drop_first()
+        audit.changed(context(), DONE)
+        audit.changed(context(), DONE)
+        assert [event.get("dropped") for event in queue.first(9)] == [None, 2, None]
+
+    asyncio.run(main())
 
 
 def test_writing_audit_events_is_not_audited(events: Events) -> None:

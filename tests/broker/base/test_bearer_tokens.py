@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Mapping
@@ -93,6 +94,37 @@ def test_forged_tokens_are_refused(issuer: Issuer, tmp_path: Path) -> None:
     for token in (unsigned, shared, other, f"{head}.{body}.", "nonsense", ""):
         with pytest.raises(TokenRefused):
             tokens.verify(token)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"exp": 10**400}, {"exp": "x"}, {"exp": []}, {"nbf": {}}, {"aud": 7}],
+    ids=["huge number", "text", "list", "object", "number"],
+)
+def test_claims_of_unexpected_types_are_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
+    with pytest.raises(TokenRefused):
+        issuer.tokens().verify(issuer.sign(**claims))
+
+
+def test_json_that_is_nested_too_deep_is_refused(issuer: Issuer) -> None:
+    """An unauthenticated client chooses the header."""
+    for nested in (b"[" * 100_000, b'{"kid":' * 100_000):
+        header = base64.urlsafe_b64encode(nested).rstrip(b"=").decode()
+        with pytest.raises(TokenRefused):
+            issuer.tokens().verify(f"{header}.e30.c2ln")
+
+
+def test_errors_of_older_libraries_are_refusals(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = issuer.tokens()
+    for error in (RecursionError, OverflowError, KeyError, TypeError, ValueError):
+
+        def fail(token: str, error: type[Exception] = error) -> None:
+            raise error("part of the token")
+
+        monkeypatch.setattr(tokens._jwt, "get_unverified_header", fail)
+        with pytest.raises(TokenRefused, match=error.__name__) as refused:
+            tokens.verify("a.b.c")
+        assert "part" not in str(refused.value)
 
 
 def test_a_storm_of_unknown_keys_does_not_load_the_keys(issuer: Issuer) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.client_telemetry import TELEMETRY_APIS
 from penstock.model.errors import ErrorCode
 from penstock.testing import broker
@@ -151,6 +154,19 @@ def test_software_that_names_itself_properly_is_welcome(client: RawClient, name:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="v2.10.0-rc1")
 
     assert call(client, 4, request).error_code == ErrorCode.NONE
+
+
+def test_little_is_kept_of_a_long_software_name() -> None:
+    """A client that is not authenticated chooses it, in a request of up to half a megabyte."""
+    node: Any = SimpleNamespace(
+        image=SimpleNamespace(features={}, offset=0),
+        quorum=SimpleNamespace(state=SimpleNamespace(history=SimpleNamespace(latest_offset=-1))),
+    )
+    context: Any = SimpleNamespace(version=4, connection=SimpleNamespace(software=None))
+    request = ApiVersionsRequest(client_software_name="n" * 500_000, client_software_version="1" * 500_000)
+    response = ApiVersionsHandler(node, ()).api_versions(context, request)
+    assert response.error_code == ErrorCode.NONE
+    assert context.connection.software == ("n" * 128, "1" * 128)
 
 
 @pytest.mark.parametrize(

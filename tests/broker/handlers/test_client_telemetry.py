@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
 
+from penstock.broker.base.client_telemetry import ClientTelemetry
+from penstock.broker.base.context import Context
+from penstock.broker.handlers import client_telemetry
+from penstock.broker.handlers.client_telemetry import ClientTelemetryHandlers
 from penstock.model.errors import ErrorCode
+from penstock.observability.client_telemetry import Subscription
 from penstock.records.codecs import Codec, compress
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
@@ -83,6 +91,100 @@ def push(
         metrics=metrics,
     )
     return ErrorCode(client.call(PUSH_TELEMETRY, 0, request).error_code)
+
+
+class Stage:
+    """The handlers with a subscription to all metrics, and workers whose jobs are run by hand."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[asyncio.Future[Any], Any, tuple[Any, ...]]] = []
+        telemetry = ClientTelemetry(bytes)
+        telemetry.instances.update([Subscription(("*",), 1000, {})])
+        self._instances = telemetry.instances
+        config: Any = {"telemetry.max.bytes": 1 << 20}
+        clock: Any = SimpleNamespace(monotonic=lambda: 1.0)
+        workers: Any = SimpleNamespace(in_thread=self.in_thread)
+        self.handlers = ClientTelemetryHandlers(telemetry, config, clock, workers, 1)
+        self._clients = 0
+
+    def in_thread(self, function: Any, *args: Any) -> asyncio.Future[Any]:
+        job: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.jobs.append((job, function, args))
+        return job
+
+    def run_job(self) -> None:
+        job, function, args = self.jobs.pop(0)
+        try:
+            job.set_result(function(*args))
+        except Exception as e:  # noqa: BLE001 - as an executor does
+            job.set_exception(e)
+
+    def push(self, metrics: bytes, codec: Codec) -> asyncio.Future[ErrorCode]:
+        """Push as a new client: none of them is throttled for its interval."""
+        self._clients += 1
+        id_ = self._clients.to_bytes(16, "little")
+        connection = SimpleNamespace(software=None, address="10.0.0.9", peer="10.0.0.9:1")
+        context = SimpleNamespace(client_id="c", connection=connection, principal="User:x")
+        _, instance = self._instances.get(id_, {}, 0)
+        assert instance is not None
+        request = PushTelemetryRequest(
+            client_instance_id=id_,
+            subscription_id=instance.subscription_id,
+            compression_type=codec,
+            metrics=metrics,
+        )
+
+        async def answer() -> ErrorCode:
+            response = await self.handlers.push_telemetry(cast(Context, context), request)
+            return ErrorCode(response.error_code)
+
+        return asyncio.ensure_future(answer())
+
+
+async def turns() -> None:
+    """Let tasks run until they wait."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_is_large_after_decompression_is_not_read_on_the_event_loop() -> None:
+    """A megabyte of two-byte fields is 109 bytes of zstd."""
+
+    async def main() -> None:
+        stage = Stage()
+        bomb = stage.push(compress(Codec.ZSTD, b"\x08\x00" * (1 << 19)), Codec.ZSTD)
+        plain = stage.push(b"\x08\x00" * (8 << 10), Codec.NONE)
+        small = stage.push(pushed(), Codec.NONE)
+        assert await small is ErrorCode.NONE
+        assert len(stage.jobs) == 1, "one push is read at a time"
+        stage.run_job()
+        assert await bomb is ErrorCode.TELEMETRY_TOO_LARGE
+        await turns()
+        stage.run_job()
+        assert await plain is ErrorCode.NONE
+
+    asyncio.run(main())
+
+
+def test_pushes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_telemetry, "_WAITING_MAX", 2)
+
+    async def main() -> None:
+        stage = Stage()
+        metrics = compress(Codec.ZSTD, pushed())
+        waiting = [stage.push(metrics, Codec.ZSTD) for _ in range(2)]
+        await turns()
+        assert await stage.push(metrics, Codec.ZSTD) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        for each in waiting:
+            stage.run_job()
+            assert await each is ErrorCode.NONE
+            await turns()
+        last = stage.push(metrics, Codec.ZSTD)
+        await turns()
+        stage.run_job()
+        assert await last is ErrorCode.NONE
+
+    asyncio.run(main())
 
 
 def test_librdkafka_pushes_and_the_metrics_are_exported(running: BrokerThread, received: Receiver) -> None:

@@ -20,6 +20,8 @@ from penstock.wire.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from tests.broker.conftest import penstock_only
+from tests.broker.events import Events
 from tests.broker.handlers.metadata_requests import call, request_one
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, create_topic, edge_versions, every_version, new_name
@@ -299,3 +301,14 @@ def test_ids_that_a_version_has_room_but_no_use_for_are_refused(
         ("", topic.id, ErrorCode.INVALID_REQUEST),
         (topic.name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST),
     ]
+
+
+@penstock_only
+def test_invalid_names_of_topics_to_create_do_not_flood_the_log(events: Events) -> None:
+    names = [f"{number}!" + "x" * 30_000 for number in range(100)]
+    with broker() as running, RawClient(running.bootstrap) as client:
+        response = call(client, METADATA.max_version, *names, create=True)
+    assert {found.error_code for found in response.topics} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+    logged = events.of("topic_not_created")
+    assert len(logged) == 60
+    assert max(len(str(value)) for _, fields in logged for value in fields.values()) == 256

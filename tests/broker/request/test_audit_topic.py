@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from penstock.broker.app.routes import Routes
+from penstock.broker.base.audit_details import names_resources
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.produce.topic_writer import TopicWriter
 from penstock.broker.request import audit_topic
@@ -18,6 +22,9 @@ from penstock.model.ids import AUDIT_TOPIC, TopicId
 from penstock.records.record import iter_batches, iter_records
 from penstock.storage.log import Log
 from penstock.testing import broker
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceResponse,
@@ -25,6 +32,7 @@ from penstock.wire.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.broker.events import Events
 from tests.broker.nodes import cluster, eventually, run
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -38,6 +46,17 @@ from tests.broker.requests import (
     until,
 )
 from tests.broker.topics import create
+
+
+def test_every_audited_request_names_its_resources() -> None:
+    listed = {CREATE_TOPICS, DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS}
+    with broker(config={"penstock.audit.destination": "topic"}) as running:
+        forwarded = Routes(running.broker.parts).forwarded.keys()
+    assert listed <= forwarded
+    assert {api.name for api in forwarded if not names_resources(api.request)} == {
+        DESCRIBE_QUORUM.name,
+        LIST_PARTITION_REASSIGNMENTS.name,
+    }
 
 
 def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:
@@ -60,6 +79,7 @@ def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:
             "principal": "User:ANONYMOUS",
         }
         assert found["node_id"] == 1 and found["time"] > 0
+        assert found["resources"] == [{"type": "TOPIC", "name": "audited"}]
         request = produce_request(topic, batch_of([b"forged"]), version=7)
         (answer,) = client.call(PRODUCE, 7, request).responses[0].partition_responses
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -105,9 +125,10 @@ def events_of(log: Log) -> set[str]:
 class Stage:
     """An `AuditTopic` of broker 1 whose partition is led by broker 2."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, results: Iterable[Any]) -> None:
+        """Each result is an error code, an exception, or a function of the events of a batch."""
         monkeypatch.setattr(audit_topic, "_PAUSE_FIRST_S", 0.0)
-        self.results = results
+        self.results = iter(results)
         self.sent: list[tuple[int, int]] = []
         self.queue = AuditQueue(100)
         topic = SimpleNamespace(id=bytes(16), partitions={0: SimpleNamespace(leader=2)})
@@ -119,8 +140,11 @@ class Stage:
     async def send(self, node_id: int, request: ProduceRequest) -> ProduceResponse:
         data = request.topic_data[0].partition_data[0].records
         assert data is not None
-        self.sent.append((node_id, len(list(iter_records(bytes(data))))))
-        result = self.results.pop(0)
+        events = [json.loads(record.value or b"") for record in iter_records(bytes(data))]
+        self.sent.append((node_id, len(events)))
+        result = next(self.results)
+        if callable(result):
+            result = result([event.get("n") for event in events])
         if isinstance(result, Exception):
             raise result
         answer = PartitionProduceResponse(index=0, error_code=result)
@@ -140,3 +164,32 @@ def test_events_stay_in_the_queue_until_they_are_committed(monkeypatch: pytest.M
         assert stage.sent == [(2, 3)] * 3
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD])
+def test_an_event_that_the_topic_refuses_does_not_hold_up_others(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch, events: Events
+) -> None:
+    """The same batch was sent again for ever."""
+    written: list[int] = []
+
+    def result(numbers: list[int]) -> ErrorCode:
+        if 7 in numbers:
+            return code
+        written.extend(numbers)
+        return ErrorCode.NONE
+
+    async def main() -> None:
+        stage = Stage(monkeypatch, itertools.repeat(result))
+        for n in range(10):
+            stage.queue.put({"time": 1, "principal": "User:x", "event": "access_denied", "n": n})
+        stage.topic.start()
+        assert await stage.queue.emptied(10.0)
+        await stage.topic.stop()
+        assert stage.queue.take_lost() == 1
+        assert len(stage.sent) < 15
+
+    asyncio.run(main())
+    assert written == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    ((_, fields),) = events.of("audit_event_refused")
+    assert (fields["audit_event"], fields["error"]) == ("access_denied", code.name)

@@ -8,9 +8,13 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig, ProtocolError
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
@@ -210,3 +214,34 @@ def test_failed_logins_and_handshakes_are_audited(
         ("PLAIN", HOST, "SASL"),
     }
     assert not any("s3cr3t" in str(value) for f in found for value in f.values())
+
+
+def test_failed_logins_are_counted_and_seldom_logged(events: Events) -> None:
+    now = [1000.0]
+    world: Any = SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: now[0]))
+    securities = ListenerSecurities(BrokerConfig({}), world)
+    audited: list[str] = []
+    securities.on_failure = lambda session, mechanism, reason: audited.append(mechanism)
+    connection = SimpleNamespace(
+        peer="10.0.0.1:5",
+        session=SimpleNamespace(listener="SASL"),
+        count_failed_authentication=lambda: None,
+    )
+    for _ in range(500):
+        securities._outcome(connection, "PLAIN", "wrong password")
+        securities._refused(connection, "no mapping rule")
+    assert (
+        securities.authentications["PLAIN", "failure"] == securities.authentications["TLS", "failure"] == 500
+    )
+    assert len(audited) == 1000
+    assert len(events.of("authentication_failed")) == 60
+    now[0] += 60
+    securities._outcome(connection, "PLAIN", "wrong password")
+    assert events.of("authentication_failed")[-1][1]["left_out"] == 940
+
+
+def test_authentications_are_counted_from_0_on(sasl: BrokerThread) -> None:
+    """Alerts have the rate of failures: a series that began with the first failure would have none."""
+    counted = set(sasl.broker.parts.securities.authentications)
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert {(name, result) for name in mechanisms for result in ("success", "failure")} <= counted

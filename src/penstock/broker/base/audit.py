@@ -6,9 +6,10 @@ Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activit
 Policy: a denial or a failed authentication is never waited for. Equal events within a window are one event
 with a count. A broker writes `penstock.audit.events.per.second.max` events per second, with a second's worth
 at once, and drops the others, so a client that is denied many times cannot fill the disk or slow the broker
-down. Events that find the queue of the topic full are dropped, too. The next event that is written has the
-number of dropped events. With `penstock.audit.overflow=block` an administrative request waits for room in the
-queue before it is executed, and is refused if there is none in time.
+down. Texts that clients choose are cut, so an event has a few kilobytes at most. Events that find the queue
+of the topic full are dropped, too. The next event that is written has the number of dropped events. With
+`penstock.audit.overflow=block` an administrative request waits for room in the queue before it is executed,
+and is refused if there is none in time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.broker.base.audit_details import Details, cut, details_of
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import AsyncHandler, Context
 from penstock.broker.base.logs import get_logger
@@ -118,22 +120,30 @@ class Audit:
             if self._blocks and self._queue is not None and not await self._queue.room(_ROOM_S):
                 raise ProtocolError("the queue of audit events is full, so nothing is changed: try again")
             response = await handler(context, request)
-            self.changed(context, _has_succeeded(response))
+            validates = bool(getattr(request, "validate_only", False))
+            self.changed(context, details_of(request, response), validate_only=validates)
             return response
 
         return serve
 
-    def changed(self, context: Context, succeeded: bool) -> None:
-        """The active controller has executed an administrative request."""
-        status = _SUCCESS if succeeded else _FAILURE
+    def changed(self, context: Context, details: Details, *, validate_only: bool = False) -> None:
+        """The active controller has executed, or only validated, an administrative request."""
+        has_changed = details.succeeded and not validate_only
+        optional = {
+            "resources": details.resources,
+            "resources_left_out": details.left_out,
+            "error": details.error,
+            "validate_only": validate_only,
+        }
         self._write(
-            "metadata_changed" if succeeded else "metadata_not_changed",
+            "metadata_changed" if has_changed else "metadata_not_changed",
             _API_ACTIVITY,
             _OTHER,
-            status,
+            _SUCCESS if details.succeeded else _FAILURE,
             context.session,
             api=context.stats.name,
             client_id=context.client_id,
+            **{name: value for name, value in optional.items() if value},
         )
 
     def authentication_failed(self, session: Session, mechanism: str, reason: str) -> None:
@@ -152,12 +162,12 @@ class Audit:
         self, event: str, class_uid: int, activity: int, status: int, session: Session, **fields: Any
     ) -> None:
         """Write an event that may happen often: once, and then how often it has happened again."""
-        key = event, session.principal, session.host, session.listener, *fields.values()
+        written = _described(event, class_uid, activity, status, session, fields)
+        key = tuple(written.values())
         known = self._repeated.get(key)
         if known is not None:
             known.again += 1
             return
-        written = _described(event, class_uid, activity, status, session, fields)
         if self._aggregation_s and self._call_later is not None and len(self._repeated) < _REPEATED_MAX:
             self._repeated[key] = _Repeated(written)
             self._call_later(self._aggregation_s, lambda: self._end_window(key))
@@ -183,9 +193,11 @@ class Audit:
         if not self._takes_one():
             self.dropped += event.get("count", 1)
             return
+        queue = self._queue
+        if queue is not None:
+            self.dropped += queue.take_lost()
         if self.dropped:
             event["dropped"], self.dropped = self.dropped, 0
-        queue = self._queue
         if queue is not None and not queue.put({**event, "time": self._wall_ms()}):
             self.dropped = event.get("count", 1) + event.get("dropped", 0)
         if self._to_log:
@@ -205,8 +217,8 @@ class Audit:
 def _described(
     event: str, class_uid: int, activity: int, status: int, session: Session, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """An event with the fields of OCSF."""
-    return {
+    """An event with the fields of OCSF. Long texts are cut."""
+    described = {
         "event": event,
         "class_uid": class_uid,
         "activity_id": activity,
@@ -216,14 +228,4 @@ def _described(
         "listener": session.listener,
         **fields,
     }
-
-
-def _has_succeeded(response: Any) -> bool:
-    """Whether a response has no error for the whole request, and a part without one if it has parts."""
-    if getattr(response, "error_code", 0):
-        return False
-    for name in ("topics", "results", "responses", "filter_results", "entries"):
-        parts = getattr(response, name, None)
-        if parts:
-            return any(not getattr(part, "error_code", 0) for part in parts)
-    return True
+    return {name: cut(value) if isinstance(value, str) else value for name, value in described.items()}

@@ -21,6 +21,8 @@ class AuditQueue:
         self._events: deque[dict[str, Any]] = deque()
         #: events that found the queue full
         self.dropped = 0
+        #: events that the topic has refused, and that no later event has reported yet
+        self._lost = 0
         self._filled = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -67,6 +69,16 @@ class AuditQueue:
     def first(self, count: int) -> list[dict[str, Any]]:
         """The oldest events, which stay until `remove`."""
         return [self._events[n] for n in range(min(count, len(self._events)))]
+
+    def drop_first(self) -> None:
+        """Drop the oldest event: the topic will never take it."""
+        self._lost += 1
+        self.remove(1)
+
+    def take_lost(self) -> int:
+        """The number of events that were dropped by `drop_first` since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
 
     def remove(self, count: int) -> None:
         """Remove the oldest events: they are in the topic."""

@@ -86,20 +86,25 @@ class BearerTokens:
 
     def verify(self, token: str) -> Identity:
         """The identity in a token; TokenRefused if it is not valid."""
-        jwt = self._jwt
         try:
-            key, algorithms = self._key(jwt.get_unverified_header(token))
-            claims = jwt.decode(
-                token,
-                key,
-                algorithms=algorithms,
-                audience=self._audience or None,
-                issuer=self._issuer,
-                leeway=self._skew_s,
-                options={"require": ["exp", self._subject], "verify_aud": bool(self._audience)},
-            )
-        except jwt.PyJWTError as e:
+            return self._identity(token)
+        except self._jwt.PyJWTError as e:
             raise TokenRefused(f"{type(e).__name__}: {e}") from e
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as e:
+            # PyJWT does not expect huge numbers; older versions do not expect JSON that is nested too deep.
+            raise TokenRefused(f"malformed token: {type(e).__name__}") from e
+
+    def _identity(self, token: str) -> Identity:
+        key, algorithms = self._key(self._jwt.get_unverified_header(token))
+        claims = self._jwt.decode(
+            token,
+            key,
+            algorithms=algorithms,
+            audience=self._audience or None,
+            issuer=self._issuer,
+            leeway=self._skew_s,
+            options={"require": ["exp", self._subject], "verify_aud": bool(self._audience)},
+        )
         name = claims[self._subject]
         if not isinstance(name, str) or not name:
             raise TokenRefused(f"the claim {self._subject} is not a name")

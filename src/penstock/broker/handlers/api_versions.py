@@ -24,6 +24,8 @@ __all__ = ["ApiVersionsHandler"]
 #: valid names and versions of client software (KIP-511)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE: Final = 3
+#: Characters that are kept of each: a connection has them before it is authenticated, and metrics as a label.
+_SOFTWARE_MAX: Final = 128
 #: the first version that can encode 0 as the lowest version of a feature
 _ZERO_MIN_FROM: Final = 4
 _KRAFT_VERSION: Final = "kraft.version"
@@ -49,7 +51,7 @@ class ApiVersionsHandler:
             name, version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.connection.software = (name, version)
+            context.connection.software = (name[:_SOFTWARE_MAX], version[:_SOFTWARE_MAX])
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)

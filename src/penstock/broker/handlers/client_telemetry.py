@@ -6,6 +6,7 @@ its metrics is subscribed.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from penstock.broker.base.client_telemetry import ClientTelemetry
@@ -15,7 +16,7 @@ from penstock.model.config.keys import as_integer
 from penstock.model.errors import CorruptMessage, ErrorCode, RecordListTooLarge
 from penstock.observability.client_telemetry import ClientInstance, id_text
 from penstock.observability.otlp import client_metrics, with_resource
-from penstock.observability.protobuf import InvalidProtobuf
+from penstock.observability.protobuf import InvalidProtobuf, TooManyFields
 from penstock.ports import Clock, Workers
 from penstock.records.codecs import Codec, decompress
 from penstock.wire.api import Api
@@ -31,8 +32,11 @@ __all__ = ["TELEMETRY_APIS", "ClientTelemetryHandlers"]
 TELEMETRY_APIS: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
 #: as Kafka lists them: the first is the one that clients use
 _CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-#: pushes that are read on the event loop; larger ones go to a worker thread
-_SMALL: Final = 16 << 10
+#: Pushes that are read on the event loop. A worker thread reads larger ones, and all that are compressed: the
+#: time depends on the size after decompression, which the compressed size does not bound.
+_SMALL: Final = 4 << 10
+#: pushes that wait for the worker thread; others are throttled
+_WAITING_MAX: Final = 64
 
 
 class ClientTelemetryHandlers:
@@ -44,6 +48,9 @@ class ClientTelemetryHandlers:
         self._clock = clock
         self._workers = workers
         self._node_id = node_id
+        #: One push at a time: reading holds the interpreter, and would keep other work from the threads.
+        self._reading = asyncio.Lock()
+        self._waiting = 0
 
     def is_offered(self, api: Api[Any, Any]) -> bool:
         """Whether ApiVersions lists an API."""
@@ -100,11 +107,13 @@ class ClientTelemetryHandlers:
             return ErrorCode.NONE
         resource = self._resource(context, instance)
         try:
-            if len(request.metrics) <= _SMALL:
+            if codec is Codec.NONE and len(request.metrics) <= _SMALL:
                 found, exported = self._read(codec, request.metrics, resource)
+            elif self._waiting >= _WAITING_MAX:
+                return ErrorCode.THROTTLING_QUOTA_EXCEEDED
             else:
-                found, exported = await self._workers.in_thread(self._read, codec, request.metrics, resource)
-        except RecordListTooLarge:
+                found, exported = await self._read_in_thread(codec, request.metrics, resource)
+        except (RecordListTooLarge, TooManyFields):
             return ErrorCode.TELEMETRY_TOO_LARGE
         except (CorruptMessage, InvalidProtobuf):
             return ErrorCode.INVALID_RECORD
@@ -112,6 +121,16 @@ class ClientTelemetryHandlers:
         if exported and self._telemetry.export is not None:
             self._telemetry.export(exported)
         return ErrorCode.NONE
+
+    async def _read_in_thread(
+        self, codec: Codec, metrics: bytes, resource: dict[str, str]
+    ) -> tuple[list[Any], bytes]:
+        self._waiting += 1
+        try:
+            async with self._reading:
+                return await self._workers.in_thread(self._read, codec, metrics, resource)
+        finally:
+            self._waiting -= 1
 
     def _read(self, codec: Codec, metrics: bytes, resource: dict[str, str]) -> tuple[list[Any], bytes]:
         data = decompress(codec, metrics, self._max_bytes)

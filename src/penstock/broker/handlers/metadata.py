@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Final, TypeVar
 
 from penstock.broker.base.context import Context
-from penstock.broker.base.logs import get_logger
+from penstock.broker.base.logs import limited_warnings
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.replica.fenced_brokers import FencedBrokers
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -40,7 +40,6 @@ from penstock.wire.apis.metadata import (
 
 __all__ = ["MetadataHandlers"]
 
-log = get_logger("topics")
 P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
 #: bits of the authorized operations; without an authorizer every client has all of them. For a topic: read,
 #: write, create, delete, alter, describe, describe and alter configs. For the cluster: create, alter,
@@ -80,6 +79,7 @@ class MetadataHandlers:
         self._config = config
         self._internal = internal
         self._fenced_brokers = fenced_brokers
+        self._warn = limited_warnings("topics")
 
     def metadata(
         self, context: Context, request: MetadataRequest
@@ -109,7 +109,7 @@ class MetadataHandlers:
             try:
                 await self._auto_create(name)
             except ApiError as e:
-                log.warning("topic_not_created", topic=name, reason=str(e))
+                self._warn("topic_not_created", topic=name, reason=str(e))
                 if e.code == ErrorCode.REQUEST_TIMED_OUT:
                     # No controller is available: the other topics would time out, too. Answer with the
                     # topics that exist.

@@ -2,7 +2,8 @@
 
 One task takes events out of the queue in order and appends them to a partition that this broker leads, or
 sends them to the leader of another one. An event leaves the queue when it is committed. After a failure the
-same events are sent again, so an event may be in the topic twice.
+same events are sent again, so an event may be in the topic twice. A batch that the topic refuses for good is
+halved; an event that it refuses alone is dropped and counted, so that it does not hold up the others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ __all__ = ["AuditTopic", "audit_topic_of"]
 log = get_logger("audit")
 #: events of one batch
 _BATCH_EVENTS: Final = 500
+#: errors of the batch itself: the same batch would be refused again
+_REFUSED: Final = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_RECORD,
+)
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_LIMIT_S: Final = 5.0
 #: how long a stopping broker goes on writing
@@ -85,22 +92,46 @@ class AuditTopic:
             log.warning("audit_events_lost", events=len(self._queue))
 
     async def _run(self) -> None:
-        pause_s = _PAUSE_FIRST_S
+        pause_s, limit = _PAUSE_FIRST_S, _BATCH_EVENTS
         while True:
             await self._queue.filled()
-            events = self._queue.first(_BATCH_EVENTS)
-            try:
-                code = await self._write(events)
-            except (PenstockError, TimeoutError) as e:
-                log.debug("audit_events_not_written", error=str(e))
+            events = self._queue.first(limit)
+            code = await self._attempt(events)
+            if code is ErrorCode.NONE:
+                self._queue.remove(len(events))
+                pause_s, limit = _PAUSE_FIRST_S, min(2 * limit, _BATCH_EVENTS)
+            elif code in _REFUSED and len(events) > 1:
+                limit = len(events) // 2
+            elif code in _REFUSED:
+                self._drop(events[0], code)
+                # An append to a partition of this broker may return without a turn of the event loop.
+                await asyncio.sleep(0)
             else:
-                if code is ErrorCode.NONE:
-                    self._queue.remove(len(events))
-                    pause_s = _PAUSE_FIRST_S
-                    continue
-                log.debug("audit_events_not_written", error=code.name)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_LIMIT_S)
+                if pause_s < _PAUSE_LIMIT_S <= 2 * pause_s:
+                    log.warning("audit_events_delayed", events=len(self._queue))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_LIMIT_S)
+
+    def _drop(self, event: dict[str, Any], code: ErrorCode) -> None:
+        self._queue.drop_first()
+        log.warning(
+            "audit_event_refused",
+            audit_event=event.get("event"),
+            principal=event["principal"],
+            error=code.name,
+            hint=f"check max.message.bytes of {AUDIT_TOPIC}",
+        )
+
+    async def _attempt(self, events: list[dict[str, Any]]) -> ErrorCode | None:
+        """The result of one attempt, None if there was no response."""
+        try:
+            code = await self._write(events)
+        except (PenstockError, TimeoutError) as e:
+            log.debug("audit_events_not_written", error=str(e))
+            return None
+        if code is not ErrorCode.NONE:
+            log.debug("audit_events_not_written", error=code.name, events=len(events))
+        return code
 
     async def _write(self, events: list[dict[str, Any]]) -> ErrorCode:
         known = self._image.topics.get(AUDIT_TOPIC)

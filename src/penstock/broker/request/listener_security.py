@@ -17,6 +17,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.config.security_keys import ALLOW, REQUIRE
 from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
+from penstock.observability.limited_log import LimitedLog
 from penstock.ports import World
 from penstock.security.principal import Session
 from penstock.security.sasl import MECHANISMS, OAUTHBEARER, Exchange, Identity, new_exchange
@@ -50,6 +51,7 @@ class ListenerSecurities:
         self._dynamic: dict[str, str] = {}
         #: by mechanism and result
         self.authentications: Counter[tuple[str, str]] = Counter()
+        self._warn = LimitedLog(lambda event, **fields: log.warning(event, **fields), world.clock.monotonic)
         self._watch: asyncio.Task[None] | None = None
         #: the users of the config, by listener and mechanism
         self._configured: list[ConfiguredUsers] = []
@@ -159,14 +161,24 @@ class ListenerSecurities:
 
     def _outcome(self, connection: Any, mechanism: str, reason: str | None) -> None:
         self.authentications[mechanism, "success" if reason is None else "failure"] += 1
-        _log_outcome(connection, mechanism, reason)
-        if reason is not None:
-            self._failed(connection, mechanism, reason)
+        session = connection.session
+        if reason is None:
+            principal = str(session.principal)
+            log.debug("authenticated", peer=connection.peer, principal=principal, mechanism=mechanism)
+            return
+        self._warn(
+            "authentication_failed",
+            peer=connection.peer,
+            listener=session.listener,
+            mechanism=mechanism,
+            reason=reason,
+        )
+        self._failed(connection, mechanism, reason)
 
     def _refused(self, connection: Any, reason: str) -> None:
         """A client's certificate has no principal."""
         self.authentications["TLS", "failure"] += 1
-        _certificate_refused(connection, reason)
+        self._warn("authentication_failed", peer=connection.peer, mechanism="TLS", reason=reason)
         self._failed(connection, "TLS", reason)
 
     def _handshake_failed(self, connection: Any, reason: str) -> None:
@@ -184,6 +196,9 @@ class ListenerSecurities:
 
     def _exchanges(self, name: str, mechanism: str) -> Callable[[], Exchange]:
         lookup = self._config.for_listener(name, mechanism)
+        for result in ("success", "failure"):
+            # A rate needs a sample before the first failure.
+            self.authentications[mechanism, result] += 0
         if mechanism == OAUTHBEARER:
             from penstock.broker.base.bearer_tokens import BearerTokens
 
@@ -297,23 +312,3 @@ class _naming:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, InvalidConfig):
             raise InvalidConfig(f"listener {self._name}: {error}") from None
-
-
-def _log_outcome(connection: Any, mechanism: str, reason: str | None) -> None:
-    session = connection.session
-    if reason is None:
-        log.debug(
-            "authenticated", peer=connection.peer, principal=str(session.principal), mechanism=mechanism
-        )
-    else:
-        log.warning(
-            "authentication_failed",
-            peer=connection.peer,
-            listener=session.listener,
-            mechanism=mechanism,
-            reason=reason,
-        )
-
-
-def _certificate_refused(connection: Any, reason: str) -> None:
-    log.warning("authentication_failed", peer=connection.peer, mechanism="TLS", reason=reason)

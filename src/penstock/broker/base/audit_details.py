@@ -1,0 +1,231 @@
+"""Details of administrative requests for audit events: the resources, and the error of each.
+
+A resource has a `type` and a `name`, the names of its `changes` (configs, members of a role, quotas, SCRAM
+mechanisms, partitions), and its `error` if it was refused. Values are never part of it: configs and
+credentials may be secrets. Clients choose the names, so their number and their length are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import format_topic_id
+from penstock.security.acls import Acl
+from penstock.wire.apis.add_raft_voter import AddRaftVoterRequest
+from penstock.wire.apis.alter_client_quotas import AlterClientQuotasRequest
+from penstock.wire.apis.alter_configs import AlterConfigsRequest
+from penstock.wire.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from penstock.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from penstock.wire.apis.create_acls import CreateAclsRequest
+from penstock.wire.apis.create_partitions import CreatePartitionsRequest
+from penstock.wire.apis.create_topics import CreateTopicsRequest
+from penstock.wire.apis.delete_acls import DeleteAclsRequest
+from penstock.wire.apis.delete_topics import DeleteTopicsRequest
+from penstock.wire.apis.elect_leaders import ElectLeadersRequest
+from penstock.wire.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from penstock.wire.apis.remove_raft_voter import RemoveRaftVoterRequest
+from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest
+from penstock.wire.apis.update_features import UpdateFeaturesRequest
+
+__all__ = ["RESOURCES_MAX", "TEXT_MAX", "Details", "cut", "details_of", "names_resources"]
+
+#: characters of a text in an event: clients choose names and client ids, of up to 32 KB each
+TEXT_MAX: Final = 256
+#: resources of an event, and characters of all their texts; the others are counted
+RESOURCES_MAX: Final = 20
+_CHARACTERS_MAX: Final = 4096
+
+#: an error code of a part of a request, and the resource without it
+_Found: TypeAlias = tuple[dict[str, Any], int]
+_Find: TypeAlias = Callable[[Any, Any], Iterator[_Found]]
+
+_TOPIC: Final = "TOPIC"
+#: types of resources that have configs, as the protocol numbers them; 100 is Penstock's
+_CONFIG_TYPES: Final = {
+    2: _TOPIC,
+    4: "BROKER",
+    8: "BROKER_LOGGER",
+    16: "CLIENT_METRICS",
+    32: "GROUP",
+    100: "ROLE",
+}
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
+
+class Details(NamedTuple):
+    """The result of an administrative request, as an audit event reports it."""
+
+    #: whether the request had an effect, or would have had one if it only validates
+    succeeded: bool
+    resources: list[dict[str, Any]]
+    #: resources that are not in the list
+    left_out: int
+    #: the error of the whole request
+    error: str | None
+
+
+def details_of(request: Any, response: Any) -> Details:
+    """The resources of a request with their errors, and whether any of them has none."""
+    error = getattr(response, "error_code", 0)
+    find = _FINDS.get(type(request))
+    resources: list[dict[str, Any]] = []
+    left_out = characters = good = bad = 0
+    for resource, code in find(request, response) if find is not None else ():
+        good, bad = good + (not code), bad + bool(code)
+        if code:
+            resource["error"] = _error(code)
+        if left_out or len(resources) == RESOURCES_MAX or characters > _CHARACTERS_MAX:
+            left_out += 1
+            continue
+        resources.append(_cut(resource))
+        characters += len(str(resources[-1]))
+    return Details(not error and (good > 0 or not bad), resources, left_out, _error(error) if error else None)
+
+
+def names_resources(request: type) -> bool:
+    """Whether details of a request name its resources."""
+    return request in _FINDS
+
+
+def cut(text: str) -> str:
+    """A text of at most TEXT_MAX characters, the last of which shows that others are left out."""
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
+
+
+def _cut(resource: dict[str, Any]) -> dict[str, Any]:
+    resource["name"] = cut(resource["name"])
+    if "changes" in resource:
+        changes = resource["changes"]
+        resource["changes"] = [cut(change) for change in changes[:RESOURCES_MAX]]
+        if len(changes) > RESOURCES_MAX:
+            resource["changes"].append(f"{len(changes) - RESOURCES_MAX} more")
+    return resource
+
+
+def _error(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def _named(kind: str, name: str, changes: Iterable[object] = ()) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": kind, "name": name}
+    if texts := [str(change) for change in changes]:
+        found["changes"] = texts
+    return found
+
+
+def _topics(parts: str) -> _Find:
+    """Topics by the parts of a response."""
+
+    def find(request: Any, response: Any) -> Iterator[_Found]:
+        for part in getattr(response, parts):
+            # A topic that was deleted by its id has no name if the client may not describe it.
+            name = part.name or format_topic_id(getattr(part, "topic_id", b""))
+            yield _named(_TOPIC, name), part.error_code
+
+    return find
+
+
+def _configs(request: Any, response: Any) -> Iterator[_Found]:
+    # The authorizer removes denied resources from the request: only the response has all of them.
+    changes = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
+    for part in response.responses:
+        configs = changes.get((part.resource_type, part.resource_name), ())
+        kind = _CONFIG_TYPES.get(part.resource_type, str(part.resource_type))
+        yield _named(kind, part.resource_name, (config.name for config in configs)), part.error_code
+
+
+def _partitions(topics: str, name: str, partitions: str, index: str) -> _Find:
+    """Topics of a response whose partitions have error codes."""
+
+    def find(request: Any, response: Any) -> Iterator[_Found]:
+        for topic in getattr(response, topics):
+            by_code: dict[int, list[int]] = {}
+            for part in getattr(topic, partitions):
+                by_code.setdefault(part.error_code, []).append(getattr(part, index))
+            for code, indexes in by_code.items():
+                yield _named(_TOPIC, getattr(topic, name), indexes), code
+
+    return find
+
+
+def _created_acls(request: Any, response: Any) -> Iterator[_Found]:
+    for acl, result in zip(request.creations, response.results, strict=False):
+        yield _named("ACL", _acl_text(acl, acl.resource_pattern_type)), result.error_code
+
+
+def _deleted_acls(request: Any, response: Any) -> Iterator[_Found]:
+    for wanted, result in zip(request.filters, response.filter_results, strict=False):
+        for acl in result.matching_acls:
+            yield _named("ACL", _acl_text(acl, acl.pattern_type)), acl.error_code
+        if result.error_code:
+            yield _named("ACL", wanted.resource_name_filter or "*"), result.error_code
+
+
+def _acl_text(acl: Any, pattern: int) -> str:
+    return str(
+        Acl(
+            acl.resource_type,
+            acl.resource_name,
+            pattern,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+    )
+
+
+def _users(request: Any, response: Any) -> Iterator[_Found]:
+    changes: dict[str, list[str]] = {}
+    for verb, parts in (("delete", request.deletions), ("set", request.upsertions)):
+        for part in parts:
+            mechanism = _MECHANISMS.get(part.mechanism, part.mechanism)
+            changes.setdefault(part.name, []).append(f"{verb} {mechanism}")
+    for result in response.results:
+        yield _named("USER", result.user, changes.get(result.user, ())), result.error_code
+
+
+def _quotas(request: Any, response: Any) -> Iterator[_Found]:
+    for entry, result in zip(request.entries, response.entries, strict=False):
+        names = (
+            f"{each.entity_type}={'<default>' if each.entity_name is None else each.entity_name}"
+            for each in entry.entity
+        )
+        yield _named("QUOTA", ",".join(names), (op.key for op in entry.ops)), result.error_code
+
+
+def _features(request: Any, response: Any) -> Iterator[_Found]:
+    codes = {result.feature: result.error_code for result in response.results}
+    for each in request.feature_updates:
+        yield _named("FEATURE", each.feature), codes.get(each.feature, response.error_code)
+
+
+def _node(kind: str, field: str) -> _Find:
+    def find(request: Any, response: Any) -> Iterator[_Found]:
+        yield _named(kind, str(getattr(request, field))), response.error_code
+
+    return find
+
+
+_FINDS: Final[dict[type, _Find]] = {
+    CreateTopicsRequest: _topics("topics"),
+    DeleteTopicsRequest: _topics("responses"),
+    CreatePartitionsRequest: _topics("results"),
+    AlterConfigsRequest: _configs,
+    IncrementalAlterConfigsRequest: _configs,
+    ElectLeadersRequest: _partitions("replica_election_results", "topic", "partition_result", "partition_id"),
+    AlterPartitionReassignmentsRequest: _partitions("responses", "name", "partitions", "partition_index"),
+    UpdateFeaturesRequest: _features,
+    UnregisterBrokerRequest: _node("BROKER", "broker_id"),
+    AddRaftVoterRequest: _node("VOTER", "voter_id"),
+    RemoveRaftVoterRequest: _node("VOTER", "voter_id"),
+    CreateAclsRequest: _created_acls,
+    DeleteAclsRequest: _deleted_acls,
+    AlterUserScramCredentialsRequest: _users,
+    AlterClientQuotasRequest: _quotas,
+}
