@@ -2,6 +2,9 @@
 
 `ALARMS_FAULTS` names the directory of the markers: `slow` delays syncs, `low` leaves a tenth of the volume
 free, `full` refuses appends with ENOSPC, `broken` fails syncs of the second data directory with EIO.
+
+Syncs without a marker return at once. Why: a sync of a busy disk can take longer than the limit of the alert
+for slow requests, which would then not resolve when `slow` ends. No fault needs more than the page cache.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def _error(number: int, path: str) -> OSError:
 
 
 def _install(markers: Path) -> None:
-    append, sync, sync_volume, space = OsFile.append, OsFile.sync, OsFile.sync_volume, OsFiles.space
+    append, space = OsFile.append, OsFiles.space
 
     def has(marker: str) -> bool:
         return (markers / marker).exists()
@@ -40,23 +43,20 @@ def _install(markers: Path) -> None:
             raise _error(errno.ENOSPC, file.path)
         append(file, data)
 
-    def before_sync(file: OsFile) -> None:
+    def faulty_sync(file: OsFile) -> None:
         if has(SLOW):
             time.sleep(_DELAY_S)
         if has(BROKEN) and f"/{SECOND}/" in file.path:
             raise _error(errno.EIO, file.path)
 
-    def faulty_sync(file: OsFile) -> None:
-        before_sync(file)
-        sync(file)
-
     def faulty_sync_volume(file: OsFile) -> bool:
-        before_sync(file)
-        return sync_volume(file)
+        faulty_sync(file)
+        return True
 
     def faulty_space(files: OsFiles, path: str) -> tuple[int, int]:
         total, free = space(files, path)
-        return total, total // 10 if has(LOW) else free
+        # A volume of this machine that is nearly full is no fault of the run.
+        return total, total // 10 if has(LOW) else max(free, total // 2)
 
     for owner, name, function in (
         (OsFile, "append", faulty_append),

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from alarms.broker import FAULTS, SECOND
 from lab.cluster import penstock_cluster
-from lab.server import HOST, Server, free_port
+from lab.server import HOST, Server, free_ports
 from penstock.security.certificates import issue, new_authority
 
 __all__ = ["Cluster", "Writer"]
@@ -31,6 +31,9 @@ _SETTINGS: Final = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
+#: a listener of the first broker that only clients with a password use
+_LOGIN: Final = "SASL_PLAINTEXT"
+_USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
 ORDERS, SINGLE, STRICT, DAMAGED = "orders", "single", "strict", "damaged"
 #: days that certificates are valid: the alert fires at 14
 LONG_DAYS, SHORT_DAYS = 100, 3
@@ -74,6 +77,7 @@ class Cluster:
         self._cluster = penstock_cluster(home, _SETTINGS)
         self._authority = new_authority("alarms", datetime.now(UTC), days=LONG_DAYS)
         self.issue_certificate(LONG_DAYS)
+        self._tls_port, self._login_port = free_ports(2)
         for number, server in enumerate(self.servers, 1):
             self._adapt(number, server)
         self.writer = Writer(self.bootstrap, (ORDERS,))
@@ -85,6 +89,11 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return self._cluster.bootstrap
+
+    @property
+    def login_address(self) -> str:
+        """The address where clients need a user and a password."""
+        return f"{HOST}:{self._login_port}"
 
     @property
     def targets(self) -> list[str]:
@@ -110,16 +119,18 @@ class Cluster:
                 server.kill()
 
     def _adapt(self, number: int, server: Server) -> None:
-        """Have the broker start with faults: the first one has a certificate, the second one two disks."""
+        """Have the broker start with faults: the first one has TLS and logins, the second one two disks."""
         home = self._home / f"broker-{number}"
         (home / "faults").mkdir()
         path = home / "server.properties"
         configs = dict(line.split("=", 1) for line in path.read_text().splitlines())
         if number == 1:
-            configs["listeners"] += f",SSL://{HOST}:{free_port()}"
+            configs["listeners"] += f",SSL://{HOST}:{self._tls_port},{_LOGIN}://{HOST}:{self._login_port}"
             configs["advertised.listeners"] = configs["listeners"]
             configs["ssl.keystore.type"] = "PEM"
             configs["ssl.keystore.location"] = str(self._home / "broker.pem")
+            configs["sasl.enabled.mechanisms"] = "PLAIN"
+            configs[f"listener.name.{_LOGIN.lower()}.plain.sasl.jaas.config"] = _USERS
         if number == 2:
             configs["log.dirs"] += f",{home / SECOND}"
         path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from alarms.broker import BROKEN, FULL, LOW, SLOW
@@ -105,6 +105,40 @@ class _TooManyConnections:
         _set_limit(cluster, "2147483647")
 
 
+class _WrongPassword:
+    """A client that keeps logging in with a wrong password."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, cluster: Cluster) -> None:
+        self._over.clear()
+        self._thread = threading.Thread(target=self._log_in, args=(cluster.login_address,), daemon=True)
+        self._thread.start()
+
+    def _log_in(self, address: str) -> None:
+        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wrong"}
+        pauses = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100}
+        client = AdminClient(
+            {
+                "bootstrap.servers": address,
+                "security.protocol": "SASL_PLAINTEXT",
+                "log_level": 0,
+                **login,
+                **pauses,
+            }
+        )
+        while not self._over.is_set():
+            with suppress(KafkaException):
+                client.list_topics(timeout=1)
+
+    def end(self, cluster: Cluster) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
 def _set_limit(cluster: Cluster, value: str) -> None:
     entry = ConfigEntry(_LIMIT, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
@@ -127,6 +161,7 @@ def _commit(cluster: Cluster, at_end: bool) -> None:
 
 
 _CONNECTIONS: Final = _TooManyConnections()
+_PASSWORDS: Final = _WrongPassword()
 #: those that leave all brokers running come first: a group's lag in seconds starts over with its coordinator
 FAULTS_IN_ORDER: Final = (
     Fault(
@@ -144,6 +179,13 @@ FAULTS_IN_ORDER: Final = (
         _CONNECTIONS.begin,
         _CONNECTIONS.end,
         "connections were refused",
+    ),
+    Fault(
+        "wrong password",
+        ("PenstockConnectionErrors",),
+        _PASSWORDS.begin,
+        _PASSWORDS.end,
+        "of the connections of the last minute have failed",
     ),
     Fault(
         "certificate that expires",

@@ -25,6 +25,8 @@ _BUCKET = (
 )
 _REJECTED = "penstock_connections_rejected_total{" + _INSTANCE + "}"
 _OPENED = 'penstock_connections_opened_total{listener="PLAINTEXT",' + _INSTANCE + "}"
+_FAILED = 'penstock_authentications_total{mechanism="PLAIN",result="failure",' + _INSTANCE + "}"
+_FAILED_TLS = 'penstock_authentications_total{mechanism="TLS",result="failure",' + _INSTANCE + "}"
 _REPLICA = 'penstock_replica_lag_seconds{topic="t",partition="0",replica="2",' + _INSTANCE + "}"
 _LAG = 'penstock_group_lag_seconds{group="g",topic="t",' + _INSTANCE + "}"
 _RECORDS = 'penstock_topic_records_in_total{topic="t",' + _INSTANCE + "}"
@@ -92,6 +94,28 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], int]] = {
     "PenstockCertificateExpires": ({_EXPIRY: "1000000x5"}, {_EXPIRY: "2000000x5"}, 2),
 }
 
+_SLOW_FOR_20 = {
+    _BUCKET % "0.064": "0x20 600+600x20",
+    _BUCKET % "0.128": "0+600x41",
+    _BUCKET % "+Inf": "0+600x41",
+}
+#: more cases: (alert, series, minutes, whether it fires)
+MORE_CASES: list[tuple[str, dict[str, str], int, bool]] = [
+    # Slow requests for 20 minutes, and quick ones from then on.
+    ("PenstockHighLatency", _SLOW_FOR_20, 20, True),
+    ("PenstockHighLatency", _SLOW_FOR_20, 30, False),
+    # Failed logins, on a broker that has refused and rejected no connection.
+    ("PenstockConnectionErrors", {_FAILED: "0+2x30", _REJECTED: "0x30", _OPENED: "0+100x30"}, 20, True),
+    ("PenstockConnectionErrors", {_FAILED: "0+1x30", _REJECTED: "0x30", _OPENED: "0+100x30"}, 20, False),
+    # A certificate without a principal is rejected, too: it counts once.
+    (
+        "PenstockConnectionErrors",
+        {_FAILED_TLS: "0+1x30", _REJECTED: "0+1x30", _OPENED: "0+100x30"},
+        20,
+        False,
+    ),
+]
+
 
 def test_each_rule_has_a_case_and_every_metric_exists() -> None:
     assert set(CASES) == set(PARSED)
@@ -117,6 +141,10 @@ def _test(name: str, series: dict[str, str], minutes: int, fires: bool) -> dict[
     }
 
 
+def test_failed_logins_are_connection_errors() -> None:
+    assert 'penstock_authentications_total{result="failure"' in PARSED["PenstockConnectionErrors"]["expr"]
+
+
 @pytest.mark.process
 def test_each_rule_fires_at_its_threshold_and_not_below(tmp_path: Path) -> None:
     promtool = prometheus_binary("promtool")
@@ -124,6 +152,7 @@ def test_each_rule_fires_at_its_threshold_and_not_below(tmp_path: Path) -> None:
     tests = []
     for name, (firing, quiet, minutes) in CASES.items():
         tests += [_test(name, firing, minutes, True), _test(name, quiet, minutes, False)]
+    tests += [_test(*case) for case in MORE_CASES]
     document = {"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": tests}
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
     for command in (["check", "rules", "alerts.yml"], ["test", "rules", "tests.yml"]):

@@ -76,6 +76,14 @@ def test_an_invalid_id_is_refused() -> None:
         assert instances(ALL).check_push(reserved, 0, False, JAVA, 0)[0] is ErrorCode.INVALID_REQUEST
 
 
+def test_a_client_without_a_subscription_may_not_push() -> None:
+    known = instances({**ALL, "match": "client_id=another"})
+    _, instance = known.get(ID, JAVA, 0)
+    assert instance is not None and not instance.metrics
+    code, _ = known.check_push(ID, instance.subscription_id, False, JAVA, 1)
+    assert code is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+
+
 def test_instances_are_bounded_and_expire() -> None:
     known = instances(ALL, limit=10)
     for number in range(1000):

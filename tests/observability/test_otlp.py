@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.observability.otlp import client_metrics, encode_spans, with_resource
-from penstock.observability.protobuf import InvalidProtobuf, fields
+from penstock.observability import otlp
+from penstock.observability.otlp import RESOURCES_MAX, client_metrics, encode_spans, with_resource
+from penstock.observability.protobuf import InvalidProtobuf, TooManyFields, fields, message
 from penstock.observability.requests import PartitionRange, ServedRequest
 from penstock.observability.spans import spans_of
 from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData, attributes, pushed
@@ -98,3 +99,36 @@ def test_a_message_that_is_cut_off_is_refused_or_a_shorter_one(size: int) -> Non
         assert len(list(client_metrics(pushed()[:-size]))) <= 2
     except InvalidProtobuf:
         return
+
+
+def nested(inner: bytes, *numbers: int) -> bytes:
+    """`inner` inside one message after the other."""
+    for number in numbers:
+        inner = message(number, inner)
+    return inner
+
+
+@pytest.mark.parametrize("path", [(), (1,), (2, 1), (2, 2, 1), (5, 2, 2, 1), (1, 5, 2, 2, 1)], ids=str)
+def test_the_fields_of_a_push_are_bounded_wherever_they_are(
+    path: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bytes can be a field: a megabyte of them took most of a second."""
+    monkeypatch.setattr(otlp, "FIELDS_MAX", 100)
+    assert not list(client_metrics(nested(b"\x08\x00" * (100 - len(path)), *path)))
+    with pytest.raises(TooManyFields):
+        list(client_metrics(nested(b"\x08\x00" * (101 - len(path)), *path)))
+
+
+def test_the_fields_of_all_messages_of_a_push_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "FIELDS_MAX", 100)
+    half = nested(b"\x08\x00" * 50, 2, 2, 1)
+    with pytest.raises(TooManyFields):
+        list(client_metrics(half + half))
+
+
+def test_the_resources_of_a_push_are_bounded() -> None:
+    """Each gets the attributes of the client, so two bytes became hundreds."""
+    added = {"client_id": "x" * 1000}
+    assert len(with_resource(b"\x0a\x00" * RESOURCES_MAX, added)) > 1000 * RESOURCES_MAX
+    with pytest.raises(TooManyFields):
+        with_resource(b"\x0a\x00" * (RESOURCES_MAX + 1), added)

@@ -158,7 +158,8 @@ class ClientInstances:
             error = ErrorCode.INVALID_REQUEST
         elif not instance.may_push(now_ms) and not terminating:
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        elif subscription_id != instance.subscription_id:
+        elif not instance.metrics or subscription_id != instance.subscription_id:
+            # Without a subscription no metrics were requested. Kafka's clients do not push then.
             error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         else:
             error = ErrorCode.NONE

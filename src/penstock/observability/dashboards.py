@@ -227,6 +227,11 @@ _TOPICS: Final = Dashboard(
             ),
         ),
         Panel(
+            "Delayed messages that targets refuse",
+            "short",
+            (Query("penstock_delayed_messages_set_aside", "{{instance}}", True),),
+        ),
+        Panel(
             "Replica lag in time",
             "s",
             (

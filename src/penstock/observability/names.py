@@ -183,7 +183,12 @@ _SHARES: Final = (
         "Records in flight that wait to be delivered again.",
         _GROUP,
     ),
-    _own("share_deliveries_total", "Records that were delivered to members of a share group.", _GROUP),
+    _own(
+        "share_deliveries_total",
+        "Records that were delivered to members of a share group. This counter and the next three end with "
+        "the topic, and ten minutes after the group has no session on the broker any more.",
+        _GROUP,
+    ),
     _own("share_redeliveries_total", "Deliveries after the first one of a record.", _GROUP),
     _own("share_expired_locks_total", "Records whose acquisition lock has expired.", _GROUP),
     _own(
@@ -194,6 +199,8 @@ _SHARES: Final = (
     _own("share_sessions", "Share sessions of members."),
     _own("dead_letters_total", "Dead letters that were written."),
     _own("dead_letters_failed_total", "Records that were archived without their dead letter."),
+    _own("delayed_messages_refused_total", "Attempts to move a delayed message that its target refused."),
+    _own("delayed_messages_set_aside", "Delayed messages that wait because their target refuses them."),
 )
 _TRANSACTIONS: Final = (
     _own("transactions_open", "Open transactions that this broker coordinates."),

@@ -10,16 +10,29 @@ from math import isfinite
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.observability.protobuf import Field, fields, fixed64, message, text, varint
+from penstock.observability.protobuf import (
+    Budget,
+    Field,
+    TooManyFields,
+    fields,
+    fixed64,
+    message,
+    text,
+    varint,
+)
 from penstock.observability.spans import Span
 
-__all__ = ["ClientMetric", "client_metrics", "encode_spans", "with_resource"]
+__all__ = ["FIELDS_MAX", "RESOURCES_MAX", "ClientMetric", "client_metrics", "encode_spans", "with_resource"]
 
 _SCOPE: Final = "penstock"
 _double: Final = Struct("<d").unpack
 _bits: Final = Struct("<Q").pack
 _signed: Final = Struct("<q").unpack
 _DELTA: Final = 1
+#: Fields of one push, and resources: clients choose the bytes, and two bytes can be a field. Clients of Kafka
+#: send one resource, and some ten bytes per field.
+FIELDS_MAX: Final = 50_000
+RESOURCES_MAX: Final = 16
 #: fields of `Metric` with number data points
 _GAUGE, _SUM = 5, 7
 
@@ -62,12 +75,18 @@ def encode_spans(resource: Mapping[str, str | int | float | bool], spans: Sequen
 
 
 def with_resource(metrics: bytes, attributes: Mapping[str, str | int | float | bool]) -> bytes:
-    """The metrics of a client with attributes of their resource: an ExportMetricsServiceRequest."""
+    """The metrics of a client with attributes of their resource: an ExportMetricsServiceRequest.
+
+    Raises TooManyFields if there are too many resources: each of them gets all attributes.
+    """
     added = _attributes(1, attributes)
-    out = []
-    for top in fields(metrics):
+    out: list[bytes] = []
+    budget = Budget(FIELDS_MAX)
+    for top in fields(metrics, budget):
         if top.number == 1:
-            inner = list(fields(top.data))
+            if len(out) == RESOURCES_MAX:
+                raise TooManyFields(f"more than {RESOURCES_MAX} resources")
+            inner = list(fields(top.data, budget))
             resource = b"".join(field.data for field in inner if field.number == 1)
             rest = b"".join(message(field.number, field.data) for field in inner if field.number in (2, 3))
             out.append(message(1, message(1, resource + added) + rest))
@@ -84,31 +103,35 @@ class ClientMetric(NamedTuple):
 
 
 def client_metrics(metrics: bytes) -> Iterator[ClientMetric]:
-    """The gauges and sums of a MetricsData message. Raises InvalidProtobuf if it is none."""
-    for top in fields(metrics):
-        for scope in fields(top.data) if top.number == 1 else ():
-            for metric in fields(scope.data) if scope.number == 2 else ():
+    """The gauges and sums of a MetricsData message. Raises InvalidProtobuf if it is none.
+
+    Raises TooManyFields after FIELDS_MAX fields.
+    """
+    budget = Budget(FIELDS_MAX)
+    for top in fields(metrics, budget):
+        for scope in fields(top.data, budget) if top.number == 1 else ():
+            for metric in fields(scope.data, budget) if scope.number == 2 else ():
                 if metric.number == 2:
-                    yield from _metric(metric)
+                    yield from _metric(metric, budget)
 
 
-def _metric(metric: Field) -> Iterator[ClientMetric]:
+def _metric(metric: Field, budget: Budget) -> Iterator[ClientMetric]:
     name, points, is_delta = "", list[float](), False
-    for field in fields(metric.data):
+    for field in fields(metric.data, budget):
         if field.number == 1:
             name = field.data.decode("utf-8", "replace")
         elif field.number in (_GAUGE, _SUM):
-            for inner in fields(field.data):
+            for inner in fields(field.data, budget):
                 if inner.number == 1:
-                    points += _points(inner.data)
+                    points += _points(inner.data, budget)
                 elif inner.number == 2 and field.number == _SUM:
                     is_delta = inner.integer == _DELTA
     if name and points:
         yield ClientMetric(name, is_delta, sum(points), max(points))
 
 
-def _points(data: bytes) -> Iterator[float]:
-    for field in fields(data):
+def _points(data: bytes, budget: Budget) -> Iterator[float]:
+    for field in fields(data, budget):
         if field.number == 4:
             (value,) = _double(_bits(field.integer))
             if isfinite(value):

@@ -10,7 +10,17 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-__all__ = ["Field", "InvalidProtobuf", "fields", "fixed64", "message", "text", "varint"]
+__all__ = [
+    "Budget",
+    "Field",
+    "InvalidProtobuf",
+    "TooManyFields",
+    "fields",
+    "fixed64",
+    "message",
+    "text",
+    "varint",
+]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = Struct("<Q")
@@ -19,6 +29,25 @@ _VARINT_BITS: Final = 64
 
 class InvalidProtobuf(Exception):
     """Bytes that are no message."""
+
+
+class TooManyFields(InvalidProtobuf):
+    """A message with more fields than its reader accepts."""
+
+
+class Budget:
+    """The number of fields that may still be read, of a message and of all messages inside it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, fields_max: int) -> None:
+        self.left = fields_max
+
+    def take(self) -> None:
+        """Count a field; raises TooManyFields if it is one too many."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooManyFields("a message has too many fields")
 
 
 class Field(NamedTuple):
@@ -57,10 +86,15 @@ def text(number: int, value: str) -> bytes:
     return message(number, value.encode("utf-8", "replace"))
 
 
-def fields(data: bytes) -> Iterator[Field]:
-    """The fields of a message, in order. Raises InvalidProtobuf at bytes that are none."""
+def fields(data: bytes, budget: Budget | None = None) -> Iterator[Field]:
+    """The fields of a message, in order. Raises InvalidProtobuf at bytes that are none.
+
+    With a budget, raises TooManyFields when it is used up.
+    """
     position = 0
     while position < len(data):
+        if budget is not None:
+            budget.take()
         key, position = _read_varint(data, position)
         number, kind = key >> 3, key & 7
         if kind == _VARINT:

@@ -10,8 +10,9 @@ import pytest
 
 from penstock.broker.monitoring import http_server
 from penstock.broker.monitoring.documents import Document
-from penstock.broker.monitoring.http_server import HttpServer, Policy
+from penstock.broker.monitoring.http_server import HttpConnection, HttpServer, Policy
 from penstock.observability.http import Request
+from tests.broker.events import Events
 
 LARGE = 8 << 20
 
@@ -124,3 +125,12 @@ def test_many_connections_are_bounded_and_a_new_scraper_gets_through() -> None:
             writer.close()
 
     served(test)
+
+
+def test_failed_handshakes_are_seldom_logged(events: Events) -> None:
+    async def fail_often(server: HttpServer, port: int) -> None:
+        for _ in range(200):
+            HttpConnection(server, page).handshake_failed("no TLS")
+
+    served(fail_often)
+    assert len(events.of("monitoring_handshake_failed")) == 60

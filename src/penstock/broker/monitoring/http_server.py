@@ -26,6 +26,7 @@ from penstock.observability.http import (
     parse_head,
     response_head,
 )
+from penstock.observability.limited_log import LimitedLog
 
 __all__ = ["HttpServer", "Policy"]
 
@@ -66,6 +67,10 @@ class HttpServer:
         #: in the order of their last requests
         self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
+        #: logs events that any client can cause
+        self.report = LimitedLog(
+            lambda event, **fields: log.info(event, **fields), lambda: asyncio.get_running_loop().time()
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Bind and serve; returns the port."""
@@ -135,7 +140,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """The TLS handshake is done."""
 
     def handshake_failed(self, reason: str) -> None:
-        log.info("monitoring_handshake_failed", reason=reason)
+        self._server.report("monitoring_handshake_failed", reason=reason)
         self.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:

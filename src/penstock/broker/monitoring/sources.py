@@ -19,6 +19,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.broker.shares.dead_letters import DeadLetters
+from penstock.broker.shares.delay_topics import DelayTopics
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
@@ -42,6 +43,9 @@ class ShareSources(Protocol):
 
     @property
     def dead_letters(self) -> DeadLetters: ...
+
+    @property
+    def delays(self) -> DelayTopics: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
