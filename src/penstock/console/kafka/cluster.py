@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -22,7 +23,7 @@ from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinato
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from penstock.wire.routing import Address
 
-__all__ = ["GROUP", "TRANSACTION", "Cluster", "NotReachable", "Refused", "check", "parse_bootstrap"]
+__all__ = ["GROUP", "TRANSACTION", "Closed", "Cluster", "NotReachable", "Refused", "check", "parse_bootstrap"]
 
 _TIMEOUT_S: Final = 5.0
 #: brokers that fetch a large batch may take longer
@@ -41,6 +42,10 @@ class Refused(PenstockError):
 
 class NotReachable(PenstockError):
     """No broker has responded."""
+
+
+class Closed(PenstockError):
+    """The connections were closed, because the session of their user has ended."""
 
 
 def check(code: int, message: str | None, about: str) -> None:
@@ -88,6 +93,8 @@ class Cluster:
         self.nodes: dict[int, Address] = {}
         self._peers: dict[Address, Peer] = {}
         self._contact: Address | None = None
+        self._siblings: weakref.WeakSet[Cluster] = weakref.WeakSet()
+        self.closed = False
 
     async def send(
         self, api: Api[RequestT, ResponseT], request: RequestT, *, changes: bool = False
@@ -176,10 +183,15 @@ class Cluster:
         Why: a broker responds in order, so a fetch that waits for records holds up its connection.
         """
         other = Cluster(self._bootstrap, self._security, self.timeout_s)
-        other.nodes, other._contact = dict(self.nodes), self._contact
+        other.nodes, other._contact, other.closed = dict(self.nodes), self._contact, self.closed
+        self._siblings.add(other)
         return other
 
     def close(self) -> None:
+        """Close the connections, and those of siblings. Requests raise Closed from now on."""
+        self.closed = True
+        for sibling in list(self._siblings):
+            sibling.close()
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -190,6 +202,8 @@ class Cluster:
         return list(dict.fromkeys([*([self._contact] if self._contact else []), *known]))
 
     def _peer(self, address: Address) -> Peer:
+        if self.closed:
+            raise Closed("the session has ended: log in again")
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = Peer(

@@ -69,6 +69,7 @@ class Sampler:
         self._task: asyncio.Task[None] | None = None
         self._subscribers = 0
         self._turn = asyncio.Event()
+        self._closed = False
         #: samples without descriptions since the last one with them
         self._calm = 0
         self.history = History()
@@ -94,7 +95,7 @@ class Sampler:
         return self.history.last
 
     async def updates(self) -> AsyncGenerator[None, None]:
-        """Yields after each sample, whether it has succeeded or not."""
+        """Yields after each sample, whether it has succeeded or not, until `close`."""
         self._subscribers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -103,11 +104,15 @@ class Sampler:
                 yield
             while True:
                 await self._turn.wait()
+                if self._closed:
+                    return
                 yield
         finally:
             self._subscribers -= 1
 
     def close(self) -> None:
+        self._closed = True
+        self._turn.set()
         if self._task is not None:
             self._task.cancel()
         self._cluster.close()

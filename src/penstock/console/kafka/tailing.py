@@ -46,7 +46,8 @@ async def tail(
 ) -> AsyncGenerator[Caught, None]:
     """Messages from now on, by the time of their creation. Errors are yielded, and the tail goes on.
 
-    The first yield is empty: messages that are written after it are not missed.
+    The first yield is empty: messages that are written after it are not missed. The tail ends when `cluster`
+    is closed.
     """
     follower = _Follower(cluster.sibling(), topic, partitions, predicate)
     reader = asyncio.create_task(follower.run())
@@ -64,7 +65,8 @@ async def tail(
             caught.skipped += max(0, len(caught.found) - _MESSAGES_MAX)
             del caught.found[:-_MESSAGES_MAX]
             yield caught
-        reader.result()
+        if not cluster.closed:
+            reader.result()
     finally:
         reader.cancel()
         follower.cluster.close()

@@ -27,6 +27,12 @@ async function send(method, path, body) {
   return content;
 }
 
+// A stream that is refused is not opened again. Its session may have ended.
+async function checkLogin() {
+  const session = await get("/api/session").catch(() => null);
+  if (session?.needs_login && !session.logged_in) window.dispatchEvent(new Event("login-needed"));
+}
+
 export const get = (path, query) => send("GET", query ? `${path}?${params(query)}` : path);
 export const post = (path, body = {}) => send("POST", path, body);
 export const remove = (path, body) => send("DELETE", path, body);
@@ -43,6 +49,9 @@ export function listen(path, handlers, onState) {
   const source = new EventSource(path);
   for (const [name, run] of Object.entries(handlers)) source.addEventListener(name, (e) => run(JSON.parse(e.data)));
   source.addEventListener("open", () => onState?.(true));
-  source.addEventListener("error", () => onState?.(false));
+  source.addEventListener("error", () => {
+    onState?.(false);
+    if (source.readyState === EventSource.CLOSED) checkLogin();
+  });
   return source;
 }

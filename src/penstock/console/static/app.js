@@ -19,12 +19,12 @@ const state = { session: null, tick: null, connected: true, seen: 0 };
 const ui = {};
 let page = null, visit = 0;
 
+window.addEventListener("login-needed", () => state.session && start());
 start();
 
 async function start() {
   theme(read("theme"));
   window.addEventListener("hashchange", show);
-  window.addEventListener("login-needed", () => state.session && start());
   document.onkeydown = keys;
   try {
     state.session = await get("/api/session");

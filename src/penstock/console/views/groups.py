@@ -40,9 +40,6 @@ class _Assignment(Struct):
     user_data: bytes | None = nullable_bytes()
 
 
-_decode = decoder(_Assignment, 0, False)
-
-
 def group_rows(history: History) -> list[dict[str, Any]] | None:
     """One row per group; None if no broker lists groups for this user."""
     sample = history.last
@@ -88,7 +85,7 @@ def _classic_assignment(data: bytes) -> list[dict[str, Any]]:
     if len(data) <= _VERSION_BYTES:
         return []
     try:
-        found = _decode(memoryview(data), _VERSION_BYTES)
+        found = decoder(_Assignment, 0, False)(memoryview(data), _VERSION_BYTES)
     except (ProtocolError, IndexError, ValueError):
         return []
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ from penstock.wire.routing import Address
 __all__ = ["ConsoleSettings", "build_app"]
 
 STATIC: Final = Path(__file__).parents[1] / "static"
+#: how often expired sessions are ended that no request uses
+_SWEEP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,9 @@ def build_app(settings: ConsoleSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        sweep = asyncio.create_task(_end_expired(sessions))
         yield
+        sweep.cancel()
         sessions.close()
 
     app = Starlette(
@@ -127,6 +132,13 @@ def build_app(settings: ConsoleSettings) -> Starlette:
     )
     app.state.closing = closing
     return app
+
+
+async def _end_expired(sessions: Sessions) -> None:
+    """Why: without requests, the password and the connections of an expired session would stay."""
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        sessions.end_expired()
 
 
 def _log_in(_: Request, error: Exception) -> Response:

@@ -1,7 +1,8 @@
 """Sessions: each has its own connections in the name of its user, so that the brokers' ACLs decide.
 
 A cluster without SASL has one session for all visitors. Passwords stay in memory, in the login of the
-connections, and end with the session.
+connections, and end with the session. A session ends by a logout, after eight hours without a request, and a
+day after its login. Its event streams end with it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from starlette.requests import Request
@@ -25,7 +26,10 @@ __all__ = ["COOKIE", "LoginNeeded", "LoginRefused", "Session", "Sessions"]
 
 COOKIE: Final = "penstock_console"
 _SESSIONS_MAX: Final = 200
+#: one user, or a program with one password, cannot end the sessions of the others
+_SESSIONS_PER_USER_MAX: Final = 20
 _IDLE_S: Final = 8 * 3600.0
+_LIFETIME_S: Final = 24 * 3600.0
 
 #: the security of connections for a user and a password
 LoginSecurity: TypeAlias = Callable[[str, str], ClientSecurity]
@@ -47,7 +51,8 @@ class Session:
     cluster: Cluster
     sampler: Sampler
     metadata: MetadataReader
-    used_at: float = field(default_factory=time.monotonic)
+    opened_at: float
+    used_at: float
 
     def close(self) -> None:
         self.sampler.close()
@@ -63,12 +68,14 @@ class Sessions:
         security: ClientSecurity | None,
         login: LoginSecurity | None,
         timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """With `login`, users log in. Otherwise all visitors have the connections of `security`."""
         self._bootstrap = bootstrap
         self._security = security
         self._login = login
         self._timeout_s = timeout_s
+        self._clock = clock
         self._shared: Session | None = None
         self._by_token: dict[str, Session] = {}
 
@@ -77,16 +84,24 @@ class Sessions:
         return self._login is not None
 
     def of(self, request: Request) -> Session:
-        """The session of a request; LoginNeeded if there is none."""
+        """The session of a request; LoginNeeded if there is none, or if it has expired."""
         if self._login is None:
             if self._shared is None:
                 self._shared = self._open(None, self._security)
             return self._shared
+        self.end_expired()
         found = self._by_token.get(request.cookies.get(COOKIE, ""))
         if found is None:
             raise LoginNeeded("log in with a user of the cluster")
-        found.used_at = time.monotonic()
+        found.used_at = self._clock()
         return found
+
+    def end_expired(self) -> None:
+        """End the sessions that are idle or too old."""
+        now = self._clock()
+        for token, session in list(self._by_token.items()):
+            if session.used_at < now - _IDLE_S or session.opened_at < now - _LIFETIME_S:
+                self._by_token.pop(token).close()
 
     async def log_in(self, user: str, password: str) -> str:
         """The token of a new session; LoginRefused if the brokers do not accept the password."""
@@ -97,7 +112,7 @@ class Sessions:
         except NotReachable as error:
             session.close()
             raise LoginRefused(f"the brokers have not accepted the login: {error}") from error
-        self._make_room()
+        self._make_room(user)
         token = secrets.token_urlsafe(32)
         self._by_token[token] = session
         return token
@@ -115,13 +130,18 @@ class Sessions:
 
     def _open(self, user: str | None, security: ClientSecurity | None) -> Session:
         cluster = Cluster(self._bootstrap, security, self._timeout_s)
-        return Session(user, cluster, Sampler(cluster.sibling()), MetadataReader(cluster))
+        now = self._clock()
+        return Session(user, cluster, Sampler(cluster.sibling()), MetadataReader(cluster), now, now)
 
-    def _make_room(self) -> None:
-        """End idle sessions, and the one that was used longest ago if there are too many."""
-        oldest_first = sorted(self._by_token.items(), key=lambda each: each[1].used_at)
-        idle_since = time.monotonic() - _IDLE_S
-        excess = len(oldest_first) - _SESSIONS_MAX + 1
-        for position, (token, session) in enumerate(oldest_first):
-            if position < excess or session.used_at < idle_since:
-                self._by_token.pop(token).close()
+    def _make_room(self, user: str) -> None:
+        """End expired sessions, and the one used longest ago if the user, or all users, have too many."""
+        self.end_expired()
+        own = [token for token, session in self._by_token.items() if session.user == user]
+        self._end_excess(own, _SESSIONS_PER_USER_MAX)
+        self._end_excess(list(self._by_token), _SESSIONS_MAX)
+
+    def _end_excess(self, tokens: list[str], most: int) -> None:
+        """End sessions until there is one fewer than `most`."""
+        tokens.sort(key=lambda token: self._by_token[token].used_at)
+        for token in tokens[: max(0, len(tokens) - most + 1)]:
+            self._by_token.pop(token).close()
