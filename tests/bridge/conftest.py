@@ -1,0 +1,7 @@
+"""The other systems, one server each for all tests of the bridge."""
+
+from __future__ import annotations
+
+from tests.other_systems import amqp_url, aws_url, moto_url, nats_url
+
+__all__ = ["amqp_url", "aws_url", "moto_url", "nats_url"]

@@ -1,0 +1,49 @@
+"""The ends of `penstock bridge`: which copies its options skip."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from penstock.bridge.message import System
+from penstock.cli import bridging
+from penstock.cli.bridge_options import Copying
+from tests.bridge.fakes import FakeSource, FakeTarget, message
+
+
+class Queue(FakeTarget):
+    system = System.SQS
+
+
+@pytest.mark.parametrize(
+    ("reverse", "copies", "queue", "written"),
+    [
+        (True, False, "images", 0),
+        (True, False, "images-returned", 1),
+        (True, False, None, 0),
+        (True, True, "images", 1),
+        (False, False, "images", 0),
+        (False, True, "images", 1),
+    ],
+)
+def test_copies_go_back_only_if_an_option_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    reverse: bool,
+    copies: bool,
+    queue: str | None,
+    written: int,
+) -> None:
+    origin, place = ("sqs", "images") if reverse else ("kafka", "thumbs")
+    source = FakeSource([replace(message(0), origin=origin, origin_place=place)])
+    monkeypatch.setattr(bridging, "TopicSource", lambda *_: source)
+    monkeypatch.setattr(bridging, "TopicTarget", lambda *_: FakeTarget())
+    copying = Copying(reverse=reverse, copies=copies, exit_at_end=True)
+    settings = replace(copying.settings(), poll_s=0.001)
+    ends = bridging.Ends(lambda: source, Queue, queue)
+    counts, _ = asyncio.run(bridging._run("127.0.0.1:1", "thumbs", ends, copying, settings, Event()))
+    assert (counts.written, counts.skipped) == (written, 1 - written)
+    assert ("--copies" in capsys.readouterr().err) is not bool(written)

@@ -1,0 +1,44 @@
+"""The programs and commands of the guide from NATS, on a broker and on a NATS server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.testing import QueueCluster
+from tests.docs.migration import Guide
+
+PAGE = "docs/migrating-from-nats.md"
+SERVER = "nats://127.0.0.1:4222"
+
+
+def test_the_new_programs(
+    penstock_queues: QueueCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    guide = Guide(PAGE, penstock_queues, monkeypatch, capfd)
+    guide.create("orders", "shop.orders.new", "shop.orders.paid", "prices", "prices.replies")
+    assert guide.after() == [
+        "['order 1', 'order 2']\n",
+        "[('shop.orders.new', 'order 1'), ('shop.orders.paid', 'order 2')]\n",
+        "42 for pears\n",
+    ]
+
+
+def test_the_way_there_and_back(
+    nats_url: str,
+    penstock_queues: QueueCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    guide = Guide(PAGE, penstock_queues, monkeypatch, capfd, {SERVER: nats_url})
+    names = guide.before()
+    asyncio.run(names["send"](["a", "b"]))
+    assert asyncio.run(names["work"](2)) == ["a", "b"]
+    asyncio.run(names["send"](["c"]))
+
+    there, back = guide.commands()
+    # The bridge has a durable consumer of its own, so it copies all messages of the stream.
+    assert "copied 3 messages of NATS stream ORDERS to topic orders" in there
+    assert there.splitlines()[-1].split() == ["nats", "3", "3", "0", "0"]
+    assert "copied 0 messages of topic orders to NATS subject orders.returned, 3 skipped" in back

@@ -1,0 +1,107 @@
+"""NATS, RabbitMQ and SQS for the tests of the bridge and of the migration guides.
+
+`make bridges` builds the servers, installs the clients and runs everything. Other runs skip what they do not
+have, and RabbitMQ and moto, which take seconds to start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lab import LabError
+from lab.foreign import ForeignServer, started
+from lab.moto import moto_server
+from lab.nats import nats_built, nats_server
+from lab.rabbitmq import rabbitmq
+
+__all__ = [
+    "AWS_ENVIRONMENT",
+    "WITH_ALL",
+    "amqp_url",
+    "aws_here",
+    "aws_url",
+    "moto_url",
+    "nats_here",
+    "nats_url",
+    "rabbitmq_here",
+    "require_client",
+]
+
+WITH_ALL: Final = bool(os.environ.get("PENSTOCK_BRIDGES"))
+AWS_ENVIRONMENT: Final = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+}
+
+
+def require_client(module: str) -> None:
+    """Skip the test if a client library of the extra `bridge` is missing."""
+    if find_spec(module) is None:
+        pytest.skip(f"no {module}: pip install 'penstock[bridge]'")
+
+
+@contextmanager
+def nats_here(folder: Path) -> Iterator[ForeignServer]:
+    require_client("nats")
+    if not WITH_ALL and not nats_built():
+        pytest.skip("no nats-server in the lab: `make bridges` builds it")
+    yield from _running(lambda: nats_server(folder))
+
+
+@contextmanager
+def rabbitmq_here(folder: Path) -> Iterator[ForeignServer]:
+    require_client("aio_pika")
+    if not WITH_ALL:
+        pytest.skip("no RabbitMQ: `make bridges` starts one")
+    yield from _running(lambda: rabbitmq(folder))
+
+
+@contextmanager
+def aws_here(folder: Path) -> Iterator[ForeignServer]:
+    """moto, for clients that have `AWS_ENVIRONMENT` and the server's address as AWS_ENDPOINT_URL."""
+    require_client("boto3")
+    if not WITH_ALL:
+        pytest.skip("no moto: `make bridges` starts one")
+    yield from _running(lambda: moto_server(folder))
+
+
+def _running(make: Callable[[], ForeignServer]) -> Iterator[ForeignServer]:
+    try:
+        server = make()
+    except LabError as missing:
+        pytest.skip(f"not in the lab: {missing}")
+    with started(server):
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with nats_here(tmp_path_factory.mktemp("nats")) as server:
+        yield f"nats://{server.bootstrap}"
+
+
+@pytest.fixture(scope="session")
+def amqp_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with rabbitmq_here(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield f"amqp://guest:guest@{server.bootstrap}/"
+
+
+@pytest.fixture(scope="session")
+def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with aws_here(tmp_path_factory.mktemp("moto")) as server:
+        yield f"http://{server.bootstrap}"
+
+
+@pytest.fixture
+def aws_url(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in {**AWS_ENVIRONMENT, "AWS_ENDPOINT_URL": moto_url}.items():
+        monkeypatch.setenv(name, value)
+    return moto_url
