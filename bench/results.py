@@ -19,12 +19,16 @@ import msgspec
 
 FOLDER = Path(__file__).with_name("results")
 LATEST = FOLDER / "latest.json"
+COMPARED = FOLDER / "compare.json"
+CORES = FOLDER / "cores.json"
 PARTIAL = FOLDER / "partial.json"
 REPOSITORY = Path(__file__).resolve().parent.parent
 WRITTEN = (
     "bench/results",
     "docs/benchmarks",
     "docs/benchmarks.md",
+    "docs/comparison.md",
+    "docs/cores.md",
     "src/penstock/planning/coefficients.json",
 )
 """Files that a run writes itself: changes of them do not count as a changed commit."""
@@ -47,6 +51,10 @@ class Run:
     """The day, in UTC; empty in files from before days were noted."""
     record_validation: str = "header"
     """`penstock.record.validation` of the brokers measured; files from before it have the level of then."""
+    circumstances: str = ""
+    """What a reader must know about this run, such as other work on the machine."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """The contenders that this machine does not have, each with the reason."""
 
     def add(self, row: str, contender: str, measured: dict[str, float]) -> None:
         for metric, value in measured.items():
@@ -85,6 +93,7 @@ def together(runs: Sequence[Run]) -> Run:
         contenders=list(dict.fromkeys(name for run in runs for name in run.contenders)),
         values={row: measured for run in runs for row, measured in run.values.items()},
         failures=[failure for run in runs for failure in run.failures],
+        absent={name: reason for run in runs for name, reason in run.absent.items()},
     )
 
 

@@ -109,9 +109,15 @@ class Server:
         """Start it; seconds until the first Metadata answer."""
         began = time.perf_counter()
         self.launch()
+        self.wait_until_ready()
+        return time.perf_counter() - began
+
+    def wait_until_ready(self) -> None:
+        """Wait for the first answer of a process that was launched; ends it where none comes in time."""
+        began = time.perf_counter()
         while (elapsed := time.perf_counter() - began) < self.start_timeout and self.runs():
             if self._answers(METADATA_ALL_TOPICS_V0, timeout=5.0):
-                return time.perf_counter() - began
+                return
             time.sleep(0.002)
         self.stop()
         raise LabError(f"{self.name} gave no answer after {elapsed:.1f} s:\n{self.log_tail()}")
