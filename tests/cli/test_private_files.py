@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.private_files import is_open_to_others, secret_names, write_private
+from penstock.cli.config_sources import effective
+from penstock.cli.failure import Failure
+from penstock.cli.private_files import (
+    is_open_to_others,
+    refuse_secret_arguments,
+    secret_names,
+    write_private,
+)
+
+JAAS = "listener.name.external.oauthbearer.sasl.jaas.config"
 
 
 def test_a_private_file_is_private_whatever_the_umask_is(tmp_path: Path) -> None:
@@ -29,7 +38,17 @@ def test_a_private_file_is_private_whatever_the_umask_is(tmp_path: Path) -> None
     ("name", "value", "is_found"),
     [
         ("ssl.key.password", "secret", True),
-        ("listener.name.external.scram-sha-512.sasl.jaas.config", "x required;", True),
+        (JAAS, 'x required user_ada="hunter2";', True),
+        (JAAS, 'x required username="b" password="hunter2";', True),
+        (JAAS, 'x required clientId="b" clientSecret="${env:A}" ssl.key.password=hunter2;', True),
+        (JAAS, "hunter2", True),
+        (JAAS, "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;", False),
+        (JAAS, 'x required username="b" password="${env:PW}" user_b=${file:/run/b};', False),
+        (JAAS, "${file:/run/jaas}", False),
+        ("penstock.otlp.headers", "Authorization=Bearer ${env:T}", False),
+        ("penstock.otlp.headers", "api-key=hunter2,Authorization=Bearer ${env:T}", True),
+        ("ssl.key.password", "${hunter2}", True),
+        ("ssl.key.password", "${env:A}${env:B}", False),
         ("ssl.key.password", "${file:/run/secrets/key}", False),
         ("ssl.key.password", "${env:KEY}", False),
         ("ssl.key.password", "prefix${env:KEY}", True),
@@ -43,3 +62,16 @@ def test_a_private_file_is_private_whatever_the_umask_is(tmp_path: Path) -> None
 )
 def test_secrets_in_configs(name: str, value: str, is_found: bool) -> None:
     assert secret_names({name: value}) == ([name] if is_found else [])
+
+
+@pytest.mark.parametrize("name", ["penstock.metrics.token", "sasl.jaas.config", "penstock.encryption.keys"])
+def test_secrets_are_refused_as_arguments(name: str) -> None:
+    """Other users of the machine can read the arguments of a process."""
+    with pytest.raises(Failure, match=name) as refused:
+        effective(None, {}, [f"{name}=hunter2", "num.partitions=3"])
+    assert refused.value.exit_code == 2
+    assert "hunter2" not in str(refused.value)
+    assert "${file:PATH}" in str(refused.value)
+    refuse_secret_arguments({name: "${file:/run/secret}", "num.partitions": "3"})
+    _, configs = effective(None, {}, [f"{name}=${{env:SECRET}}"])
+    assert configs[name] == "${env:SECRET}"

@@ -35,6 +35,7 @@ _COMMANDS = (
     "consume",
     "group",
     "share",
+    "bridge",
     "transaction",
     "config",
     "acl",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.failure import misused
 from penstock.cli.options import pairs
+from penstock.cli.private_files import refuse_secret_arguments
 
 if TYPE_CHECKING:
     from penstock.model.config import ConfigFile
@@ -21,13 +22,14 @@ def effective(
 ) -> tuple[ConfigFile, dict[str, str]]:
     """The config file, empty if there is none, and the effective configs of all sources.
 
-    `settings` are KEY=VALUE texts of `--set`, which overrides the other flags.
+    `settings` are KEY=VALUE texts of `--set`, which overrides the other flags. Secrets are refused there.
     """
     from penstock.model.config import ConfigFile, configs_of, effective_configs, environment_configs
 
     file = ConfigFile({}) if path is None else read_config_file(path)
     environment = environment_configs(os.environ)
     named = configs_of(pairs(settings, "--set").items())
+    refuse_secret_arguments(named)
     return file, effective_configs([file.configs, environment, flags, named])
 
 

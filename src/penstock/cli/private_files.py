@@ -1,4 +1,4 @@
-"""Files that only their owner can read, and a check of files that have secrets."""
+"""Files that only their owner can read, and checks of files and arguments that have secrets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_open_to_others", "is_secret", "secret_names", "write_private"]
+from penstock.cli.failure import misused
+
+__all__ = ["is_open_to_others", "is_secret", "refuse_secret_arguments", "secret_names", "write_private"]
 
 _OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 #: sensitive for Kafka, but public in fact
 _PUBLIC: Final = ("ssl.keystore.certificate.chain", "ssl.truststore.certificates")
-_PLACEHOLDER: Final = re.compile(r"\s*\$\{[^}]*\}\s*")
+_PLACEHOLDER: Final = re.compile(r"\$\{(?:file|env):[^}]+\}")
+#: the options of a login module that are no secret; any other one may be
+_PUBLIC_OPTION: Final = re.compile(
+    r"username|clientId|scope|extension_.*|unsecuredLogin.*|.*\.(?:location|type)"
+)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -41,8 +47,50 @@ def secret_names(configs: Mapping[str, str]) -> list[str]:
     return [
         name
         for name, value in configs.items()
-        if is_secret(name) and value and not name.endswith(_PUBLIC) and _PLACEHOLDER.fullmatch(value) is None
+        if is_secret(name) and value and not name.endswith(_PUBLIC) and _has_secret(name, value)
     ]
+
+
+def _has_secret(name: str, value: str) -> bool:
+    """Returns true if a part of the value may be a secret, and is no placeholder."""
+    if _is_placeholder(value):
+        return False
+    if name.endswith("sasl.jaas.config"):
+        return _jaas_has_secret(value)
+    if name == "penstock.otlp.headers":
+        # `Bearer ${env:TOKEN}` has its secret in the placeholder.
+        return any(_PLACEHOLDER.search(header) is None for header in value.split(",") if header.strip())
+    return True
+
+
+def _is_placeholder(value: str) -> bool:
+    return not _PLACEHOLDER.sub("", value).strip()
+
+
+def _jaas_has_secret(text: str) -> bool:
+    from penstock.model.errors import InvalidConfig
+    from penstock.security.sasl_users import parse_jaas
+
+    try:
+        options = parse_jaas(text)
+    except InvalidConfig:
+        return True
+    return any(
+        value and not _is_placeholder(value)
+        for name, value in options.items()
+        if _PUBLIC_OPTION.fullmatch(name) is None
+    )
+
+
+def refuse_secret_arguments(configs: Mapping[str, str]) -> None:
+    """End the command if a config of the command line is a secret in itself."""
+    names = secret_names(configs)
+    if names:
+        misused(
+            f"{', '.join(names)}: `ps` and the shell's history show the arguments of a command: write the "
+            f"secret to a file that only you can read, and set {names[0]}='${{file:PATH}}', or use "
+            f"'${{env:NAME}}'"
+        )
 
 
 def is_open_to_others(path: Path) -> bool:

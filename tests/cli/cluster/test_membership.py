@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.cli.cluster import draining, membership
 from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.membership import _await_absence, _way_in, forget_broker, remove_broker
 from penstock.cli.cluster.moves import Move, start_moves
@@ -16,6 +17,7 @@ from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
 from penstock.model.ids import TopicPartition
 from penstock.testing import Cluster, cluster
+from tests.metadata.sites import cluster as image_of
 from tests.testing.cluster_clients import CLIENT, PATIENCE_S, create, produce, read
 
 
@@ -87,6 +89,39 @@ def test_missing_brokers_are_named_before_anything_is_moved(monkeypatch: pytest.
     monkeypatch.setattr("penstock.cli.cluster.membership.quorum_overview", no_majority)
     with pytest.raises(Failure, match="only 3 can be reached"):
         forget_broker("127.0.0.1:1", 1, PATIENCE_S)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_broker_with_replicas_is_not_unregistered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
+) -> None:
+    """A partition is created on the broker while it stops."""
+    steps: list[str] = []
+
+    def evacuate(line: object, numbers: object, timeout_s: float) -> int:
+        steps.append("evacuate")
+        if steps.count("evacuate") == 2 and not is_empty:
+            raise Failure("t-0 has no leader")
+        return 1
+
+    for name in ("quorum_overview", "check_evacuation", "_leave_quorum", "_await_absence", "_unregister"):
+        monkeypatch.setattr(membership, name, lambda *_, name=name: steps.append(name))
+    monkeypatch.setattr(membership, "evacuate", evacuate)
+    monkeypatch.setattr(membership, "read_image", lambda line: image_of([("", "h")] * 3))
+    monkeypatch.setattr(draining, "excluded_brokers", lambda line: [])
+    monkeypatch.setattr(draining, "_alter_excluded", lambda line, operation, _: steps.append(operation.name))
+    for number in (1, 3):
+        BrokerHome(tmp_path, number).write({"listeners": "PLAINTEXT://127.0.0.1:1"}, ())
+    monkeypatch.setattr(BrokerHome, "process", lambda home: Process(0, "") if home.id == 1 else None)
+    before = ["quorum_overview", "check_evacuation", "APPEND", "evacuate", "_leave_quorum", "_await_absence"]
+    if is_empty:
+        assert remove_broker(tmp_path, 3, PATIENCE_S) == (2, tmp_path / "removed-broker-3")
+        assert steps == [*before, "evacuate", "_unregister", "SUBTRACT"]
+    else:
+        with pytest.raises(Failure, match="t-0 has no leader"):
+            remove_broker(tmp_path, 3, PATIENCE_S)
+        assert steps == [*before, "evacuate", "SUBTRACT"], "it may receive replicas again"
+        assert BrokerHome(tmp_path, 3).path.exists()
 
 
 def place(running: Cluster, topic: str, *replicas: int) -> None:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
-from tests.cli.running import Command, lines
+import pytest
+
+from penstock.cli import alteration
+from penstock.cli.option_groups import Connection
+from tests.cli.running import Command, lines, run_here
 
 
 def test_topic_configs(penstock: Command) -> None:
@@ -93,3 +99,50 @@ def test_an_unknown_broker_config_is_stored_with_a_warning(penstock: Command) ->
     known = penstock("config", "set", "--all-brokers", "log.retention.ms=5000")
     assert (known.returncode, known.stderr) == (0, "")
     assert penstock("config", "unset", "--all-brokers", "log.retention.ms").returncode == 0
+
+
+@pytest.fixture
+def altered(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The values that commands send to brokers, which are none."""
+    found: list[dict[str, str]] = []
+
+    def alter(cluster: Any, resource: Any, values: dict[str, str], removed: Any = ()) -> None:
+        found.append(values)
+
+    monkeypatch.setattr(alteration, "alter_configs", alter)
+    monkeypatch.setattr(Connection, "cluster", lambda connection: None)
+    return found
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("name", ["ssl.key.password", "listener.name.tls.ssl.keystore.key"])
+def test_a_secret_is_no_argument_and_is_not_printed(
+    name: str,
+    options: list[str],
+    altered: list[dict[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ("config", "set", "--broker", "1", *options)
+    assert run_here(*command, f"{name}=hunter2") == 2
+    assert (altered, "hunter2" in "".join(capsys.readouterr())) == ([], False)
+    (tmp_path / "secret").write_text("hunter2\n")
+    monkeypatch.setenv("THE_SECRET", "hunter2")
+    for value in (f"${{file:{tmp_path / 'secret'}}}", "${env:THE_SECRET}"):
+        altered.clear()
+        assert run_here(*command, f"{name}={value}", "message.max.bytes=2000") == 0
+        assert altered == [{name: "hunter2", "message.max.bytes": "2000"}]
+        output = "".join(capsys.readouterr())
+        assert ("hunter2" in output, "[hidden]" in output, "2000" in output) == (False, True, True)
+    assert run_here(*command, f"{name}=${{file:{tmp_path / 'none'}}}") != 0
+    assert "which cannot be read" in capsys.readouterr().err
+
+
+def test_only_secrets_are_read_from_elsewhere(
+    altered: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other values with such a text are stored as they are, as they were before."""
+    assert run_here("config", "set", "--broker", "1", "some.plugin=${env:THE_SECRET}") == 0
+    assert altered == [{"some.plugin": "${env:THE_SECRET}"}]
+    assert "set some.plugin=${env:THE_SECRET}" in capsys.readouterr().out

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
-from penstock.cli import requirements
+from penstock.cli import client_config, requirements
 from penstock.cli.console_child import client_of
 from penstock.cli.failure import Failure
 from penstock.model.config import BrokerConfig
@@ -34,10 +35,64 @@ def test_a_missing_extra_is_one_line(
     assert failure(capsys, "up", "--memory", "--port", "0", "--console") == (1, wanted)
 
 
-def test_other_machines_need_tls(capsys: pytest.CaptureFixture[str]) -> None:
-    code, line = failure(capsys, "console", "--host", "0.0.0.0")
+@pytest.fixture
+def client_file(tmp_path: Path) -> Iterator[Path]:
+    """A file for --command-config, which other tests do not use afterwards."""
+    yield tmp_path / "client.properties"
+    client_config.use(None)
+
+
+NO_LOGIN = "any visitor with all rights of this console in the cluster, without a login"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "reasons"),
+    [
+        ("SASL_SSL", [], ["passwords and messages unencrypted"]),
+        ("PLAINTEXT", [], ["passwords and messages unencrypted", NO_LOGIN]),
+        ("PLAINTEXT", ["--certificate", "c.pem"], [NO_LOGIN]),
+        ("SSL", ["--certificate", "c.pem"], [NO_LOGIN]),
+    ],
+)
+def test_other_machines_need_tls_and_a_login(
+    protocol: str,
+    options: list[str],
+    reasons: list[str],
+    client_file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client_file.write_text(f"security.protocol={protocol}\nsasl.mechanism=PLAIN\n")
+    command = (
+        "--command-config",
+        str(client_file),
+        "console",
+        "--host",
+        "203.0.113.1",
+        "--port",
+        "0",
+        *options,
+    )
+    code, line = failure(capsys, *command)
     assert (code, line.count("\n")) == (2, 1)
-    assert "set --certificate" in line
+    assert f"203.0.113.1 would serve {', and '.join(reasons)}: set " in line
+    # With the flag the console goes on: this machine does not have the address.
+    code, lines = failure(capsys, *command, "--allow-insecure")
+    assert (code, "cannot listen on 203.0.113.1" in lines) == (1, True)
+    assert f"203.0.113.1 serves {', and '.join(reasons)} (--allow-insecure)" in lines
+
+
+def test_other_machines_get_no_fault_buttons(capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = failure(capsys, "console", "--host", "203.0.113.1", "--port", "0", "--faults")
+    assert (code, "--faults has buttons that kill brokers" in line) == (2, True)
+
+
+def test_tls_and_a_login_are_enough_for_other_machines(
+    client_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client_file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n")
+    options = ("--host", "203.0.113.1", "--port", "0", "--certificate", "c.pem")
+    code, line = failure(capsys, "--command-config", str(client_file), "console", *options)
+    assert (code, "cannot listen on 203.0.113.1" in line) == (1, True)
 
 
 def test_a_taken_port_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,6 +102,21 @@ def test_a_full_disk_leaves_the_file_of_the_machine(tmp_path: Path, monkeypatch:
     assert lay_out(configs(tmp_path), 2).homes[0].configs["penstock.cluster.id"] == before
 
 
+def test_a_machine_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [home.configs for home in lay_out(configs(tmp_path), 2).homes]
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert [home.configs for home in lay_out(configs(tmp_path), 2).homes] == before
+    (tmp_path / "broker-1" / "data").mkdir()
+    # Another --data would start an empty cluster.
+    for changed in ({"log_retention_ms": "5"}, {"broker_port": "9192"}):
+        with pytest.raises(Failure, match=r"No space left on device: fix that first"):
+            lay_out(configs(tmp_path, **changed), 2)
+
+
 def test_the_file_of_the_machine_is_written_only_if_it_changes(tmp_path: Path) -> None:
     lay_out(configs(tmp_path), 2)
     before = (tmp_path / "machine.yaml").stat()

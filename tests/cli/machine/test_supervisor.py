@@ -292,7 +292,7 @@ def test_an_error_does_not_keep_the_voter_running(tmp_path: Path, monkeypatch: p
     assert ended == [2, 1]
 
 
-def test_no_process_is_left_if_its_pid_file_cannot_be_written(
+def test_a_broker_runs_without_its_pid_file_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Process] = []
@@ -301,9 +301,14 @@ def test_no_process_is_left_if_its_pid_file_cannot_be_written(
         started.append(process)
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    async def run() -> int:
+        child = await Child.start(machine_of(tmp_path, 1).homes[0], 1, {})
+        assert is_alive(started[0])
+        os.kill(child.pid, signal.SIGKILL)
+        return await child.run(lambda line: None, lambda: None)
+
     monkeypatch.setattr("penstock.cli.machine.child.write_pid_file", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        asyncio.run(Child.start(machine_of(tmp_path, 1).homes[0], 1, {}))
+    assert asyncio.run(run()) == -signal.SIGKILL
     assert not is_alive(started[0])
 
 

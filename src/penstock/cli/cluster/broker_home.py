@@ -1,7 +1,7 @@
 """The brokers of a cluster on this machine: a directory with a folder for each.
 
     DIR/broker-1/broker.yaml   its whole config, read at each start; users may edit it
-                 broker.log    its log
+                 broker.log    its log; broker.log.1 is an older one
                  broker.pid    its process, while it should run
                  data/         its data
     DIR/broker-2/...
@@ -33,7 +33,7 @@ from penstock.cli.cluster.processes import (
 )
 from penstock.cli.config_sources import read_config_file
 from penstock.cli.failure import Failure
-from penstock.cli.private_files import write_private
+from penstock.cli.private_files import is_open_to_others, write_private
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
@@ -68,19 +68,34 @@ class BrokerHome:
         return read_config_file(self.config_file).topics
 
     def write(self, configs: Mapping[str, str], topics: Iterable[DeclaredTopic]) -> None:
-        """Create the folder with its config file."""
+        """Create the folder with its config file, unless it has the same content already.
+
+        Why: `penstock up --cores` writes the file at each start, and must start on a full disk.
+        """
         import yaml
 
         content: dict[str, Any] = dict(configs)
         declared = {topic.name: _settings(topic) for topic in topics}
         if declared:
             content["topics"] = declared
+        text = _HEADER + yaml.safe_dump(content, sort_keys=False)
+        if self._has(text):
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             # The configs may have secrets.
-            write_private(self.config_file, _HEADER + yaml.safe_dump(content, sort_keys=False))
+            write_private(self.config_file, text)
         except OSError as error:
-            raise Failure(f"cannot create {self.path}: {error.strerror}: choose another --data") from error
+            remedy = "fix that first" if self.data.exists() else "choose another --data"
+            raise Failure(f"cannot create {self.path}: {error.strerror}: {remedy}") from error
+
+    def _has(self, text: str) -> bool:
+        """Whether the config file has this text, and is private."""
+        try:
+            same = self.config_file.read_text(encoding="utf-8") == text
+        except (OSError, ValueError):
+            return False
+        return same and not is_open_to_others(self.config_file)
 
     @property
     def address(self) -> str:
@@ -116,7 +131,8 @@ class BrokerHome:
         self._refuse_other_data()
         with uninterrupted():
             try:
-                process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
+                options = ["--config", str(self.config_file), "--log-file", str(self.log_file)]
+                process, output = spawn(["up", *options], self.log_file)
                 self._record(process, output)
             except OSError as error:
                 raise Failure(

@@ -1,14 +1,22 @@
-"""Moves all replicas away from brokers: from one that is removed, or from all brokers of a machine."""
+"""Moves all replicas away from brokers: from one that is removed, or from all brokers of a machine.
+
+Topics and partitions may be created while replicas are moved. So the brokers are excluded from placement
+before the moves are planned, and plans are made until no replica is left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from penstock.cli.cluster.moves import (
     EXCLUDED,
     Move,
     await_moves,
     elect_preferred,
+    excluded_brokers,
     plan_moves,
     read_image,
     start_moves,
@@ -25,7 +33,9 @@ from penstock.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["carry_out", "drain", "evacuate", "keep_empty"]
+__all__ = ["carry_out", "check_evacuation", "drain", "evacuate", "keep_empty", "kept_empty"]
+
+_PAUSE_S: Final = 0.1
 
 
 def drain(
@@ -45,16 +55,43 @@ def drain(
     for number in numbers:
         if number not in brokers:
             raise Failure(f"there is no broker {number}: `penstock cluster status` lists the brokers")
-    moves = _evacuation(line, drained, timeout_s)
+    check_evacuation(line, drained, timeout_s)
     keep_empty(line, drained)
-    carry_out(line, moves, timeout_s)
-    return drained, len(moves)
+    return drained, evacuate(line, drained, timeout_s)
+
+
+def check_evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) -> None:
+    """Raise a Failure, before anything is changed, if a replica on these brokers would have no place."""
+    _evacuation(line, numbers, timeout_s)
 
 
 def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
     """Let the controller give no replicas to these brokers: no new partitions, no moves."""
+    _alter_excluded(line, Operation.APPEND, numbers)
+
+
+@contextmanager
+def kept_empty(line: DirectLine, number: int) -> Iterator[None]:
+    """Let the controller give no replicas to a broker within the block, which removes it.
+
+    If the block fails, the broker may receive replicas as before. If it succeeds, the next broker with this
+    id may.
+    """
+    was_excluded = number in excluded_brokers(line)
+    keep_empty(line, [number])
+    try:
+        yield
+    except BaseException:
+        if not was_excluded:
+            with suppress(Failure):
+                _alter_excluded(line, Operation.SUBTRACT, [number])
+        raise
+    _alter_excluded(line, Operation.SUBTRACT, [number])
+
+
+def _alter_excluded(line: DirectLine, operation: Operation, numbers: Collection[int]) -> None:
     ids = ",".join(map(str, numbers))
-    change = AlterableConfig(name=EXCLUDED, config_operation=Operation.APPEND, value=ids)
+    change = AlterableConfig(name=EXCLUDED, config_operation=operation, value=ids)
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
     response = line.send(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
     for each in response.responses:
@@ -62,18 +99,36 @@ def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
 
 
 def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> int:
-    """Move all replicas away from these brokers; returns the number of moves."""
-    moves = _evacuation(line, numbers, timeout_s)
-    carry_out(line, moves, timeout_s)
-    return len(moves)
+    """Move all replicas away from these brokers; returns the number of moves.
+
+    Partitions that are created meanwhile are moved, too. A Failure if brokers still have some in the end.
+    """
+    deadline = time.monotonic() + timeout_s
+    count = 0
+    while moves := _evacuation(line, numbers, timeout_s):
+        carry_out(line, moves, timeout_s)
+        count += len(moves)
+        moved = {move.partition for move in moves}
+        # The bootstrap broker learns of the end of a move later than the controller.
+        while _partitions_on(line, numbers).keys() & moved and time.monotonic() <= deadline:
+            time.sleep(_PAUSE_S)
+        left = _partitions_on(line, numbers)
+        if left and time.monotonic() > deadline:
+            raise Failure(
+                f"{len(left)} partitions, for example {next(iter(left))}, are still on the brokers after "
+                f"{timeout_s:g} s: repeat the command"
+            )
+    return count
 
 
 def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) -> list[Move]:
-    """The moves that empty these brokers; a Failure if a replica would have no place."""
-    leaving = [number for number in numbers if number in read_image(line).brokers]
-    if not leaving:
+    """The moves that empty these brokers, none if they are empty; a Failure if a replica would have no place.
+
+    Waits for moves in progress.
+    """
+    held = _partitions_on(line, numbers)
+    if not held:
         return []
-    held = _partitions_on(line, leaving)
     for name, partition in held.items():
         if partition.leader < 0:
             holders = ", ".join(map(str, partition.replicas))
@@ -83,9 +138,13 @@ def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) ->
             )
     # Moves in progress, perhaps of an earlier attempt: no plan changes partitions that are moving.
     await_moves(line, [name for name, partition in held.items() if partition.reassigning], timeout_s)
+    held = _partitions_on(line, numbers)
+    if not held:
+        return []
+    leaving = [number for number in numbers if number in read_image(line).brokers]
     moves = plan_moves(line, leaving=leaving)
     emptied = {move.partition for move in moves if not set(leaving).intersection(move.replicas)}
-    for name, partition in _partitions_on(line, leaving).items():
+    for name, partition in held.items():
         if name not in emptied:
             raise Failure(
                 f"{name} has {len(partition.replicas)} replicas, and too few brokers that are up would be "
@@ -104,9 +163,11 @@ def carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
 
 
 def _partitions_on(line: DirectLine, numbers: Collection[int]) -> dict[TopicPartition, PartitionImage]:
+    """The partitions with replicas on those of the brokers that are registered."""
     image = read_image(line)
     return {
         TopicPartition(image.topics_by_id[partition.topic_id].name, partition.index): partition
         for number in numbers
+        if number in image.brokers
         for partition in image.partitions_on(number)
     }

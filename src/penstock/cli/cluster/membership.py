@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
-from penstock.cli.cluster.draining import carry_out, evacuate
+from penstock.cli.cluster.draining import carry_out, check_evacuation, evacuate, kept_empty
 from penstock.cli.cluster.listening import chosen_port, free_port, internal_port
 from penstock.cli.cluster.moves import plan_moves, read_image
 from penstock.cli.cluster.overview import quorum_overview
@@ -69,22 +69,28 @@ def add_broker(
 
 
 def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, Path]:
-    """Move a broker's replicas away, stop and unregister it; returns the number of moves and its folder."""
+    """Move a broker's replicas away, stop and unregister it; returns the number of moves and its folder.
+
+    It is unregistered only if it has no replicas then: partitions may have been created on it meanwhile.
+    """
     home = home_of(directory, number)
     others = [other for other in homes_in(directory) if other.id != number and other.process() is not None]
     if not others:
         raise Failure(f"broker {number} is the last running broker: `penstock cluster stop` stops it")
     with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
         quorum_overview(line)  # fails with the missing voters if nothing can be changed
-        moves = evacuate(line, [number], timeout_s)
-        _leave_quorum(line, number)
-        process = home.signal(signal.SIGTERM)
-        if process is not None:
-            home.await_end(process, timeout_s)
-        _await_absence(line, home, timeout_s)
-        # An earlier try may have got this far.
-        if number in read_image(line).brokers:
-            _unregister(line, number)
+        check_evacuation(line, [number], timeout_s)
+        with kept_empty(line, number):
+            moves = evacuate(line, [number], timeout_s)
+            _leave_quorum(line, number)
+            process = home.signal(signal.SIGTERM)
+            if process is not None:
+                home.await_end(process, timeout_s)
+            _await_absence(line, home, timeout_s)
+            # An earlier try may have got this far.
+            if number in read_image(line).brokers:
+                moves += evacuate(line, [number], timeout_s)
+                _unregister(line, number)
     return moves, _set_aside(home)
 
 
@@ -108,6 +114,7 @@ def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
             raise Failure(f"broker {number} is up and would register again: stop it first")
         moves = evacuate(line, [number], timeout_s)
         _leave_quorum(line, number)
+        moves += evacuate(line, [number], timeout_s)
         _unregister(line, number)
     return moves
 

@@ -42,6 +42,7 @@ __all__ = [
     "await_moves",
     "cancel_moves",
     "elect_preferred",
+    "excluded_brokers",
     "move_states",
     "ongoing_moves",
     "plan_moves",
@@ -133,11 +134,11 @@ def plan_moves(
     for broker in leaving:
         if broker not in image.brokers:
             raise Failure(f"there is no broker {broker}: `penstock cluster status` lists the brokers")
-    moves = plan_rebalance(image, {}, leaving=leaving, excluded=_excluded(line))
+    moves = plan_rebalance(image, {}, leaving=leaving, excluded=excluded_brokers(line))
     return [move for move in moves if not topics or move.partition.topic in topics]
 
 
-def _excluded(line: DirectLine) -> list[int]:
+def excluded_brokers(line: DirectLine) -> list[int]:
     """The brokers that receive no replicas, in the configs of the controller."""
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}

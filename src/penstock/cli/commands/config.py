@@ -91,10 +91,10 @@ def set_configs(
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
-    """Set configs; other configs do not change."""
+    """Set configs; other configs do not change. Passwords and keys are '${file:PATH}' or '${env:NAME}'."""
     resource = owner.resource()
     values = pairs(configs, "config")
-    _alter(resource, values, [], connection, as_json)
+    _alter(resource, _with_secrets(values), [], connection, as_json)
 
 
 @app.command()
@@ -108,6 +108,18 @@ def unset(
 ) -> None:
     """Unset configs: they return to their defaults."""
     _alter(owner.resource(), {}, names, connection, as_json)
+
+
+def _with_secrets(values: dict[str, str]) -> dict[str, str]:
+    """The values, with secrets read from the files and variables that they name.
+
+    Why here: brokers store values as they are, and the file is on this machine.
+    """
+    from penstock.cli.config_sources import resolved_configs
+    from penstock.cli.private_files import is_secret, refuse_secret_arguments
+
+    refuse_secret_arguments(values)
+    return values | resolved_configs({name: value for name, value in values.items() if is_secret(name)})
 
 
 def _warn_of_unknown(resource: ConfigResource | None, names: Iterable[str]) -> None:
@@ -141,6 +153,7 @@ def _alter(
 ) -> None:
     from penstock.cli.alteration import alter_common, alter_configs
     from penstock.cli.outcomes import print_report
+    from penstock.cli.private_files import is_secret
 
     _warn_of_unknown(resource, values)
     if resource is None:
@@ -148,5 +161,6 @@ def _alter(
             alter_common(line, values, removed)
     else:
         alter_configs(connection.cluster(), resource, values, removed)
-    lines = [f"set {name}={value}" for name, value in values.items()]
-    print_report({"set": values, "unset": removed}, [*lines, *(f"unset {name}" for name in removed)], as_json)
+    shown = {name: "[hidden]" if is_secret(name) else value for name, value in values.items()}
+    lines = [f"set {name}={value}" for name, value in shown.items()]
+    print_report({"set": shown, "unset": removed}, [*lines, *(f"unset {name}" for name in removed)], as_json)

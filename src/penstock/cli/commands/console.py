@@ -38,7 +38,8 @@ def console(
         typer.Option("--certificate", metavar="FILE", help="PEM file with key and certificates, for TLS."),
     ] = None,
     allow_insecure: Annotated[
-        bool, typer.Option("--allow-insecure", help="Serve other machines without TLS.")
+        bool,
+        typer.Option("--allow-insecure", help="Serve other machines without TLS or without a login."),
     ] = False,
     trace_url: Annotated[
         str | None,
@@ -73,13 +74,12 @@ def console(
     require_extra("starlette", "console")
     require_extra("uvicorn", "console")
     from penstock.cli.console_child import end_with_stdin
-    from penstock.cli.web_listening import check_exposure, listening_on, url_of
+    from penstock.cli.web_listening import listening_on, url_of
     from penstock.console.web.app import build_app
     from penstock.console.web.server import serve
 
     connection = where.connection()
-    danger = "passwords and messages unencrypted"
-    check_exposure(host, certificate is not None, allow_insecure, danger, "--certificate")
+    _check_exposure(host, certificate is not None, faults, allow_insecure)
     names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
     settings = replace(
         _settings(connection.bootstrap, connection.timeout, names, trace_url),
@@ -93,6 +93,30 @@ def console(
         word = "console" if beside_broker else "ready"
         typer.echo(f"{word} {url_of(host, listening, certificate is not None)}")
         serve(build_app(settings), listening, None if certificate is None else str(certificate))
+
+
+def _check_exposure(host: str, has_tls: bool, has_faults: bool, allow_insecure: bool) -> None:
+    """Refuse to serve other machines without TLS or without a login, unless the user accepts the risk.
+
+    Why a login: without SASL, all visitors act with the rights of the console's own connections.
+    """
+    from penstock.cli.client_config import client_login
+    from penstock.cli.web_listening import check_exposure
+    from penstock.model.config.listeners import is_loopback
+
+    if has_faults and not allow_insecure and not is_loopback(host):
+        misused(
+            "--faults has buttons that kill brokers: bind loopback with --host 127.0.0.1, or accept the risk "
+            "with --allow-insecure"
+        )
+    dangers, remedies = [], []
+    if not has_tls:
+        dangers.append("passwords and messages unencrypted")
+        remedies.append("--certificate")
+    if client_login() is None:
+        dangers.append("any visitor with all rights of this console in the cluster, without a login")
+        remedies.append("security.protocol=SASL_SSL in --command-config")
+    check_exposure(host, not dangers, allow_insecure, ", and ".join(dangers), ", and ".join(remedies))
 
 
 def _registry(url: str | None) -> SchemaRegistry | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
@@ -99,6 +99,10 @@ def up(
     log_level: Annotated[
         LogLevel | None, typer.Option("--log-level", help="Lowest level of log events.")
     ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log-file", hidden=True, help="The file that standard error is: renamed when large."),
+    ] = None,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it accepts connections."""
@@ -127,7 +131,7 @@ def up(
         from penstock.cli.console_child import end_with_stdin
 
         end_with_stdin()
-    _run(configs, file, config, console_port if console else None, cores)
+    _run(configs, file, config, console_port if console else None, cores, log_file)
 
 
 def _run(
@@ -136,6 +140,7 @@ def _run(
     config_file: Path | None,
     console_port: int | None,
     cores: str | None,
+    log_file: Path | None,
 ) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
@@ -155,7 +160,8 @@ def _run(
             f"use TLS (docs/tls.md), bind loopback with --host 127.0.0.1, or accept the risk with "
             f"--allow-insecure"
         )
-    logs.configure(broker.penstock_log_level, cast(logs.LogFormat, _log_format(broker.penstock_log_format)))
+    log_format = cast(logs.LogFormat, _log_format(broker.penstock_log_format))
+    logs.configure(broker.penstock_log_level, log_format, _log_stream(log_file))
     for address in insecure:
         reason = "any machine that reaches it can read, change and delete all data"
         logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
@@ -219,6 +225,15 @@ def _warn_of_readable_files(broker: BrokerConfig, file: ConfigFile, config_file:
         if is_open_to_others(Path(directory)):
             reason = "other users of this machine can read the records: chmod 700"
             log.warning("data_directory_readable", path=directory, reason=reason)
+
+
+def _log_stream(log_file: Path | None) -> TextIO | None:
+    """The stream of the log; None for standard error."""
+    if log_file is None:
+        return None
+    from penstock.cli.log_file import rotating
+
+    return rotating(log_file)
 
 
 def _log_format(wanted: str) -> str:

@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from penstock.broker.base.logs import get_logger
 from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.processes import process_of, write_pid_file
 from penstock.cli.machine.log_lines import LineSplitter
 
 __all__ = ["Child"]
 
+log = get_logger("supervisor")
 _READY: Final = b"ready "
 _CHUNK: Final = 1 << 16
 
@@ -38,7 +40,8 @@ class Child:
     async def start(cls, home: BrokerHome, metrics_port: int, secrets: Mapping[str, str]) -> Child:
         """Start the broker of a folder; `secrets` are environment variables.
 
-        Raises an OSError if the system cannot start it. No process is left then.
+        Raises an OSError if the system cannot start it. A broker whose pid file cannot be written runs
+        without one: other commands do not find it, but the supervisor does.
         """
         from penstock.model.config.environment import is_setting
 
@@ -57,11 +60,8 @@ class Child:
         )
         try:
             write_pid_file(home.pid_file, process_of(process.pid))
-        except OSError:
-            # Nothing would read its output, and no command could find it.
-            process.kill()
-            await process.wait()
-            raise
+        except OSError as error:  # for example of a full disk, on which the broker itself can run
+            log.warning("pid_file_not_written", broker=home.id, path=str(home.pid_file), error=str(error))
         return cls(home, process, metrics_port)
 
     @property

@@ -1,7 +1,7 @@
 """The brokers of one machine: ids, ports, folders and configs.
 
     DIR/machine.yaml           what must not change: number, name, cluster id; written only if it changes
-    DIR/broker-1/broker.yaml   the configs of the first core, written at each start
+    DIR/broker-1/broker.yaml   the configs of the first core, written at each start if they change
     DIR/broker-1/data/         its data
     DIR/broker-2/...
 
@@ -278,4 +278,5 @@ def _store(directory: Path, content: Mapping[str, Any], stored: Mapping[str, Any
         text = yaml.safe_dump(dict(content), sort_keys=False)
         write_private(directory / _FILE, "# Written by `penstock up --cores`.\n" + text)
     except OSError as error:
-        raise Failure(f"cannot write to {directory}: {error.strerror}: choose another --data") from error
+        remedy = "fix that first" if stored else "choose another --data"
+        raise Failure(f"cannot write to {directory}: {error.strerror}: {remedy}") from error
