@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-tools check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -35,23 +35,25 @@ CONSOLE_TESTS := tests/console
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
-	@$(MAKE) --no-print-directory --jobs=10 --keep-going --output-sync=line check-clients check-tools check-cli check-brokers check-handlers check-nodes check-replicas check-core check-logs lint
+	@$(MAKE) --no-print-directory --jobs=11 --keep-going --output-sync=line check-clients check-simulation check-telemetry check-cli check-brokers check-handlers check-nodes check-replicas check-core check-logs lint
 
 # The longest parts start first.
 FAST_CLI_TESTS := tests/cli tests/docs
 FAST_CLIENT_TESTS := tests/client tests/examples
-FAST_TOOL_TESTS := tests/telemetry tests/testing
 
 FAST_LOG_TESTS := tests/storage tests/records tests/raft tests/replication
 
 check-core: $(READY)
-	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) $(FAST_TOOL_TESTS))
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
 
 check-logs: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
 
-check-tools: $(READY)
-	$(PY) -m pytest -q --fast $(FAST_TOOL_TESTS)
+check-simulation: $(READY)
+	$(PY) -m pytest -q --fast tests/testing
+
+check-telemetry: $(READY)
+	$(PY) -m pytest -q --fast tests/telemetry
 
 check-cli: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_CLI_TESTS)
@@ -135,6 +137,13 @@ docs: $(READY) ## render the pages that come from code
 bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 	ROWS='$(ROWS)' QUICK='$(QUICK)' AGAINST='$(AGAINST)' $(PY) -m bench
 
+.PHONY: compare cores-cost
+compare: $(READY) ## measure beside Kafka, NATS, RabbitMQ and Valkey (QUICK=1, CLASSES='cache synced', ROWS=…, ONLY=…)
+	QUICK='$(QUICK)' CLASSES='$(CLASSES)' ROWS='$(ROWS)' ONLY='$(ONLY)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.compare
+
+cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by brokers in cgroups (QUICK=1; needs root)
+	QUICK='$(QUICK)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.cores
+
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
@@ -159,6 +168,10 @@ sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=
 .PHONY: migration
 migration: $(READY) ## run the migration guide between Apache Kafka and Penstock, there and back
 	PENSTOCK_MIGRATION=1 $(PY) -m pytest -q tests/docs/test_migration.py
+
+.PHONY: bridges
+bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
+	PENSTOCK_BRIDGES=1 "$$($(PY) -m lab.bridge_clients)" -m pytest -q --timeout 900 tests/bridge $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
 
 .PHONY: paper
 paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clusters

@@ -27,9 +27,8 @@ class PassingTopics:
     """Creates and deletes topics from `start` to `finish`, in a thread of its own."""
 
     def __init__(self, bootstrap: str, security: Mapping[str, str]) -> None:
-        configs = {**_QUIET, **security, "bootstrap.servers": bootstrap}
-        self._admin = AdminClient(configs)
-        self._producer = Producer({**configs, "message.timeout.ms": 3000})
+        self._configs = {**_QUIET, **security, "bootstrap.servers": bootstrap}
+        self._admin = AdminClient(self._configs)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="passing-topics", daemon=True)
         self.count = 0
@@ -58,9 +57,14 @@ class PassingTopics:
             with suppress(KafkaException, TimeoutError):
                 self._admin.create_topics([NewTopic(name, 2)], request_timeout=_CALL_S)[name].result(_CALL_S)
                 self.count += 1
-                self._producer.produce(name, b"x")
-                self._producer.flush(_CALL_S)
+                self._write(name)
             self._delete({name})
+
+    def _write(self, name: str) -> None:
+        # A producer that lives on asks for the metadata of the deleted topic, which creates it again.
+        producer = Producer({**self._configs, "message.timeout.ms": 3000})
+        producer.produce(name, b"x")
+        producer.flush(_CALL_S)
 
     def _delete(self, names: set[str]) -> None:
         for deleted in self._admin.delete_topics(list(names), request_timeout=_CALL_S).values():

@@ -36,7 +36,9 @@ _STARTED = pytest.StashKey[list[object]]()
 
 
 #: fixtures that start a JVM or brokers in processes of their own
-_PROCESS_FIXTURES = frozenset({"spark", "real_kafka", "kafka_connector_jars", "server"})
+_PROCESS_FIXTURES = frozenset(
+    {"spark", "real_kafka", "kafka_connector_jars", "server", "nats_url", "amqp_url", "moto_url"}
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

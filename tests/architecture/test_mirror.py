@@ -69,10 +69,7 @@ ELSEWHERE = {
     "replica/txn_markers": "handlers/test_txn_markers",
     "request/request_subjects": "request/test_request_watch",
     "shares/acknowledging": "handlers/test_shares",
-    "shares/delay_mover": "shares/test_delay_topics",
-    "shares/group_settings": "handlers/test_shares",
-    "shares/share_fetch": "handlers/test_shares",
-    "shares/share_partitions": "handlers/test_shares",
+    "shares/delay_source": "shares/test_delay_mover",
     "shares/start_offset": "handlers/test_shares",
 }
 

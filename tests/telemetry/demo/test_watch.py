@@ -64,7 +64,7 @@ def setting(
     """A broker with ten messages, and the metrics of a pipeline that has read none; both may be slow."""
     monkeypatch.setattr("penstock.telemetry.demo.watch._ANSWER_S", 60.0)
     server, thread = start_http_server(0, "127.0.0.1", registry)
-    with broker() as running:
+    with broker(config={"group.initial.rebalance.delay.ms": 0}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS), NewTopic(ALERTS, 1)]).values():
             made.result(60)
@@ -80,6 +80,12 @@ def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
     for number, value in enumerate(values):
         producer.produce(topic, value, str(number))
     assert producer.flush(60) == 0
+
+
+def groups_of(bootstrap: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = admin.list_consumer_groups(request_timeout=60).result(60)
+    return {group.group_id for group in listed.valid}
 
 
 def test_it_sees_what_was_sent_read_and_said(setting: Setting, registry: CollectorRegistry) -> None:
@@ -100,6 +106,8 @@ def test_it_sees_what_was_sent_read_and_said(setting: Setting, registry: Collect
         pass
     assert [each["state"] for each in seen.alerts] == ["resolved", "open", "open"]
     assert seen.open_alerts == 1
+    # The panels of groups show the lag of this one.
+    assert groups_of(setting.bootstrap) == {"penstock-demo"}
     watcher.close()
 
 

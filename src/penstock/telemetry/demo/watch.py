@@ -88,7 +88,8 @@ class Watcher:
             {
                 "bootstrap.servers": setting.bootstrap,
                 "group.id": "penstock-demo",
-                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 1000,
                 # A broker may be killed for the sake of the show: its successors must be known soon.
                 "topic.metadata.refresh.interval.ms": 2000,
                 "log_level": 2,
@@ -148,7 +149,7 @@ class Watcher:
             if not seen.read:
                 # The pipeline makes the topic; it is there when something was read.
                 return
-            self._consumer.assign([TopicPartition(ALERTS, 0, 0)])
+            self._consumer.subscribe([ALERTS])
             self._follows_alerts = True
         while (message := self._consumer.poll(0)) is not None:
             if message.error() is None:
