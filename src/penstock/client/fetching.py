@@ -68,7 +68,9 @@ class Fetcher:
         self._rk: Any = None
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
-        self._fetching: asyncio.Future[tuple[list[Any], bytes]] | None = None
+        self._fetching: asyncio.Future[bytes] | None = None
+        #: what the current fetch has got; a rebalance inside it takes messages of revoked partitions out
+        self._fetched: list[Any] = []
         #: messages to deliver, and those of paused partitions
         self.buffer: deque[Any] = deque()
         self._held: deque[Any] = deque()
@@ -134,9 +136,7 @@ class Fetcher:
         """
         if self._fetching is None:
             rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)
-            self._fetching = self._loop.run_in_executor(
-                self._threads, _fetch, rk, limit, wait, self._with_metadata
-            )
+            self._fetching = self._loop.run_in_executor(self._threads, self._fetch, rk, limit, wait)
         await self._collect()
         if self._contact.is_overdue(self._loop.time()):
             error = await self._contact.verify(self.rk)
@@ -153,7 +153,8 @@ class Fetcher:
             return
         self._fetching = None
         errors = []
-        messages, self.metadata = _ours(fetching.result)
+        self.metadata = _ours(fetching.result)
+        messages, self._fetched = self._fetched, []
         for message in messages:
             error = message.error()
             if error is None:
@@ -164,6 +165,13 @@ class Fetcher:
                 errors.append(error)
         if errors:
             raise translated(errors[0])
+
+    def _fetch(self, rk: Any, limit: int, timeout: float) -> bytes:
+        """Fetch messages, on the fetcher's thread; the group's metadata, if wanted."""
+        self._fetched.extend(rk.consume(1, timeout))
+        if self._fetched and limit > 1:
+            self._fetched.extend(rk.consume(limit - 1, 0))  # and maybe serve a rebalance
+        return rk.consumer_group_metadata() if self._with_metadata else b""
 
     async def serve(self, limit: int) -> None:
         """Serve rebalances while the buffer has messages; fetch one more if it has less than `limit`."""
@@ -217,6 +225,7 @@ class Fetcher:
         await self.call(_seek, self.rk, partition, where)
 
     def _discard(self, partitions: set[TopicPartition]) -> None:
+        self._fetched[:] = [m for m in self._fetched if m.error() or _place_of(m) not in partitions]
         self.buffer = deque(m for m in self.buffer if _place_of(m) not in partitions)
         self._held = deque(m for m in self._held if _place_of(m) not in partitions)
 
@@ -282,13 +291,6 @@ def _ours(function: Callable[..., T], *arguments: Any) -> T:
 
 def _place_of(message: Any) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
-
-
-def _fetch(rk: Any, limit: int, timeout: float, with_metadata: bool) -> tuple[list[Any], bytes]:
-    first: list[Any] = rk.consume(1, timeout)
-    if first and limit > 1:
-        first += rk.consume(limit - 1, 0)
-    return first, (rk.consumer_group_metadata() if with_metadata else b"")
 
 
 def _offset(rk: Any, partition: TopicPartition, where: Where) -> int:
