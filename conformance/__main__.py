@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("conformance: no test to run")
             return 0
         try:
-            found = _run(wanted, goals, recorded)
+            found = _run(wanted, goals, recorded, partial(_keep, record, wanted))
         except LabError as error:
             print(f"conformance: {error}", file=sys.stderr)
             return 1
@@ -81,9 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if wanted.secured:
             plain = compare(found, load(RESULTS if wanted.against == "penstock" else REFERENCE))
             print(f"passed over plaintext only: {' '.join(plain.lost) or 'none'}")
-        if wanted.update:
-            # Read again: other parts of the suites may have been recorded while these ran.
-            save(record, merge(found, load(record), lower=wanted.force))
     if wanted.update or wanted.render:
         secured = load(SECURED_RESULTS), load(SECURED_REFERENCE)
         PAGE.write_text(render(load_goals(), load(RESULTS), load(REFERENCE), secured))
@@ -108,7 +107,21 @@ def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
     return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
 
 
-def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -> Results:
+def _keep(record: Path, wanted: argparse.Namespace, found: Results) -> None:
+    if not wanted.update:
+        return
+    folder = os.open(record.parent, os.O_RDONLY)
+    try:
+        # Read again, alone: other parts of the suites may run at the same time and record their verdicts.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        save(record, merge(found, load(record), lower=wanted.force))
+    finally:
+        os.close(folder)
+
+
+def _run(
+    wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results, keep: Callable[[Results], None]
+) -> Results:
     with tempfile.TemporaryDirectory(prefix="penstock-conformance-") as temporary:
         folder = Path(temporary)
         logs = wanted.logs or folder / "logs"
@@ -121,7 +134,7 @@ def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -
         brokers = ExternalBrokers(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder, mutual)
         with brokers:
             suites = (LibrdkafkaSuite(), LibrdkafkaSuite("consumer"), KafkaPythonSuite())
-            runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True))
+            runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True), keep)
             return runner.run(goals, recorded)
 
 

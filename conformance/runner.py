@@ -23,6 +23,8 @@ class Runner:
     folder: Path
     kafka_path: Path
     say: Callable[[str], None] = print
+    keep: Callable[[Results], None] = lambda _: None
+    """Called with the verdicts of each unit: a run that is interrupted has recorded those before."""
 
     def run(self, goals: Sequence[Goal], recorded: Mapping[str, Mapping[str, Outcome]]) -> Results:
         """A verdict for each goal. What was recorded as passed and is not now gets a second try."""
@@ -56,6 +58,7 @@ class Runner:
             for test in unit.tests:
                 self.say(found[test].line(test))
                 outcomes[test] = found[test]
+            self.keep({suite.name: {test: found[test] for test in unit.tests}})
         return outcomes
 
     def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:

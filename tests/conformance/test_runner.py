@@ -118,3 +118,12 @@ def test_the_subset_leaves_out_what_fails_on_a_busy_machine() -> None:
     goals = [goal("0001a"), replace(goal("0002b"), timed=True)]
     recorded = {"librdkafka": {"0001a": PASSED, "0002b": PASSED}}
     assert [picked.test for picked in subset(goals, recorded, 100.0)] == ["0001a"]
+
+
+def test_each_unit_is_kept_before_the_next_one_runs() -> None:
+    kept: list[Results] = []
+    suite = ScriptedSuite({"0001": [PASSED], "0002": []})
+    runner = Runner([suite], ExternalBrokers("broker:1"), Path(), Path(), lambda _: None, kept.append)
+    with pytest.raises(IndexError):  # the run is interrupted in the second unit
+        runner.run([goal("0001"), goal("0002")], {})
+    assert kept == [{"librdkafka": {"0001": PASSED}}]
