@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import ErrorCode
-from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
+from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -18,6 +18,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.disks import on_disk
 from tests.broker.handlers.transaction_requests import Txn, find, init
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -161,19 +162,24 @@ class TestOffsets:
         assert find(client, group, 0) == ErrorCode.NONE
         if version < 5:
             assert txn.commit_offset(group, topic.name, version) == "INVALID_TXN_STATE"
-            request = AddOffsetsToTxnRequest(
-                transactional_id=txn.id,
-                producer_id=txn.producer_id,
-                producer_epoch=txn.epoch,
-                group_id=group,
-            )
-            assert client.call(ADD_OFFSETS_TO_TXN, 3, request).error_code == ErrorCode.NONE
+            assert txn.add_offsets(group) == "NONE"
         assert txn.commit_offset(group, topic.name, version) == "NONE"
         assert self.fetched(client, group, topic.name, False) == -1
         assert self.fetched(client, group, topic.name, True) == "UNSTABLE_OFFSET_COMMIT"
         assert txn.end(committed, V1 if version < 5 else V2).error_code == ErrorCode.NONE
         ended = 7 if committed else -1
         until(lambda: self.fetched(client, group, topic.name, True) == ended)
+
+    def test_a_group_that_no_request_has_named_before(self) -> None:
+        """librdkafka finds the coordinator of the group after AddOffsetsToTxn, which has to succeed first."""
+        with on_disk(MemoryFiles()) as running, RawClient(running.bootstrap) as client:
+            topic = create_topic(client)
+            _, txn = init(client)
+            assert txn.add_offsets("first") == "NONE"
+            assert find(client, "first", 0) == ErrorCode.NONE
+            assert txn.commit_offset("first", topic.name, 3) == "NONE"
+            assert txn.end(True, V1).error_code == ErrorCode.NONE
+            until(lambda: self.fetched(client, "first", topic.name, True) == 7)
 
     def test_members_and_producers_are_checked(self, client: RawClient, topic: Topic) -> None:
         _, txn = init(client)

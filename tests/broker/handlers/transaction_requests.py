@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.model.errors import ErrorCode
+from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from penstock.wire.apis.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
@@ -55,6 +56,15 @@ class Txn(NamedTuple):
             codes = [ErrorCode(p.partition_error_code).name for p in found.results_by_partition]
             if "CONCURRENT_TRANSACTIONS" not in codes:
                 return codes
+
+    def add_offsets(self, group: str, version: int = 3) -> str:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group,
+        )
+        return ErrorCode(self.client.call(ADD_OFFSETS_TO_TXN, version, request).error_code).name
 
     def produce(self, topic: Topic, value: bytes, sequence: int = 0, version: int = 13) -> str:
         batch = batch_of(

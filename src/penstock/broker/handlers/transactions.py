@@ -114,11 +114,30 @@ class TransactionHandlers:
         )
 
     def add_offsets_to_txn(self, context: Context, request: AddOffsetsToTxnRequest) -> Any:
-        """Add the partition of `__consumer_offsets` that holds the group's offsets."""
+        """Add the partition of `__consumer_offsets` that holds the group's offsets.
+
+        Creates the topic if it does not exist yet. Why: clients of `transaction.version` 1 look for the
+        coordinator of the group, which creates the topic, only after this request has succeeded.
+        """
         index = self._offsets_topic.partition_for(request.group_id)
         if index < 0:
-            # FindCoordinator for the group creates the topic.
+            return context.spawn(self._create_and_add_offsets(context, request))
+        return self._add_offsets(context, request, index)
+
+    async def _create_and_add_offsets(self, context: Context, request: AddOffsetsToTxnRequest) -> Any:
+        try:
+            await self._offsets_topic.ensure()
+        except ApiError as e:
+            log.warning("no_offsets_topic", reason=str(e))
+        index = self._offsets_topic.partition_for(request.group_id)
+        if index < 0:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        response = self._add_offsets(context, request, index)
+        return await awaited(response) if isinstance(response, Deferred) else response
+
+    def _add_offsets(
+        self, context: Context, request: AddOffsetsToTxnRequest, index: int
+    ) -> Struct | Deferred[Struct]:
         addition = Addition(
             request.transactional_id,
             request.producer_id,
