@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.model.ids import OFFSETS_TOPIC
 from penstock.records.batch import read_header
 from penstock.records.control import EndTransaction, parse_end_transaction
 from penstock.storage.guards import NO_VERIFICATION
@@ -18,6 +19,7 @@ from penstock.wire.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.broker.disks import BrokerOnDisk, on_disk
+from tests.broker.handlers.transaction_requests import find
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, append, batch_of, fetch, stored_batches, values_in
 
@@ -54,6 +56,7 @@ def end(
     topic: str,
     *,
     commit: bool = True,
+    producer_id: int = PRODUCER,
     epoch: int = 0,
     coordinator_epoch: int = 0,
     index: int = 0,
@@ -61,7 +64,7 @@ def end(
     version: int = 2,
 ) -> ErrorCode:
     marker = WritableTxnMarker(
-        producer_id=PRODUCER,
+        producer_id=producer_id,
         producer_epoch=epoch,
         transaction_result=commit,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
@@ -70,7 +73,7 @@ def end(
     )
     response = client.call(WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest(markers=[marker]))
     (result,) = response.markers
-    assert result.producer_id == PRODUCER
+    assert result.producer_id == producer_id
     (answered,) = result.topics
     (partition,) = answered.partitions
     assert (answered.name, partition.partition_index) == (topic, index)
@@ -125,6 +128,16 @@ def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(
 @pytest.mark.parametrize(("name", "index"), [("no-such-topic", 0), (None, 99)])
 def test_an_unknown_partition(client: RawClient, topic: Topic, name: str | None, index: int) -> None:
     assert end(client, name or topic.name, index=index) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (-1, 0), (PRODUCER, -1)])
+def test_markers_of_no_producer(client: RawClient, topic: Topic, producer_id: int, epoch: int) -> None:
+    """Kafka cannot build such a batch, and answers -1."""
+    for name in (topic.name, OFFSETS_TOPIC):
+        find(client, "group", 0)
+        code = end(client, name, producer_id=producer_id, epoch=epoch)
+        assert code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert append(client, topic, b"first") == 0
 
 
 def test_no_markers(client: RawClient) -> None:

@@ -66,6 +66,12 @@ class MarkerTarget(Protocol):
 
 def check_marker(partition: Partition, marker: Marker) -> None:
     """Raise the ApiError of a marker that the log refuses: its producer or its coordinator is fenced."""
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        raise ApiError(
+            # Kafka's code.
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"a marker of producer {marker.producer_id}, epoch {marker.producer_epoch}",
+        )
     producers = partition.log.producers
     producers.check_marker_epoch(marker.producer_id, marker.producer_epoch, marker.transaction_version)
     state = producers.states.get(marker.producer_id)
