@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.coordination.outbox import bytes_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.transactions.ledger import SendMarkers
+from penstock.transactions.metadata import TopicPartition
 from penstock.transactions.settings import Environment, TransactionSettings
 from penstock.transactions.shard import Addition, TransactionShard
 from penstock.wire.apis.end_txn import EndTxnResponse
@@ -21,7 +22,13 @@ class Coordinator:
         self.next_id = 1000
         self.log = log or []
         self.now_ms = 1_000_000
-        env = Environment(TransactionSettings(), lambda: self.level, self._take)
+        self.record_bytes_max = 1_048_588
+        env = Environment(
+            TransactionSettings(),
+            lambda: self.level,
+            self._take,
+            record_bytes_max=lambda: self.record_bytes_max,
+        )
         self.shard = TransactionShard(env)
         for offset, (key, value) in enumerate(self.log):
             self.shard.replay(offset, -1, -1, key, value)
@@ -55,13 +62,21 @@ class Coordinator:
             self.collect()
         return (ErrorCode(response.error_code).name, response.producer_id, response.producer_epoch)
 
-    def add(self, producer_id: int, epoch: int, version: int = 2, name: str = "x") -> str | None:
+    def add(
+        self,
+        producer_id: int,
+        epoch: int,
+        version: int = 2,
+        name: str = "x",
+        partitions: frozenset[TopicPartition] = TP,
+    ) -> str | None:
         self._turn()
+        addition = Addition(name, producer_id, epoch, partitions, version)
 
         def respond(code: ErrorCode) -> Struct:
             return EndTxnResponse(error_code=code)
 
-        response = self.shard.add_partitions(Addition(name, producer_id, epoch, TP, version), respond, "r")
+        response = self.shard.add_partitions(addition, respond, "r")
         self.collect()
         return None if response is None else ErrorCode(response.error_code).name  # type: ignore[attr-defined]
 

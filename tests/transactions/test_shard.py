@@ -74,6 +74,17 @@ class TestEpochs:
         coordinator.write_markers()
         assert coordinator.end(pid, LAST_EPOCH, False) == answer
 
+    def test_requests_of_the_id_before_an_overflow(self) -> None:
+        """Only the last epoch is a retry (`TransactionCoordinator.endTransaction`, retryOnOverflow)."""
+        coordinator, pid = at_epoch(LAST_EPOCH)
+        coordinator.add(pid, LAST_EPOCH)
+        coordinator.end(pid, LAST_EPOCH, True)
+        coordinator.write_markers()
+        assert coordinator.end(pid, -1, True)[0] == "INVALID_PRODUCER_ID_MAPPING"
+        coordinator, pid = at_epoch(LAST_EPOCH)
+        coordinator.init()
+        assert coordinator.end(pid, LAST_EPOCH, True)[0] == "PRODUCER_FENCED"
+
     def test_init_rotates_an_exhausted_id(self) -> None:
         coordinator, pid = at_epoch(LAST_EPOCH)
         error, new_pid, epoch = coordinator.init(expected=(pid, LAST_EPOCH))
@@ -188,6 +199,28 @@ class TestEnd:
         coordinator.advance(0.1)
         assert [r.error_code for r in coordinator.replies] == [ErrorCode.CONCURRENT_TRANSACTIONS]  # type: ignore[attr-defined]
         assert coordinator.verify(pid, 1) == "CONCURRENT_TRANSACTIONS"
+
+
+class TestSize:
+    def test_a_transaction_that_the_log_would_refuse_is_refused(self) -> None:
+        """With Kafka's code, and before the append, whose failure would end the shard."""
+        coordinator, pid = started()
+        coordinator.record_bytes_max = 20_000
+        few = frozenset(("t" * 249, index) for index in range(2))
+        many = frozenset((f"{index:0>249}", 0) for index in range(100))
+        assert coordinator.add(pid, 0, partitions=few) == "NONE"
+        written = len(coordinator.log)
+        assert coordinator.add(pid, 0, partitions=many) == "UNKNOWN_SERVER_ERROR"
+        assert len(coordinator.log) == written
+        assert coordinator.end(pid, 0, True)[0] == "NONE"
+        assert coordinator.markers[0].partitions == few
+
+    def test_partitions_of_one_topic_share_its_name(self) -> None:
+        coordinator, pid = started()
+        coordinator.record_bytes_max = 20_000
+        partitions = frozenset(("t" * 249, index) for index in range(4_000))
+        assert coordinator.add(pid, 0, partitions=partitions) == "NONE"
+        assert len(coordinator.log[-1][1] or b"") < coordinator.record_bytes_max
 
 
 class TestVerification:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.coordination.outbox import Outbox
 from penstock.coordination.timers import Timers
@@ -13,6 +13,12 @@ from penstock.transactions.settings import Environment
 from penstock.transactions.states import PREPARED, TransactionState
 
 __all__ = ["SendMarkers", "TransactionLedger"]
+
+#: more than a batch of one record has beside the id and the partitions of its transaction
+_BATCH_OVERHEAD: Final = 256
+#: a topic's name of 249 bytes, its partition, and their lengths
+_PARTITION_BYTES_MAX: Final = 264
+_CHARACTER_BYTES_MAX: Final = 4
 
 
 class SendMarkers(NamedTuple):
@@ -69,6 +75,17 @@ class TransactionLedger:
             self.deadlines_ms.pop(transactional_id, None)
         if metadata.state in PREPARED:
             self.send_markers(transactional_id, metadata)
+
+    def fits(self, transactional_id: str, metadata: TransactionMetadata) -> bool:
+        """Returns true if the log accepts the records of this state and of the Prepare* that follows it."""
+        limit = self.env.record_bytes_max() - _BATCH_OVERHEAD
+        at_most = (
+            len(metadata.partitions) * _PARTITION_BYTES_MAX + len(transactional_id) * _CHARACTER_BYTES_MAX
+        )
+        if at_most <= limit:
+            return True
+        key, value = encode_key(transactional_id), encode_value(metadata, self.env.level())
+        return len(key) + len(value) <= limit
 
     def delete(self, transactional_id: str) -> None:
         self.outbox.records.append((encode_key(transactional_id), None))

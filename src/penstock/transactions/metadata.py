@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.transactions.states import COMPLETED, EXPIRABLE, PREVIOUS_STATES, TransactionState
+from penstock.transactions.states import EXPIRABLE, PREVIOUS_STATES, TransactionState
 
 __all__ = [
     "BUMPS_EPOCHS_FROM",
@@ -142,15 +142,12 @@ class TransactionMetadata(NamedTuple):
             update_ms=now_ms,
         )
 
-    def is_retried_end(self, producer_id: int, producer_epoch: int) -> bool:
-        """Returns true if a version-2 EndTxn is one epoch behind: its response was lost."""
-        if self.producer_epoch == producer_epoch + 1:
-            return True
+    def is_retried_overflow(self, producer_id: int, producer_epoch: int) -> bool:
+        """Returns true if a version-2 EndTxn has the last epoch of the producer id before this one."""
         return (
             self.previous_producer_id == producer_id
             and producer_epoch == LAST_EPOCH
             and self.producer_epoch == 0
-            and self.state in COMPLETED
         )
 
     def _to(self, state: TransactionState, **changes: object) -> TransactionMetadata:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock.model.config import BrokerConfig
 
 __all__ = ["Environment", "TransactionSettings"]
+
+#: the default of max.message.bytes
+_MESSAGE_BYTES_MAX: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class TransactionSettings:
 class Environment:
     """Settings, the cluster's transaction.version, and a source of producer ids."""
 
-    __slots__ = ("level", "may_expire", "settings", "take_producer_id")
+    __slots__ = ("level", "may_expire", "record_bytes_max", "settings", "take_producer_id")
 
     def __init__(
         self,
@@ -42,13 +45,16 @@ class Environment:
         level: Callable[[], int],
         take_producer_id: Callable[[], int | None],
         may_expire: Callable[[], bool] = lambda: True,
+        record_bytes_max: Callable[[], int] = lambda: _MESSAGE_BYTES_MAX,
     ) -> None:
         """`take_producer_id` returns None while the controller has not allocated a block of ids.
 
         `may_expire` returns true while the wall clock is trusted. Transactional ids expire only then.
+        `record_bytes_max` returns `max.message.bytes` of `__transaction_state`.
         """
         self.settings = settings
         #: the finalized level of transaction.version
         self.level = level
         self.take_producer_id = take_producer_id
         self.may_expire = may_expire
+        self.record_bytes_max = record_bytes_max

@@ -177,6 +177,9 @@ class TransactionShard(LedgerShard[TransactionLedger]):
             return code
         if found.state is not TransactionState.ONGOING or not addition.partitions <= found.partitions:
             changed = found.with_partitions(addition.partitions, self._ledger.now_ms, addition.version)
+            if not self._ledger.fits(addition.transactional_id, changed):
+                # Kafka's code. A refused append would fail the requests of all producers of this shard.
+                return ErrorCode.UNKNOWN_SERVER_ERROR
             self._ledger.write(addition.transactional_id, changed)
         return ErrorCode.NONE
 
@@ -349,9 +352,10 @@ def _ending_v2(found: TransactionMetadata, producer_id: int, epoch: int, committ
     if found.state in PREPARED:
         # Before the check of the producer id: an overflow of the epoch changes the id.
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    retried = found.is_retried_end(producer_id, epoch)
-    if found.producer_id != producer_id and not (retried and found.previous_producer_id == producer_id):
+    overflowed = found.is_retried_overflow(producer_id, epoch)
+    if found.producer_id != producer_id and not overflowed:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    retried = overflowed or found.producer_epoch == epoch + 1
     if not retried and epoch != found.producer_epoch:
         return Ending.FENCED
     return END_V2[found.state, committed, retried]

@@ -46,7 +46,11 @@ class TransactionCoordinator:
         self._config = config
         self._image = image
         self._env = Environment(
-            TransactionSettings.of(config), self._level, take_producer_id, is_clock_trusted
+            TransactionSettings.of(config),
+            self._level,
+            take_producer_id,
+            is_clock_trusted,
+            self._record_bytes_max,
         )
         settings = HostSettings(
             lambda: TransactionShard(self._env),
@@ -80,6 +84,12 @@ class TransactionCoordinator:
 
     def _level(self) -> int:
         return self._image.features.get(_FEATURE, 0)
+
+    def _record_bytes_max(self) -> int:
+        """All partitions of the topic have the same limit, and only a shard that is hosted here asks."""
+        partition = self.runtime.partition(next(self.runtime.indexes()))
+        assert partition is not None
+        return partition.log.config.max_message_bytes
 
     def _run_effect(self, index: int, effect: Effect) -> None:
         assert isinstance(effect, SendMarkers)
