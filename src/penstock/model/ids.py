@@ -19,7 +19,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 #: audit events of all brokers
 AUDIT_TOPIC = "__audit"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, AUDIT_TOPIC})
+#: the topics that hold the state of coordinators
+COORDINATOR_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+INTERNAL_TOPICS = COORDINATOR_TOPICS | {AUDIT_TOPIC}
 
 #: read-only configs of every topic: milliseconds since 1970
 TOPIC_CREATED = "penstock.topic.created.ms"

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.model.ids import NO_TOPIC_ID
 from penstock.testing import broker
 from penstock.wire.apis.delete_records import (
     DELETE_RECORDS,
 )
+from tests.broker.handlers.transaction_requests import find
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -117,6 +119,15 @@ def test_compacted_topics_keep_their_records(client: RawClient, policy: str, cod
     produce(client, topic, batch_of([record(b"v", key=b"k")]))
 
     assert delete_before(client, topic, 1).error_code == code
+
+
+@pytest.mark.parametrize(("name", "key_type"), [("__consumer_offsets", 0), ("__transaction_state", 1)])
+def test_coordinators_keep_their_state_whatever_the_policy(
+    client: RawClient, name: str, key_type: int
+) -> None:
+    assert find(client, "key", key_type) == ErrorCode.NONE
+
+    assert delete_before(client, Topic(name, NO_TOPIC_ID), 0).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_a_timestamp_does_not_find_deleted_records(client: RawClient, topic: Topic) -> None:

@@ -29,6 +29,7 @@ class TestListing:
         assert listed(state_filters=["Ongoing"], producer_id_filters=own)[1] == [txn.id]
         assert listed(state_filters=["Empty"], producer_id_filters=own)[1] == []
         assert listed(state_filters=["Nonsense"]) == ("NONE", [], ["Nonsense"])
+        assert listed(state_filters=["Dead", "PrepareEpochFence"]) == ("NONE", [], [])
         assert listed(duration_filter=600_000, producer_id_filters=own)[1] == []
         assert listed(transactional_id_pattern=txn.id[:-1] + ".")[1] == [txn.id]
         assert listed(transactional_id_pattern=txn.id[:-1])[1] == []

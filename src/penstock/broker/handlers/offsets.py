@@ -17,11 +17,13 @@ from penstock.model.errors import (
     ApiError,
     ErrorCode,
     InvalidRequest,
+    InvalidTopic,
     OffsetOutOfRange,
     PolicyViolation,
     StorageError,
     UnsupportedVersion,
 )
+from penstock.model.ids import COORDINATOR_TOPICS
 from penstock.net.listener import Listener
 from penstock.ports import Workers
 from penstock.records.batch import is_long
@@ -283,6 +285,8 @@ async def _wait_for_replicas(
 
 
 def _delete_before(partition: Partition, offset: int) -> int:
+    if partition.topic in COORDINATOR_TOPICS:
+        raise InvalidTopic(f"Records of {partition.topic} are the state of a coordinator")
     partition.check_online()
     if not partition.leading:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

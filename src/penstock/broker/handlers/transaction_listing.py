@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.model.errors import ApiError, ErrorCode
@@ -20,7 +20,12 @@ from penstock.wire.schema import Struct
 
 __all__ = ["described", "listed"]
 
-_STATES = {state.label: state for state in TransactionState}
+#: The states by name. The transactions of this broker are never in Kafka's transient ones.
+_STATES: Final[Mapping[str, TransactionState | None]] = {
+    **{state.label: state for state in TransactionState},
+    "Dead": None,
+    "PrepareEpochFence": None,
+}
 
 
 def described(
@@ -50,7 +55,7 @@ def listed(
         return ListTransactionsResponse(error_code=e.code)
     unknown = [name for name in request.state_filters if name not in _STATES]
     wanted = TransactionFilter(
-        # An unknown state matches nothing, but it is a filter.
+        # A state that is unknown or transient matches nothing, but it is a filter.
         {_STATES.get(name) for name in request.state_filters},
         set(request.producer_id_filters),
         request.duration_filter,
