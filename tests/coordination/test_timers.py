@@ -12,6 +12,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("schedule"), KEYS, st.integers(0, 30)),
         st.tuples(st.just("cancel"), KEYS, st.just(0)),
+        st.tuples(st.just("take"), KEYS, st.integers(0, 20)),
         st.tuples(st.just("sleep"), st.just(("",)), st.integers(0, 20)),
     ),
     max_size=120,
@@ -29,6 +30,12 @@ def test_every_timer_expires_exactly_when_it_should(steps: list[tuple[str, tuple
         elif what == "cancel":
             timers.cancel(key)
             expected.pop(key, None)
+        elif what == "take":
+            timers.now_ms += number
+            is_due = key in expected and expected[key] <= timers.now_ms
+            assert timers.take_due(key) is is_due
+            if is_due:
+                del expected[key]
         else:
             timers.now_ms += number
             expired = set()

@@ -65,6 +65,10 @@ class Script:
     def do_sleep(self, ms: str, _: dict[str, str]) -> None:
         self.driver.sleep(int(ms))
 
+    def do_stall(self, ms: str, _: dict[str, str]) -> None:
+        """Time passes on a busy broker: the next request comes before the timers that are due."""
+        self.driver.now_ms += int(ms)
+
     def do_topic(self, name: str, options: dict[str, str]) -> None:
         if options["partitions"] == "0":
             self.driver.remove_topic(name)

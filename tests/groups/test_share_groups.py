@@ -1,4 +1,4 @@
-"""The simple assignor of share groups."""
+"""The simple assignor of share groups, and their administration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections import Counter
 
 import pytest
 
+from penstock.groups.settings import GroupSettings
+from penstock.groups.shard import GroupShard
 from penstock.groups.share_assignor import assign_shares
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.groups.shard_driver import ShardDriver
 
 TOPIC = bytes(16)
 
@@ -45,3 +50,20 @@ def test_different_subscriptions() -> None:
             assert bool(target) == bool(wanted[member])
         assigned = {i for target in found.values() for i in target.get(TOPIC, ())}
         assert assigned == {i for partitions in wanted.values() for _, i in partitions}
+
+
+def test_an_expired_member_does_not_hold_up_the_deletion_of_its_group() -> None:
+    """A busy broker reads requests before it looks at the timers that are due."""
+    driver = ShardDriver(topics={"t": 1})
+    joining = ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"]
+    )
+    driver.submit("m", lambda shard, _: shard.shares.heartbeat(joining, driver.client("m", 1)))
+
+    def delete(shard: GroupShard, _: object) -> None:
+        shard.share_admin.begin_group_deletion("g")
+
+    driver.now_ms += GroupSettings().share_session_timeout_ms - 1
+    assert driver.submit("admin", delete).error == ErrorCode.NON_EMPTY_GROUP
+    driver.now_ms += 1
+    assert driver.submit("admin", delete).error == ErrorCode.NONE

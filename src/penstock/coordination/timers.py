@@ -46,6 +46,14 @@ class Timers:
     def cancel(self, key: TimerKey) -> None:
         self._deadlines.pop(key, None)
 
+    def take_due(self, key: TimerKey) -> bool:
+        """Remove a key whose deadline has passed. Returns false if there is no such timer, or not yet."""
+        deadline = self._deadlines.get(key)
+        if deadline is None or deadline > self.now_ms:
+            return False
+        del self._deadlines[key]
+        return True
+
     @property
     def next_ms(self) -> int | None:
         """A lower bound of the earliest deadline: no timer expires before it. None without timers."""

@@ -24,7 +24,7 @@ from penstock.groups.records import (
 from penstock.groups.targets import Targets
 from penstock.groups.topic_regex import matching_topics
 
-__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "ConsumerSteps"]
+__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "SESSION", "ConsumerSteps"]
 
 #: kinds of timers, each per member: session, revocation of partitions, and, for a classic member, JoinGroup
 #: and SyncGroup

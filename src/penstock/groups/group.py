@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from penstock.wire.schema import Struct
@@ -31,6 +31,11 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool: ...
+
+    @property
+    def members(self) -> Mapping[str, object]:
+        """The members by id."""
+        ...
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int

@@ -23,6 +23,7 @@ from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.consumer_replay import ConsumerReplay
 from penstock.groups.consumer_requests import JOINING, ConsumerRequests, check_request
 from penstock.groups.consumer_steps import CONSUMER_TIMERS, PATTERNS
+from penstock.groups.consumer_steps import SESSION as CONSUMER_SESSION
 from penstock.groups.ledger import Client, Environment, GroupLedger
 from penstock.groups.listing import delete_group, describe_classic, describe_consumer, list_groups
 from penstock.groups.migration import Migration
@@ -63,6 +64,8 @@ from penstock.wire.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffs
 __all__ = ["GroupShard"]
 
 _RETENTION: Final = "retention"
+#: the timers of members' sessions, for all types of groups
+_SESSIONS: Final = (CLASSIC_SESSION, CONSUMER_SESSION, SHARE_SESSION)
 
 
 class GroupShard(LedgerShard[GroupLedger]):
@@ -80,7 +83,7 @@ class GroupShard(LedgerShard[GroupLedger]):
         self._consumer = ConsumerRequests(ledger)
         self._mixed = MixedRequests(ledger, self._consumer)
         self.shares: Final = ShareRequests(ledger)
-        self.share_admin: Final = ShareAdministration(ledger, self.shares)
+        self.share_admin: Final = ShareAdministration(ledger, self.shares, self.expire_sessions)
         self._migration = Migration(ledger, self._consumer.steps, self._classic.rebalance)
         self._replays: dict[type[Any], Callable[[Any, Any], None]] = {
             OffsetCommitKey: self.offsets.replay,
@@ -264,6 +267,8 @@ class GroupShard(LedgerShard[GroupLedger]):
     # -- offsets
 
     def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
+        if request.generation_id_or_member_epoch < 0:
+            self.expire_sessions(request.group_id)
         return self.offsets.commit(request, client)
 
     def commit_transactional(
@@ -279,6 +284,7 @@ class GroupShard(LedgerShard[GroupLedger]):
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        self.expire_sessions(request.group_id)
         return self.offsets.delete(request)
 
     def topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
@@ -291,6 +297,18 @@ class GroupShard(LedgerShard[GroupLedger]):
 
     # -- administration
 
+    def expire_sessions(self, group_id: str) -> None:
+        """Remove the members of a group whose sessions have expired, before a request that needs it empty.
+
+        Why: on a busy broker a timer runs after the requests that arrived before it. Requests of members do
+        not call this: a heartbeat that the broker reads late must not find its session expired.
+        """
+        group = self._ledger.groups.get(group_id)
+        for member_id in () if group is None else list(group.members):
+            for kind in _SESSIONS:
+                if self.timers.take_due((kind, group_id, member_id)):
+                    self.timer_expired((kind, group_id, member_id))
+
     def list(self, states: Collection[str], types: Collection[str]) -> Sequence[ListedGroup]:
         return [*list_groups(self._ledger, states, types)]
 
@@ -298,6 +316,7 @@ class GroupShard(LedgerShard[GroupLedger]):
         return describe_classic(self._ledger, group_id)
 
     def delete(self, group_id: str) -> DeletableGroupResult:
+        self.expire_sessions(group_id)
         return delete_group(self._ledger, self.offsets, group_id)
 
     # -- replay and retention

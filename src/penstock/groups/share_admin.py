@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.groups.assignors import Assignment
 from penstock.groups.ledger import GroupLedger
@@ -24,11 +24,15 @@ _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 class ShareAdministration:
     """The requests of administrators about one shard's share groups."""
 
-    __slots__ = ("_ledger", "_requests")
+    __slots__ = ("_expire_sessions", "_ledger", "_requests")
 
-    def __init__(self, ledger: GroupLedger, requests: ShareRequests) -> None:
+    def __init__(
+        self, ledger: GroupLedger, requests: ShareRequests, expire_sessions: Callable[[str], None]
+    ) -> None:
+        """`expire_sessions` removes the members of a group whose sessions have expired."""
         self._ledger = ledger
         self._requests = requests
+        self._expire_sessions = expire_sessions
 
     def describe(self, group_id: str) -> described.DescribedGroup:
         """A share group; GROUP_ID_NOT_FOUND for any other."""
@@ -119,6 +123,7 @@ class ShareAdministration:
         return group
 
     def _check_empty(self, group: ShareGroup) -> None:
+        self._expire_sessions(group.id)
         if group.members:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
