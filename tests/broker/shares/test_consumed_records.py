@@ -13,7 +13,8 @@ EARLIEST = -2
 
 @pytest.fixture
 def topic(client: RawClient) -> Topic:
-    return create_topic(client, configs={"penstock.delete.after.consumption": "true"})
+    """Kafka's brokers accept booleans in any case, too."""
+    return create_topic(client, configs={"penstock.delete.after.consumption": " True"})
 
 
 def log_start(client: RawClient, topic: Topic) -> int:

@@ -113,9 +113,9 @@ def test_a_delay_topic_keeps_its_messages(client: RawClient, configs: dict[str, 
 def test_with_an_authorizer_the_target_has_to_agree() -> None:
     with broker(config=CONFIG) as running, Admin(running.bootstrap) as admin:
         closed = create_topic(admin)
-        agreed = create_topic(admin, configs={"penstock.delay.source.enable": "true"})
+        agreed = create_topic(admin, configs={"penstock.delay.source.enable": "TRUE"})
         produce(admin, delay_topic(admin, closed.name), batch_of([b"a"]))
-        produce(admin, delay_topic(admin, agreed.name), batch_of([b"b"]))
+        produce(admin, delay_topic(admin, f" {agreed.name}"), batch_of([b"b"]))
         until(lambda: len(read_all(admin, agreed)) == 1)
         assert read_all(admin, closed) == []
 

@@ -65,7 +65,7 @@ class ShareParts:
             self.config, world.clock, world.workers, self.persister, self.dead_letters
         )
         interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
-        self.consumed = ConsumedRecords(image, partitions, self.persister, interval_s)
+        self.consumed = ConsumedRecords(self.config, image, partitions, self.persister, interval_s)
         self.delays = DelayTopics(
             image,
             partitions,

@@ -18,6 +18,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.broker.shares.group_settings import SharesConfig
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.shares.persisted import UNINITIALIZED
@@ -32,8 +33,14 @@ class ConsumedRecords:
     """Moves the log start of partitions that this broker leads, again and again."""
 
     def __init__(
-        self, image: ClusterImage, partitions: Partitions, persister: SharePersister, interval_s: float
+        self,
+        config: SharesConfig,
+        image: ClusterImage,
+        partitions: Partitions,
+        persister: SharePersister,
+        interval_s: float,
     ) -> None:
+        self._config = config
         self._image = image
         self._partitions = partitions
         self._persister = persister
@@ -63,7 +70,9 @@ class ConsumedRecords:
         """The partitions of topics with the config that this broker leads."""
         for (kind, name), configs in self._image.configs.items():
             topic = self._image.topics.get(name)
-            if kind != TOPIC or topic is None or configs.get(CONSUMED_KEY) != "true":
+            if kind != TOPIC or topic is None or CONSUMED_KEY not in configs:
+                continue
+            if not self._config.topic(name).deletes_consumed:
                 continue
             for index in topic.partitions:
                 partition = self._partitions.find(name, index)

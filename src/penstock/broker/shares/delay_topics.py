@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -97,11 +97,10 @@ class DelayTopics:
         configs = self._image.topic_configs(topic)
         if topic.startswith("__"):
             return False
-        if not self._is_restricted or configs.get(SOURCE_KEY) == "true" or configs.get(DELAY_KEY):
+        if not self._is_restricted or _is_source(configs) or _target_of(configs):
             return True
         return any(
-            kind == TOPIC and others.get(DELAY_KEY) == topic
-            for (kind, _), others in self._image.configs.items()
+            kind == TOPIC and _target_of(others) == topic for (kind, _), others in self._image.configs.items()
         )
 
     async def run(self) -> None:
@@ -154,7 +153,7 @@ class DelayTopics:
 
     def _led(self) -> Iterator[tuple[Partition, str]]:
         for (kind, name), configs in self._image.configs.items():
-            target = configs.get(DELAY_KEY)
+            target = _target_of(configs)
             topic = self._image.topics.get(name)
             if kind != TOPIC or topic is None or not target:
                 continue
@@ -175,11 +174,20 @@ class DelayTopics:
         configs = self._image.configs.get((TOPIC, target), {})
         if target.startswith("__"):
             return "the target is an internal topic"
-        if target == topic or configs.get(DELAY_KEY):
+        if target == topic or _target_of(configs):
             return "the target is a delay topic"
-        if self._is_restricted and configs.get(SOURCE_KEY) != "true":
+        if self._is_restricted and not _is_source(configs):
             return f"the target does not have {SOURCE_KEY}=true"
         return None
+
+
+def _target_of(configs: Mapping[str, str]) -> str:
+    """The target of a delay topic; empty for other topics. Values are in the image as users wrote them."""
+    return configs.get(DELAY_KEY, "").strip()
+
+
+def _is_source(configs: Mapping[str, str]) -> bool:
+    return configs.get(SOURCE_KEY, "").strip().lower() == "true"
 
 
 def _failure(task: asyncio.Task[Any]) -> BaseException | None:
