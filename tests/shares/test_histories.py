@@ -124,6 +124,7 @@ class History:
             self.partition.commit(transition, self.now_ms, self.limits)
         else:
             self.partition.roll_back(transition, self.now_ms, self.limits)
+        lettered = {o for u in transition.undeliverable for o in range(u.first, u.last + 1)}
         for offset in offsets:
             record = self.naive.records.get(offset)
             if record is None:
@@ -133,7 +134,9 @@ class History:
                 record.state, record.member = record.target, ""
                 self.naive.rest(record, self.now_ms, self.limits)
             record.target = None
-            if not persisted and record.deadline_ms <= self.now_ms:
+            is_last = record.delivery_count >= self.limits.delivery_count
+            needs_letter = self.limits.has_dead_letters and is_last and offset not in lettered
+            if not persisted and record.deadline_ms <= self.now_ms and not needs_letter:
                 self.naive.release(record, self.now_ms, self.limits)
         self.naive.advance()
         if persisted:
@@ -164,6 +167,25 @@ def test_history(seed: int) -> None:
     history = History(seed)
     for _ in range(120):
         history.step()
+
+
+def test_a_last_delivery_that_could_not_be_acknowledged_in_time_becomes_a_dead_letter() -> None:
+    """Its letter is written once, however often the state cannot be persisted."""
+    limits = LIMITS._replace(delivery_count=1, has_dead_letters=True)
+    partition = SharePartition(0)
+    acquire(partition, AcquireRequest("a", 1, 1), 0, [FetchedBatch(0, 0)], limits, 0)
+    accepted = acknowledge(partition, "a", [Acknowledgement(0, 0, [AcknowledgeType.ACCEPT])], limits, 0)
+    assert accepted is not None
+    assert accepted.undeliverable == []
+    assert partition.release_expired(limits.lock_ms, limits).transition is None
+    partition.roll_back(accepted, limits.lock_ms, limits)
+    assert partition.locks.next_ms == limits.lock_ms
+    dead = partition.release_expired(limits.lock_ms, limits).transition
+    assert dead is not None
+    assert [(each.first, each.last) for each in dead.undeliverable] == [(0, 0)]
+    partition.roll_back(dead, limits.lock_ms, limits)
+    assert partition.release_expired(limits.lock_ms, limits).transition is None
+    assert partition.start_offset == 1
 
 
 def test_locks_are_bounded() -> None:

@@ -331,14 +331,23 @@ class SharePartition:
         self.advance_start()
 
     def roll_back(self, transition: Transition, now_ms: int, limits: ShareLimits) -> None:
-        """The transition is not persisted: the runs stay acquired, unless their locks have expired."""
+        """The transition is not persisted: the runs stay acquired, unless their locks have expired.
+
+        A run whose last delivery has failed so, and that has no dead letter yet, has its lock expire again.
+        """
+        has_letter = {each.last for each in transition.undeliverable}
         for run in transition.runs:
             if not self._holds(run):
                 continue
             if run.target in TERMINAL:
                 self.complete -= len(run)
             run.target = None
-            if run.deadline_ms <= now_ms:
+            if run.deadline_ms > now_ms:
+                continue
+            is_last = release_target(run, limits).cause is not None
+            if limits.has_dead_letters and is_last and run.last not in has_letter:
+                self.hold(run, run.member, run.deadline_ms)
+            else:
                 self._release(run, now_ms, limits)
         self.advance_start()
 
