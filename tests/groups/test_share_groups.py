@@ -12,7 +12,7 @@ from penstock.groups.shard import GroupShard
 from penstock.groups.share_assignor import assign_shares
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.groups.shard_driver import ShardDriver
+from tests.groups.shard_driver import ShardDriver, topic_id
 
 TOPIC = bytes(16)
 
@@ -67,3 +67,18 @@ def test_an_expired_member_does_not_hold_up_the_deletion_of_its_group() -> None:
     assert driver.submit("admin", delete).error == ErrorCode.NON_EMPTY_GROUP
     driver.now_ms += 1
     assert driver.submit("admin", delete).error == ErrorCode.NONE
+
+
+def test_a_group_forgets_topics_that_were_deleted_during_a_load() -> None:
+    driver = ShardDriver(topics={"t": 1, "u": 1})
+    joining = ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t", "u"]
+    )
+    driver.submit("m", lambda shard, _: shard.shares.heartbeat(joining, driver.client("m", 1)))
+    created = {topic_id("t"): {0}, topic_id("u"): {0}}
+    driver.notify(lambda shard: shard.shares.state.initialized(shard.shares.find("g"), created))
+    driver.remove_topic("t")
+    driver.restart()
+    driver.notify(lambda shard: shard.expire_offsets())
+    assert driver.shard.shares.find("g").initialized == {topic_id("u"): {0}}
+    assert driver.replica().shares.find("g").initialized == {topic_id("u"): {0}}

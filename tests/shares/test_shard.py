@@ -14,7 +14,7 @@ from penstock.shares.state_batches import combine
 from penstock.shares.states import RecordState, StateBatch
 from penstock.wire.apis.write_share_group_state import PartitionData
 from penstock.wire.apis.write_share_group_state import StateBatch as WrittenBatch
-from penstock.wire.metadata_records import PartitionRecord, TopicRecord
+from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 TOPIC = TopicId(bytes(15) + b"\x09")
 KEY = ShareStateKey("group", TOPIC, 0)
@@ -29,6 +29,7 @@ class Coordinator:
         image.apply(TopicRecord(name="orders", topic_id=TOPIC), 0)
         image.apply(PartitionRecord(topic_id=TOPIC, partition_id=0, replicas=[1], isr=[1], leader=1), 1)
         settings = ShareCoordinatorSettings(updates_per_snapshot=updates_per_snapshot, cold_snapshot_ms=100)
+        self.image = image
         self._env = Environment(settings, image)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.effects: list[object] = []
@@ -151,6 +152,19 @@ def test_deleted_state_is_gone() -> None:
     coordinator.append()
     assert coordinator.shard.summary(KEY).start_offset == -1
     assert refused(coordinator.restarted().read) == "INVALID_REQUEST"
+
+
+def test_the_state_of_a_topic_that_was_deleted_during_a_load_does_not_stay() -> None:
+    """A shard that is being loaded does not hear of the deletion. Its old snapshot would keep the log."""
+    coordinator = Coordinator()
+    coordinator.initialize()
+    other = coordinator.restarted()
+    other.image.apply(RemoveTopicRecord(topic_id=TOPIC), 2)
+    other.shard.prune()
+    other.append()
+    assert list(other.shard.survey()) == []
+    assert other.log[-1][1] is None, "a tombstone"
+    assert other.effects == [PruneLog(2)]
 
 
 def test_a_late_retry_takes_back_nothing() -> None:

@@ -333,6 +333,9 @@ class GroupShard(LedgerShard[GroupLedger]):
     def expire_offsets(self) -> None:
         """Expire unused offsets, and delete empty groups without offsets. Schedules the next check."""
         self.offsets.delete_orphaned()
+        for each in list(self._ledger.groups.values()):
+            if isinstance(each, ShareGroup):
+                self.shares.state.delete_orphaned(each)
         groups = list(self._ledger.groups.values()) if self._ledger.env.may_expire() else []
         for group in groups:
             if isinstance(group, ShareGroup):

@@ -20,6 +20,7 @@ from penstock.groups.share_records import (
     ShareGroupStatePartitionMetadataValue,
     ShareTopicInfo,
 )
+from penstock.model.ids import TopicId
 
 __all__ = ["UNINITIALIZED", "InitializeShareState", "ShareStatePartitions"]
 
@@ -148,6 +149,12 @@ class ShareStatePartitions:
     def deleted(self, group: ShareGroup, topic_ids: Iterable[bytes]) -> None:
         """The share coordinator has deleted the state of topics."""
         self._write(group, group.initializing, group.initialized, group.deleting.difference(topic_ids))
+
+    def delete_orphaned(self, group: ShareGroup) -> None:
+        """Forget topics that were deleted while this shard had no coordinator."""
+        known = self._ledger.env.image.topics_by_id
+        topic_ids = {*group.initializing, *group.initialized, *group.deleting}
+        self.topics_deleted(group, {t for t in topic_ids if TopicId(t) not in known})
 
     def topics_deleted(self, group: ShareGroup, topic_ids: Collection[bytes]) -> None:
         """Topics do not exist any more. The share coordinator deletes their state by itself."""

@@ -198,7 +198,14 @@ class ShareShard(LedgerShard[Ledger]):
                 self._write_snapshot(key, state.as_cold_snapshot(now_ms))
 
     def prune(self) -> None:
-        """Request the removal of the records below the oldest snapshot."""
+        """Request the removal of the records below the oldest snapshot.
+
+        Topics that were deleted while this shard had no coordinator would keep their snapshots for ever. The
+        coordinator that created a state knew the topic from the same metadata log, so a topic that is not in
+        this broker's image is deleted.
+        """
+        known = self._env.image.topics_by_id
+        self.topics_deleted({key.topic_id for key in self._states if TopicId(key.topic_id) not in known})
         needed = min(self._snapshot_offsets.values(), default=self._next_offset)
         if needed > self._pruned_offset:
             self._pruned_offset = needed
