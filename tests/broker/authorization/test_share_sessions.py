@@ -12,7 +12,7 @@ from penstock.testing.brokers import BrokerThread, broker
 from tests.broker.authorization.acls import CONFIG, Admin
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, append, create_topic, new_name
-from tests.broker.share_groups import Member, set_group_configs
+from tests.broker.share_groups import ACCEPT, Member, set_group_configs
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,20 @@ def test_a_member_that_may_not_read_the_group_loses_its_session(
         assert Member(admin, group, topic).join().take() == [(0, 0, 2)]
 
 
+@pytest.mark.parametrize("api", ["ShareFetch", "ShareAcknowledge"])
 def test_records_of_a_topic_that_may_not_be_read_are_released(
-    running: BrokerThread, admin: Admin, topic: Topic
+    running: BrokerThread, admin: Admin, topic: Topic, api: str
 ) -> None:
     group = group_of(admin)
     with RawClient(running.bootstrap) as client:
         member = Member(client, group, topic).join()
         assert member.take() == [(0, 0, 1)]
         assert admin.revoke(topic.name) == 1
-        _, data = member.fetch(max_wait_ms=1)
-        assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if api == "ShareFetch":
+            _, data = member.fetch(max_wait_ms=1)
+            assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            assert member.outcome((0, 0, [ACCEPT])) == "TOPIC_AUTHORIZATION_FAILED"
         assert Member(admin, group, topic).join().take() == [(0, 0, 2)]
         assert admin.revoke(group) == 1
 

@@ -101,6 +101,30 @@ def test_a_closed_connection_releases(client: RawClient, topic: Topic, group: st
     assert Member(client, group, topic).join().take() == [(0, 0, 2)]
 
 
+def test_a_session_that_is_opened_again_keeps_its_records(
+    client: RawClient, topic: Topic, group: str
+) -> None:
+    """As in Kafka: a client that opens its session again after an error acknowledges what it has."""
+    append(client, topic, b"a", b"b")
+    member = Member(client, group, topic).join()
+    assert member.take() == [(0, 1, 1)]
+    append(client, topic, b"c")
+    member.session_epoch = 0
+    assert member.take() == [(2, 2, 1)]
+    assert member.outcome((0, 2, [ACCEPT])) == "NONE"
+
+
+def test_a_session_that_is_opened_on_another_connection_releases(
+    client: RawClient, topic: Topic, group: str
+) -> None:
+    append(client, topic, b"a")
+    member = Member(client, group, topic).join()
+    assert member.take() == [(0, 0, 1)]
+    with client.another() as other:
+        member.client, member.session_epoch = other, 0
+        assert member.take() == [(0, 0, 2)]
+
+
 def test_two_members_share_a_partition(client: RawClient, topic: Topic, group: str) -> None:
     append(client, topic, *[b"x"] * 10)
     with client.another() as second:

@@ -105,9 +105,7 @@ class ShareHandlers:
         def respond(outcome: AckOutcome, found: FetchResult) -> ShareFetchResponse:
             if is_final:
                 self._end(group_id, member_id)
-            for partition, result in found.items():
-                if result is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                    self._shares.release(ShareStateKey(group_id, *partition), member_id)
+            self._release_denied(context, session, outcome, found)
             response = fetch_response(session, is_full, outcome, found)
             if isinstance(context, MeteredContext):
                 context.meter.charge_delivery(_size_of(found))
@@ -149,8 +147,9 @@ class ShareHandlers:
             try:
                 return sessions.open(group_id, member_id, context.connection, wanted, sessions_max)
             finally:
-                # The member starts anew: it does not know what it had acquired.
-                if before is not None:
+                # As in Kafka, a member may acknowledge what it has acquired before an error made it open its
+                # session again. After a lost connection this is released, also if it is not closed here yet.
+                if before is not None and before.connection is not context.connection:
                     self._shares.end_session(before)
         session = sessions.resume(group_id, member_id, epoch)
         session.update(
@@ -184,9 +183,9 @@ class ShareHandlers:
             if epoch == INITIAL_EPOCH:
                 raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             if epoch == FINAL_EPOCH:
-                sessions.find(group_id, member_id)
+                session = sessions.find(group_id, member_id)
             else:
-                sessions.resume(group_id, member_id, epoch)
+                session = sessions.resume(group_id, member_id, epoch)
         except ApiError as e:
             return ShareAcknowledgeResponse(error_code=e.code, error_message=e.message or None)
         acks = Acknowledgements(
@@ -200,6 +199,7 @@ class ShareHandlers:
         def respond(outcome: AckOutcome, _: FetchResult) -> ShareAcknowledgeResponse:
             if epoch == FINAL_EPOCH:
                 self._end(group_id, member_id)
+            self._release_denied(context, session, outcome, {})
             response = acknowledge_response(outcome)
             response.acquisition_lock_timeout_ms = self._shares.settings(group_id).limits.lock_ms
             self._add_hints(context, response)
@@ -212,6 +212,17 @@ class ShareHandlers:
     def _finder(self, context: Context) -> _Find:
         find = self._partitions.find
         return find if self._access is None else self._access.finder(context, Operation.READ, find)
+
+    def _release_denied(
+        self, context: Context, session: ShareSession, outcome: AckOutcome, found: FetchResult
+    ) -> None:
+        """Release what a member has acquired of topics whose right to read was revoked."""
+        denied = {p for p, result in found.items() if result is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        denied |= {p for p, e in outcome.items() if e and e.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        if denied and session.connection is context.connection:
+            group_id, member_id = session.key
+            for partition in denied:
+                self._shares.release(ShareStateKey(group_id, *partition), member_id)
 
     def _end(self, group_id: str, member_id: str) -> None:
         session = self._shares.sessions.close(group_id, member_id)
