@@ -180,7 +180,7 @@ paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clust
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
 	$(PY) -m tests.testing.simulation.mutants $(GUARDS)
 
-chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1)
+chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1, MEMBERS='queue java …')
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured) $(if $(MEMBERS),--members $(MEMBERS))
 
 alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker')

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.links import Links
 from chaos.namespaces import Namespaces, are_allowed
 from chaos.nemesis import KINDS
 from chaos.run import run
-from chaos.workers import CLIENTS, DEFAULT_MEMBERS
+from chaos.workers import CLIENTS, DEFAULT_MEMBERS, JAVA_CLIENTS
+from lab import LabError
+from lab.apache_kafka import kafka_classpath
 from tools.arguments import Arguments
 
 
@@ -42,6 +45,7 @@ def main() -> int:
         help="the clients of the share group: " + " ".join(CLIENTS),
     )
     given = parser.parse_args()
+    _prepare_java(given.members, given.secured)
     network = given.network or ("namespaces" if are_allowed() else "proxy")
     print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)
     made = Namespaces(range(1, given.brokers + 1)) if network == "namespaces" else Links()
@@ -59,6 +63,19 @@ def main() -> int:
     )
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1
+
+
+def _prepare_java(members: Sequence[str], is_secured: bool) -> None:
+    """Download the Java client. Without it, or with TLS, members that need it are left out: says so."""
+    if not any(member in JAVA_CLIENTS for member in members):
+        return
+    if is_secured:
+        print("no members of the Java client: they do not log in", flush=True)
+        return
+    try:
+        kafka_classpath()
+    except LabError as e:
+        print(f"no members of the Java client: {e}", flush=True)
 
 
 def _say(line: str) -> None:

@@ -23,11 +23,13 @@ from chaos.share_members import (
 )
 from penstock import Queue
 
-__all__ = ["CLIENTS", "DEFAULT_MEMBERS", "Workers"]
+__all__ = ["CLIENTS", "DEFAULT_MEMBERS", "JAVA_CLIENTS", "Workers"]
 
 _THREADS: Final = {kind.client: kind for kind in (QueueMember, LibrdkafkaMember)}
 _PROGRAMS: Final = {kind.client: kind for kind in (JavaMember, VerifiableMember, ConsoleMember)}
 CLIENTS: Final = (*_THREADS, *_PROGRAMS)
+#: those that need Apache Kafka's jars
+JAVA_CLIENTS: Final = tuple(_PROGRAMS)
 DEFAULT_MEMBERS: Final = ("queue", "queue", "librdkafka", "java")
 _LOOK_S: Final = 0.2
 #: As many as the broker allows. Members release every tenth message, and faults end deliveries, so that some
