@@ -69,7 +69,7 @@ def read(consumer: Any, topic_error: int | None = None) -> Any:
 
 
 def test_a_message_that_is_there() -> None:
-    assert read(FakeConsumer(message(5))) == (b"k", b"v", [("own", b"1")])
+    assert read(FakeConsumer(message(5))) == (b"k", b"v", [("own", b"1"), ("none", None)])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_topic_that_the_user_may_not_describe() -> None:
 
 def test_a_message_that_is_committed_in_time() -> None:
     end = message(5, KafkaError._PARTITION_EOF)
-    assert read(FakeConsumer(end, message(5), end=5)) == (b"k", b"v", [("own", b"1")])
+    assert read(FakeConsumer(end, message(5), end=5)) == (b"k", b"v", [("own", b"1"), ("none", None)])
 
 
 @pytest.mark.parametrize(("rate", "letters"), [(None, 100), (1000, 100), (1, 60), (0.1, 6), (0.001, 1)])

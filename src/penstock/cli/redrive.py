@@ -39,6 +39,14 @@ class Redriven(NamedTuple):
     rejected: int
 
 
+class Content(NamedTuple):
+    """What a message has, beside its place."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
 class Origin(NamedTuple):
     """Where the message of a letter came from."""
 
@@ -133,11 +141,7 @@ async def _send_back(letter: QueueMessage, to: str | None, producer: Producer, o
     if origin is None:
         return False
     key, value = letter.raw_key, letter.raw_value
-    headers = [
-        (name, content)
-        for name, content in letter.headers
-        if content is not None and not name.startswith(DEAD_LETTER_PREFIX)
-    ]
+    headers = [header for header in letter.headers if not header[0].startswith(DEAD_LETTER_PREFIX)]
     if key is None and value is None and not headers:
         found = await asyncio.to_thread(originals.read, origin)
         if found is None:
@@ -167,7 +171,7 @@ class _Originals:
         self._cluster = cluster
         self._consumer: Any = None
 
-    def read(self, origin: Origin) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
+    def read(self, origin: Origin) -> Content | None:
         """Key, value and headers; None if there is no such message any more.
 
         Raises a Failure if that is not certain: the caller must not finish the letter then.
@@ -193,7 +197,7 @@ class _Originals:
         found = self._cluster.metadata(self._consumer, topic).topics.get(topic)
         return None if found is None else found.error
 
-    def _read(self, origin: Origin) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes]]] | None:
+    def _read(self, origin: Origin) -> Content | None:
         from confluent_kafka import KafkaError, TopicPartition
 
         place, timeout_s = TopicPartition(*origin), self._cluster.timeout_s
@@ -216,8 +220,7 @@ class _Originals:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 reason = error.str()
             elif error is None and message.offset() == origin.offset:
-                headers = [(name, value) for name, value in message.headers() or () if value is not None]
-                return message.key(), message.value(), headers
+                return Content(message.key(), message.value(), list(message.headers() or ()))
             elif message.offset() > origin.offset:
                 # Compacted, or of an aborted transaction.
                 return None

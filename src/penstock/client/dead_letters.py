@@ -18,7 +18,7 @@ __all__ = ["dead_letter_headers"]
 
 def dead_letter_headers(
     message: Message, error: Exception, attempts: int, group: str
-) -> list[tuple[str, bytes]]:
+) -> list[tuple[str, bytes | None]]:
     """Headers of an earlier dead letter are left out: each name occurs once."""
     origin = {
         DEAD_LETTER_TOPIC: message.topic,
@@ -28,9 +28,5 @@ def dead_letter_headers(
         DEAD_LETTER_DELIVERY_COUNT: str(attempts),
         DEAD_LETTER_MESSAGE: f"{type(error).__name__}: {error}" if str(error) else repr(error),
     }
-    kept = [
-        (name, value)
-        for name, value in message.headers
-        if value is not None and not name.startswith(DEAD_LETTER_PREFIX)
-    ]
-    return kept + [(name, value.encode()) for name, value in origin.items()]
+    kept = [header for header in message.headers if not header[0].startswith(DEAD_LETTER_PREFIX)]
+    return [*kept, *((name, value.encode()) for name, value in origin.items())]

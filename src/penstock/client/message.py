@@ -23,8 +23,8 @@ __all__ = [
     "moment",
 ]
 
-#: A name may occur more than once; a mapping cannot express that.
-Headers: TypeAlias = Sequence[tuple[str, bytes]] | Mapping[str, bytes | str]
+#: A name may occur more than once; a mapping cannot express that. A value may be missing (None).
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | str | None]
 _UNREAD = object()
 
 
@@ -137,7 +137,7 @@ def delayed(headers: Headers, delay: float | None, deliver_at: datetime | None) 
     return [*as_header_list(headers), (DELIVER_AT_HEADER, str(as_milliseconds(at)).encode())]
 
 
-def as_header_list(headers: Headers) -> list[tuple[str, bytes]]:
+def as_header_list(headers: Headers) -> list[tuple[str, bytes | None]]:
     if isinstance(headers, Mapping):
         return [(name, v.encode() if isinstance(v, str) else v) for name, v in headers.items()]
     return list(headers)

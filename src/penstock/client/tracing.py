@@ -41,7 +41,7 @@ class Tracing:
         self._tracer = trace.get_tracer("penstock")
         self._propagator = TraceContextTextMapPropagator()
 
-    def sending(self, topic: str, headers: list[tuple[str, bytes]]) -> Span:
+    def sending(self, topic: str, headers: list[tuple[str, bytes | None]]) -> Span:
         """A span for a message on its way; puts itself into the headers. `sent` ends it."""
         span = self._tracer.start_span(
             f"send {topic}",

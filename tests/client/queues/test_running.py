@@ -29,7 +29,7 @@ class Letters:
 
     def __init__(self, *, fails: bool = False) -> None:
         self._fails = fails
-        self.sent: list[tuple[str, bytes, dict[str, bytes]]] = []
+        self.sent: list[tuple[str, bytes, dict[str, bytes | None]]] = []
 
     async def send(self, topic: str, value: bytes, *, headers: Any, **_: Any) -> None:
         if self._fails:
@@ -53,7 +53,7 @@ class Broker:
         if waiting is None:
             return None
         offset, value, count = waiting
-        raw = RawRecord("orders", 0, Record(offset, 0, None, value), False)
+        raw = RawRecord("orders", 0, Record(offset, 0, None, value, (("null", None),)), False)
         message = QueueMessage(raw, Decoders(BYTES.decode, BYTES.decode), PLACE, count, self)
         self.in_hand.add(offset)
         return message
@@ -145,6 +145,7 @@ def test_a_message_that_always_fails_goes_to_the_dead_letters() -> None:
         assert [o for _, o in broker.outcomes] == [Outcome.RELEASE, Outcome.RELEASE, Outcome.ACCEPT]
         ((topic, value, headers),) = letters.sent
         assert (topic, value) == ("dead", b"bad")
+        assert headers["null"] is None, "a header without a value stays"
         assert headers["__dlq.errors.group"] == b"workers"
         assert headers["__dlq.errors.delivery.count"] == b"3"
         assert headers["__dlq.errors.message"] == b"ValueError: cannot do it"
