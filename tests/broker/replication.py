@@ -86,6 +86,19 @@ def replica(broker: Broker, name: str = TOPIC, index: int = 0) -> Partition:
     return found
 
 
+async def led_by(nodes: Cluster, node: int, name: str = TOPIC) -> None:
+    """Return when a broker leads the partition.
+
+    The controller and other brokers may know of an election before the elected broker does.
+    """
+
+    def leads() -> bool:
+        found = nodes[node].partitions.find(name, 0)
+        return isinstance(found, Partition) and found.leading
+
+    await eventually(leads)
+
+
 def described(broker: Broker, name: str = TOPIC) -> PartitionImage:
     """The partition as this broker's metadata has it."""
     return broker.image.topics[name].partitions[0]

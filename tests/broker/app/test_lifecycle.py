@@ -22,7 +22,7 @@ from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
 from tests.broker.events import Events
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.replication import described, led_by, make_topic, produce, replica
 from tests.broker.topic_configs import alter
 from tests.broker.topics import create
 
@@ -292,6 +292,7 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
             assert answer.error_code != ErrorCode.NONE
             await eventually(lambda: lost.leader in (2, 3) and sorted(lost.isr) == [2, 3])
             await eventually(lambda: sorted(kept.isr) == [1, 2, 3])
+            await led_by(nodes, lost.leader, at["/bad"])
             # Time enough for the other to join, too, if it seemed to keep up.
             assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
             assert sorted(lost.isr) == [2, 3]

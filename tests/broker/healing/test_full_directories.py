@@ -24,6 +24,7 @@ from tests.broker.replication import (
     described,
     fetch,
     latest,
+    led_by,
     make_topic,
     produce,
     replica,
@@ -96,12 +97,12 @@ def test_a_leader_whose_disk_is_full_hands_over_and_knows_it() -> None:
             fill(disks[full])
             refused = await produce(nodes, full, RECORD, name=name)
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            await eventually(lambda: described(nodes[full], name).leader != full)
+            await eventually(lambda: not replica(nodes[full], name).leading)
             refused = await produce(nodes, full, RECORD, name=name)
             assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
             leader = described(nodes[full], name).leader
-            await eventually(lambda: replica(nodes[leader], name).leading)
+            await led_by(nodes, leader, name)
             assert (await produce(nodes, leader, RECORD, name=name)).error_code == ErrorCode.NONE
 
             disks[full].capacity = None
@@ -144,7 +145,7 @@ async def last_leader_with_a_tail(nodes: Cluster) -> None:
     replica(nodes[LEADER]).log.advance_high_watermark(2)
     refuse(nodes, LEADER)
     await nodes[LEADER].full_directories.look()
-    await eventually(lambda: replica(nodes[2]).leading)
+    await led_by(nodes, 2)
     nodes[3].full_directories.look = look  # type: ignore[method-assign]
     await look()
     await all_in_sync(nodes, 1)

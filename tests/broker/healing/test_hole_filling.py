@@ -11,7 +11,7 @@ from penstock.storage.holes import holes
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, SUFFIXES
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.replication import described, fetch, make_topic, produce, replica, values_of
+from tests.broker.replication import described, fetch, led_by, make_topic, produce, replica, values_of
 
 NODES = (1, 2, 3)
 
@@ -122,7 +122,7 @@ async def leads(nodes: Cluster, node: int) -> None:
     leader = described(nodes[node]).leader
     if leader != node:
         await nodes.stop(leader)
-        await eventually(lambda: described(nodes[node]).leader == node and replica(nodes[node]).leading)
+        await led_by(nodes, node)
     assert await read_all(nodes, node) == VALUES
     assert (await produce(nodes, node, b"more")).error_code == ErrorCode.NONE
 
@@ -284,7 +284,7 @@ def test_the_only_replica_reports_a_hole_and_serves_what_is_around_it() -> None:
             remove(0, 2)(nodes, 1, segments)
             for _ in range(2):
                 await nodes.start(1)
-                await eventually(lambda: replica(nodes[1]).leading)
+                await led_by(nodes, 1)
                 assert [damage[3:] for damage in replica(nodes[1]).log.recovery.corruption] == [
                     (0, 4),
                     (8, 12),
@@ -295,7 +295,7 @@ def test_the_only_replica_reports_a_hole_and_serves_what_is_around_it() -> None:
                 assert values_of(await fetch(nodes, 1, 12)) == VALUES[12:16]
                 await nodes.stop(1)
             await nodes.start(1)
-            await eventually(lambda: replica(nodes[1]).leading)
+            await led_by(nodes, 1)
             replica(nodes[1]).log.delete_records(12)
             assert replica(nodes[1]).log.recovery.corruption == []
 

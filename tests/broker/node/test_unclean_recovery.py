@@ -13,7 +13,7 @@ from tests.broker.events import Events
 from tests.broker.node.lost_tails import lose_tail, values_of
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
-from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.replication import described, led_by, make_topic, produce, replica
 from tests.broker.topic_configs import alter
 
 VALUES = [b"one", b"two", b"three"]
@@ -208,7 +208,7 @@ def test_a_topic_that_accepts_losses_truncates_the_returned_leader(events: Event
             assert (await produce(nodes, 2, b"only 2")).error_code == ErrorCode.NONE
             await kill_in_turn(nodes, 2)
             await nodes.start(3)
-            await eventually(lambda: described(nodes[1]).leader == 3)
+            await led_by(nodes, 3)
             assert (await produce(nodes, 3, b"new")).error_code == ErrorCode.NONE
             await nodes.start(2)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])

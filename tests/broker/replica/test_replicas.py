@@ -25,6 +25,7 @@ from tests.broker.replication import (
     described,
     fetch,
     hosts,
+    led_by,
     make_topic,
     produce,
     replica,
@@ -44,7 +45,7 @@ def test_a_leader_that_comes_back_cuts_what_nobody_acknowledged_and_joins_again(
             await nodes.kill(1)
             await eventually(lambda: described(nodes[2]).leader in (2, 3))
             leader = described(nodes[2]).leader
-            await eventually(lambda: replica(nodes[leader]).leading)
+            await led_by(nodes, leader)
             assert (await produce(nodes, leader, b"new")).error_code == ErrorCode.NONE
             await nodes.start(1)
             await eventually(lambda: sorted(described(nodes[leader]).isr) == [1, 2, 3])

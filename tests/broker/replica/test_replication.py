@@ -16,6 +16,7 @@ from tests.broker.replication import (
     TOPIC,
     described,
     fetch,
+    led_by,
     make_topic,
     produce,
     replica,
@@ -33,7 +34,7 @@ def test_a_kill_of_the_leader_loses_nothing_that_was_acknowledged() -> None:
             await nodes.kill(1)
             await eventually(lambda: described(nodes[2]).leader in (2, 3))
             leader = described(nodes[2]).leader
-            await eventually(lambda: replica(nodes[leader]).leading)
+            await led_by(nodes, leader)
             assert (await produce(nodes, leader, b"d")).error_code == ErrorCode.NONE
             assert values_of(await fetch(nodes, leader)) == [b"a", b"b", b"c", b"d"]
 

@@ -9,7 +9,7 @@ from penstock.model.ids import TopicId
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
-from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.replication import described, led_by, make_topic, produce, replica
 
 TOPIC = TopicId(bytes(15) + b"\1")
 
@@ -96,7 +96,7 @@ def test_a_follower_sets_its_log_aside_before_committed_records_are_cut() -> Non
                 election_type=1, topic_partitions=[TopicPartitions(topic=NAME, partitions=[0])]
             )
             await nodes.call(3, ELECT_LEADERS, request)
-            await eventually(lambda: described(nodes[3]).leader == 3)
+            await led_by(nodes, 3)
             assert (await produce(nodes, 3, b"new")).error_code == ErrorCode.NONE
             await nodes.start(2)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
@@ -115,7 +115,7 @@ def test_a_topic_with_unclean_elections_has_its_log_cut_in_place() -> None:
         try:
             await _write_and_fence(nodes)
             await nodes.start(3)
-            await eventually(lambda: described(nodes[3]).leader == 3)
+            await led_by(nodes, 3)
             await nodes.start(2)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
             assert replica(nodes[2]).log.end_offset == 0
