@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 __all__ = ["eventually"]
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 def eventually(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:

@@ -170,7 +170,7 @@ def test_no_more_messages_than_allowed_are_in_flight() -> None:
                     done(None)
         await running
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
     assert max(seen) == 4
 
 
@@ -189,7 +189,7 @@ def test_a_stopped_bridge_waits_for_its_writes_and_gives_the_others_back() -> No
         target.held[0][1](None)
         return await running
 
-    counts = asyncio.run(asyncio.wait_for(run(), 20))
+    counts = asyncio.run(asyncio.wait_for(run(), 60))
     assert (source.acknowledged, source.released) == (ids(0), ids(1, 2))
     assert (counts.acknowledged, counts.released) == (1, 2)
 
@@ -263,7 +263,7 @@ def test_locks_of_messages_in_flight_are_extended() -> None:
         target.held = None
         await running
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
     assert source.extended[:2] == ids(0, 1)
     assert source.acknowledged == ids(0, 1)
 

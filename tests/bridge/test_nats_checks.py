@@ -148,7 +148,7 @@ def test_what_the_stream_refuses_is_not_written_again(client: Client) -> None:
         for error in errors:
             client.fails = {"publish": error}
             await target.write(message(1), results.put_nowait)
-            found.append(await asyncio.wait_for(results.get(), 20))
+            found.append(await asyncio.wait_for(results.get(), 60))
         await target.close()
         return found
 
@@ -165,7 +165,7 @@ def test_a_target_without_its_stream_is_opened_again_by_the_next_write(client: C
             await target.open()
         results: asyncio.Queue[WriteFailed | None] = asyncio.Queue()
         await target.write(message(1), results.put_nowait)
-        assert await asyncio.wait_for(results.get(), 20) is None
+        assert await asyncio.wait_for(results.get(), 60) is None
 
     asyncio.run(run())
     assert client.closed == 1

@@ -19,7 +19,7 @@ from tests.bridge.fakes import FakeSource, FakeTarget, message
 from tests.broker.raw import RawClient
 from tests.broker.requests import create_topic
 
-WAIT_S = 30
+WAIT_S = 60
 AT_END = CopySettings(exit_at_end=True, poll_s=0.05, backoff_s=0.01, in_flight=3)
 _numbers = count()
 

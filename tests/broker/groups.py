@@ -23,7 +23,7 @@ from tests.broker.nodes import Cluster
 from tests.broker.replication import TOPIC
 
 GROUP = "group"
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 SOON = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 

@@ -160,7 +160,7 @@ def test_whoever_reads_on_after_a_failure_gets_the_message_again(
             with pytest.raises(HandlerFailed):
                 await consumer.run(work, style=style, retry=RetryPolicy(attempts=1))  # type: ignore[arg-type]
             running = asyncio.create_task(consumer.run(work, style=style))  # type: ignore[arg-type]
-            await asyncio.wait_for(work.all_done.wait(), 20)
+            await asyncio.wait_for(work.all_done.wait(), 60)
             await consumer.close()
             await running
         return work
@@ -180,7 +180,7 @@ def test_parallel_handlers_do_run_at_the_same_time(bootstrap: str, name: str) ->
         await fill(bootstrap, name, ["a", "b", "c"])
         async with Consumer(bootstrap, name, group=name) as consumer:
             running = asyncio.create_task(consumer.run(meet, style="parallel", concurrency=3))
-            await asyncio.wait_for(work.all_done.wait(), 20)
+            await asyncio.wait_for(work.all_done.wait(), 60)
             await consumer.close()
             await running
 

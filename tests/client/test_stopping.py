@@ -32,7 +32,7 @@ async def forever(*_: object) -> None:
 
 
 def play(test: Callable[[], Awaitable[object]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 # -- the request

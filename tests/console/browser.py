@@ -17,7 +17,7 @@ from typing import Any, Final
 
 __all__ = ["Browser", "Page", "chromium"]
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 _FLAGS: Final = (
     "--headless=new",
     "--no-sandbox",

@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 __all__ = ["TIMEOUT_S", "read"]
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 1) -> list[bytes]:

@@ -177,4 +177,4 @@ def test_aiokafka_admin(bootstrap: str, server: Server) -> None:
         assert deleted.topic_error_codes[0][1] == 0
         assert "aio" not in await admin.list_topics()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), 60))

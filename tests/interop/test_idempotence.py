@@ -66,7 +66,7 @@ def with_kafka_python(bootstrap: str, restart: Restart) -> None:
             if i == EACH // 2:
                 restart()
             sent.append(producer.send(TOPIC, b"%d" % i, partition=0))
-        assert [future.get(30).offset for future in sent] == list(range(EACH))
+        assert [future.get(60).offset for future in sent] == list(range(EACH))
 
 
 def with_aiokafka(bootstrap: str, restart: Restart) -> None:
@@ -82,7 +82,7 @@ def with_aiokafka(bootstrap: str, restart: Restart) -> None:
                 sent.append(await producer.send(TOPIC, b"%d" % i, partition=0))
             assert [(await future).offset for future in sent] == list(range(EACH))
 
-    asyncio.run(asyncio.wait_for(run(), 40))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 # kafka-python forgets to close a socket that could not connect, for whenever garbage is collected.

@@ -198,7 +198,7 @@ def with_aiokafka(bootstrap: str, topic: str, work: Callable[[Any, Any], Awaitab
         async with consumer:
             return await work(consumer, where)
 
-    return asyncio.run(asyncio.wait_for(run(), 20))
+    return asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_aiokafka_seeks(bootstrap: str, topic: str) -> None:

@@ -143,4 +143,4 @@ async def _read_in_small_fetches(bootstrap: str, topic: str, count: int) -> list
     )
     consumer.assign([TopicPartition(topic, 0)])
     async with consumer:
-        return [(await asyncio.wait_for(consumer.getone(), 20)).value for _ in range(count)]
+        return [(await asyncio.wait_for(consumer.getone(), 60)).value for _ in range(count)]

@@ -66,7 +66,7 @@ async def running(**config: str) -> AsyncIterator[Broker]:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def offsets_partition(broker: Broker) -> Partition:

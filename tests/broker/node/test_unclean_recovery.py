@@ -90,7 +90,7 @@ def test_a_leader_is_elected_when_the_last_replica_is_back_and_not_before(
             assert all("unclean.recovery.strategy=aggressive" in str(fields["hint"]) for _, fields in events)
             assert described(nodes[1]).leader == NO_LEADER
             await nodes.start(4)
-            await eventually(lambda: described(nodes[1]).leader != NO_LEADER, within_s=10)
+            await eventually(lambda: described(nodes[1]).leader != NO_LEADER)
         finally:
             await nodes.close()
 
@@ -189,7 +189,7 @@ def test_many_partitions_get_their_leaders() -> None:
             await kill_in_turn(nodes, 3, 2)
             await nodes.start(2, 3)
             partitions = nodes[1].image.topics[NAME].partitions.values()
-            await eventually(lambda: all(p.leader != NO_LEADER for p in partitions), within_s=20)
+            await eventually(lambda: all(p.leader != NO_LEADER for p in partitions))
             await eventually(lambda: all(sorted(p.isr) == [2, 3] for p in partitions))
         finally:
             await nodes.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +40,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         "ssl.truststore.location": certificates["ca"],
         "ssl.client.auth": "required",
         "listener.name.tls.ssl.principal.mapping.rules": "RULE:^CN=(.*?)$/$1/",
-        "penstock.authentication.timeout.ms": "100",
+        "penstock.authentication.timeout.ms": "60000",
         "penstock.audit.aggregation.ms": "0",
     }
     with reserved, broker(config=config) as running:
@@ -109,8 +109,15 @@ def test_a_slow_handshake_is_cut_off(mutual: BrokerThread) -> None:
     with socket.create_connection((HOST, ports(mutual)["TLS"]), timeout=20) as slow:
         slow.sendall(b"\x16\x03\x01")
         versions(ports(mutual)["TLS"], pki().client())
-        time.sleep(0.11)  # the timeout of the handshake
-        mutual._loop.call_soon_threadsafe(server._close_idle)
+        limits = server.limits
+        assert limits.authentication_timeout_s == 60
+
+        def close_overdue() -> None:
+            server.limits = replace(limits, authentication_timeout_s=0.0)
+            server._close_idle()
+            server.limits = limits
+
+        mutual._loop.call_soon_threadsafe(close_overdue)
         assert slow.recv(100) == b""
 
 

@@ -15,6 +15,7 @@ from penstock.broker.shares.delay_topics import DelayTopics
 from penstock.metadata.image import TOPIC
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
+from penstock.records.record import Record
 from penstock.testing import broker, cluster
 from tests.broker.authorization.acls import CONFIG, Admin
 from tests.broker.raw import RawClient
@@ -43,9 +44,9 @@ def delay_topic(client: RawClient, target: str) -> Topic:
     return create_topic(client, new_name("delay"), configs={**FOREVER, "penstock.delay.target": target})
 
 
-def delayed(value: bytes, at_ms: int, key: bytes | None = None) -> bytes:
+def delayed(value: bytes, at_ms: int, key: bytes | None = None) -> Record:
     headers = (("trace", b"t"), ("penstock-deliver-at", str(at_ms).encode()))
-    return batch_of([record(value, key=key, headers=headers)])
+    return record(value, key=key, headers=headers)
 
 
 def test_messages_are_moved_when_they_are_due(client: RawClient) -> None:
@@ -53,10 +54,9 @@ def test_messages_are_moved_when_they_are_due(client: RawClient) -> None:
     topic = delay_topic(client, target.name)
     began = time.monotonic()
     now = now_ms()
-    produce(client, topic, delayed(b"late", now + 900, b"k"))
-    produce(client, topic, delayed(b"soon", now + 300))
-    produce(client, topic, batch_of([b"at once"]))
-    produce(client, topic, delayed(b"never", now + 86_400_000))
+    # In one batch: the broker knows all of them before any is due, or knows that several are due.
+    late, soon = delayed(b"late", now + 900, b"k"), delayed(b"soon", now + 300)
+    produce(client, topic, batch_of([late, soon, b"at once", delayed(b"never", now + 86_400_000)]))
     until(lambda: len(read_all(client, target)) == 3)
     assert time.monotonic() - began >= 0.85
     found = read_all(client, target)

@@ -20,7 +20,7 @@ from tests.testing.cluster_clients import create, produce
 
 GROUP = "workers"
 RECORDS = 40
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "share.coordinator.state.topic.num.partitions": 1,

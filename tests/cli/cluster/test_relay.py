@@ -47,7 +47,7 @@ def play(act: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
             finally:
                 stage.relays.close()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 async def is_silent(reader: asyncio.StreamReader) -> bool:

@@ -71,5 +71,5 @@ def test_brokers_without_messages_do_not_take_the_room_of_others() -> None:
         return work
 
     with queues(3, config={"num.partitions": 3}) as cluster:
-        work = asyncio.run(asyncio.wait_for(play(cluster), 30))
+        work = asyncio.run(asyncio.wait_for(play(cluster), 60))
         assert sum(work.done.values()) == MESSAGES

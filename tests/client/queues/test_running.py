@@ -98,7 +98,7 @@ class Broker:
             shutdown_timeout_s=shutdown_timeout_s,
         )
         self.run = QueueRun(job, self.take, self.freed)
-        await asyncio.wait_for(self.run.run(), 30)
+        await asyncio.wait_for(self.run.run(), 60)
 
 
 def play(coroutine: Any) -> None:
