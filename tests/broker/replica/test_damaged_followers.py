@@ -113,8 +113,8 @@ def test_a_disk_that_refuses_the_truncation_is_offline_until_a_restart(events: E
             await nodes.start(FOLLOWER)
             await eventually(lambda: bool(events.of("corruption_not_cut")))
             assert "Input/output error" in events.of("corruption_not_cut")[0][1]["error"]
+            await eventually(lambda: not nodes[1].image.brokers[FOLLOWER].fenced)
             assert sorted(described(nodes[1]).isr) == [1, 2]
-            assert not nodes[1].image.brokers[FOLLOWER].fenced
 
             await nodes.stop(FOLLOWER)
             bad.refused = None
