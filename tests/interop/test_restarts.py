@@ -42,7 +42,7 @@ def end(server: Server, number: signal.Signals) -> int:
     """Send a signal and wait for the process; its exit code."""
     assert server.process is not None
     server.process.send_signal(number)
-    return server.process.wait(20)
+    return server.process.wait(60)
 
 
 def more_arrive(load: Load, at_least: int) -> None:

@@ -118,7 +118,7 @@ def test_kafka_python(bootstrap: str, new_topic: NewTopicNamed) -> None:
             else:
                 producer.commit_transaction()
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", consumer_timeout_ms=1000
+        bootstrap_servers=bootstrap, isolation_level="read_committed", consumer_timeout_ms=60_000
     )
     with closing(consumer):
         consumer.assign([KafkaPythonPartition(topic, 0)])

@@ -49,7 +49,7 @@ def test_a_stream(kafka: Topics) -> None:
 
 def test_only_committed_transactions(kafka: Topics) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic("transactions", 1, 1)])["transactions"].result(20)
+    admin.create_topics([NewTopic("transactions", 1, 1)])["transactions"].result(60)
     producers = [_transactional(kafka, name) for name in ("first", "second")]
     committed: list[bytes] = []
     aborted: list[bytes] = []

@@ -27,7 +27,7 @@ def running() -> Iterator[BrokerThread]:
         for future in admin.create_topics(
             [NewTopic("orders", 2, config={"retention.bytes": "1000000"})]
         ).values():
-            future.result(20)
+            future.result(60)
         producer = Producer({"bootstrap.servers": found.bootstrap, "acks": "all"})
         for index in range(RECORDS):
             producer.produce("orders", f"value {index}".encode(), partition=0)
@@ -36,7 +36,7 @@ def running() -> Iterator[BrokerThread]:
             {"bootstrap.servers": found.bootstrap, "group.id": "billing", "enable.auto.commit": False}
         )
         consumer.assign([TopicPartition("orders", 0, 0)])
-        assert len(consumer.consume(RECORDS, 20)) == RECORDS
+        assert len(consumer.consume(RECORDS, 60)) == RECORDS
         consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
         consumer.close()
         yield found
@@ -51,7 +51,7 @@ def sampled(running: BrokerThread) -> int:
     """The port, once the lag of groups is sampled."""
     monitor = running.broker.monitor
     assert monitor is not None
-    asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(20)
+    asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
     return monitor.port
 
 
@@ -128,21 +128,21 @@ def test_names_that_dashboards_for_kafka_query(running: BrokerThread) -> None:
 def test_errors_are_counted_by_name(running: BrokerThread) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     with pytest.raises(Exception, match="already exists"):
-        admin.create_topics([NewTopic("orders", 1)])["orders"].result(20)
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
     labels = {"api": "CreateTopics", "listener": "client", "error": "TOPIC_ALREADY_EXISTS"}
     eventually(lambda: scrape(port_of(running)).value("penstock_request_errors_total", **labels) == 1)
 
 
 def test_labels_end_with_their_topic_and_totals_stay(running: BrokerThread) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    admin.create_topics([NewTopic("gone", 1)])["gone"].result(20)
+    admin.create_topics([NewTopic("gone", 1)])["gone"].result(60)
     producer = Producer({"bootstrap.servers": running.bootstrap})
     producer.produce("gone", b"value")
     assert producer.flush(20) == 0
     port = port_of(running)
     before = running.broker.metrics.messages_in
     eventually(lambda: {"topic": "gone"} in scrape(port).labels("penstock_topic_records_in_total"))
-    admin.delete_topics(["gone"])["gone"].result(20)
+    admin.delete_topics(["gone"])["gone"].result(60)
 
     def is_gone() -> bool:
         return 'topic="gone"' not in get(port, "/metrics")[1] + get(port, "/metrics/kafka")[1]

@@ -36,7 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
             {"bootstrap.servers": found.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
         )
         consumer.subscribe(["orders"])
-        assert consumer.poll(20) is not None
+        assert consumer.poll(60) is not None
         consumer.commit(asynchronous=False)
         yield found
         consumer.close()

@@ -22,7 +22,7 @@ def test_share_groups() -> None:
         assert member.take(max_records=1, share_acquire_mode=1) == [(2, 2, 2)]
         monitor = running.broker.monitor
         assert monitor is not None
-        asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(20)
+        asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
         labels = {"group": "jobs", "topic": "work"}
         # A page that was built before the sample may still be shared.
         until(lambda: "penstock_share_group_lag_records" in scrape(monitor.port).names())

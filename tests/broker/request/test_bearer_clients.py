@@ -143,7 +143,7 @@ def test_librdkafka_logs_in_with_the_settings_of_java_clients(
     admin = AdminClient(
         {"bootstrap.servers": f"{HOST}:{port(running)}", "log_level": 0, **librdkafka_security(settings)}
     )
-    assert admin.list_topics(timeout=20).brokers
+    assert admin.list_topics(timeout=60).brokers
     assert bool(issuer.forms) == (kind == "endpoint")
 
 

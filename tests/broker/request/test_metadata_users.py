@@ -41,7 +41,7 @@ def test_a_user_of_the_metadata_authenticates(sasl: BrokerThread) -> None:
 
     def alter(change: UserScramCredentialAlteration) -> None:
         for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(20)
+            future.result(60)
 
     def works() -> bool:
         conversation = Conversation("t", login=Login("SCRAM-SHA-256", "carol", lambda: "pw", lambda: "C"))

@@ -26,7 +26,7 @@ def reader() -> Consumer:
 def stored(topic: str) -> list[Any]:
     """All messages of a topic without further writers."""
     consumer = reader()
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, 60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     messages: list[Any] = []
     ended: set[int] = set()

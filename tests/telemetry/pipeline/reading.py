@@ -15,7 +15,7 @@ def messages(bootstrap: str, topic: str) -> list[Any]:
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
         | {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
     )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, 60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found: list[Any] = []
     ends = 0
