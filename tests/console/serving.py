@@ -19,7 +19,7 @@ __all__ = ["serving"]
 def serving(settings: ConsoleSettings | str) -> Iterator[str]:
     """The URL of a console for settings, or for the cluster at an address."""
     if isinstance(settings, str):
-        settings = ConsoleSettings(bootstrap=parse_bootstrap(settings), timeout_s=3.0)
+        settings = ConsoleSettings(bootstrap=parse_bootstrap(settings), timeout_s=10.0)
     app = build_app(settings)
     config = uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

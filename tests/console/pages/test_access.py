@@ -102,7 +102,7 @@ def secured() -> Iterator[tuple[str, str]]:
             assert made is not None
             return made
 
-        settings = ConsoleSettings(bootstrap=parse_bootstrap(running.bootstrap), login=login, timeout_s=5.0)
+        settings = ConsoleSettings(bootstrap=parse_bootstrap(running.bootstrap), login=login, timeout_s=30.0)
         with serving(settings) as url:
             yield url, config["sasl.password"]
 

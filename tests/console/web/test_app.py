@@ -116,7 +116,7 @@ def secured() -> Iterator[tuple[TestClient, str]]:
             return made
 
         settings = ConsoleSettings(
-            bootstrap=parse_bootstrap(running.bootstrap), login=login, hosts=["testserver"], timeout_s=3.0
+            bootstrap=parse_bootstrap(running.bootstrap), login=login, hosts=["testserver"], timeout_s=30.0
         )
         with TestClient(build_app(settings), headers={"x-penstock-console": "1"}) as client:
             yield client, config["sasl.password"]
