@@ -75,7 +75,7 @@ def test_a_group_forgets_topics_that_were_deleted_during_a_load() -> None:
         group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t", "u"]
     )
     driver.submit("m", lambda shard, _: shard.shares.heartbeat(joining, driver.client("m", 1)))
-    created = {topic_id("t"): {0}, topic_id("u"): {0}}
+    created: dict[bytes, set[int]] = {topic_id("t"): {0}, topic_id("u"): {0}}
     driver.notify(lambda shard: shard.shares.state.initialized(shard.shares.find("g"), created))
     driver.remove_topic("t")
     driver.restart()
