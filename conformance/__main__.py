@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from conformance.brokers import MUTUAL, Brokers, ExternalBrokers, Starter
+from conformance.brokers import BEARER, MUTUAL, SECURED, Brokers, ExternalBrokers, Starter
 from conformance.goals import Goal, load_goals
 from conformance.kafka_python import KafkaPythonSuite
 from conformance.kafka_tools import kafka_tools, penstock_tools
@@ -31,7 +31,7 @@ from conformance.scoreboard import PAGE, Change, compare, merge, render
 from lab import LabError
 from lab.apache_kafka import ACCESS_CONTROL
 from lab.cluster import Cluster, kafka_cluster, penstock_cluster
-from lab.secured_cluster import mutual_cluster, secured_cluster
+from lab.secured_cluster import bearer_cluster, mutual_cluster, secured_cluster
 from tools.arguments import Arguments
 
 SUBSET_S = 240.0
@@ -102,8 +102,8 @@ def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
     if wanted.against == "penstock" and not wanted.only:
         selected = [goal for goal in selected if not goals.waits_for(goal)]
     if wanted.secured:
-        # Those with client certificates are secured in any run.
-        selected = [g for g in selected if g.suite.startswith("librdkafka") and g.scenario != MUTUAL]
+        # Those with client certificates or tokens are secured in any run.
+        selected = [g for g in selected if g.suite.startswith("librdkafka") and g.scenario not in SECURED]
     return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
 
 
@@ -130,8 +130,11 @@ def _run(
         starter: Starter = _kafka_with_access_control if wanted.against == "kafka" else penstock_cluster
         if wanted.secured:
             starter = partial(secured_cluster, wanted.against)
-        mutual = partial(mutual_cluster, wanted.against)
-        brokers = ExternalBrokers(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder, mutual)
+        secured: dict[str, Starter] = {
+            MUTUAL: partial(mutual_cluster, wanted.against),
+            BEARER: partial(bearer_cluster, wanted.against),
+        }
+        brokers = ExternalBrokers(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder, secured)
         with brokers:
             suites = (LibrdkafkaSuite(), LibrdkafkaSuite("consumer"), KafkaPythonSuite())
             runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True), keep)

@@ -27,6 +27,10 @@ COMMON = {
 }
 #: clients need a certificate
 MUTUAL = "mutual"
+#: clients need a token of an OAuth endpoint
+BEARER = "bearer"
+#: scenarios whose clusters are secured in any run
+SECURED = frozenset({MUTUAL, BEARER})
 SCENARIOS = {
     DEFAULT_SCENARIO: (3, COMMON),
     "noautocreate": (3, {**COMMON, "auto.create.topics.enable": "false"}),
@@ -36,6 +40,7 @@ SCENARIOS = {
     # plaintext listeners every client would be one, too.
     "authorized": (1, {**COMMON, **ACCESS_CONTROL}),
     MUTUAL: (1, COMMON),
+    BEARER: (3, COMMON),
 }
 
 
@@ -45,10 +50,10 @@ class Brokers:
     There is one cluster at a time: a request for another scenario ends the one that runs.
     """
 
-    def __init__(self, starter: Starter, folder: Path, mutual: Starter | None = None) -> None:
-        """`mutual` makes the clusters of the scenario with client certificates."""
+    def __init__(self, starter: Starter, folder: Path, secured: Mapping[str, Starter] | None = None) -> None:
+        """`secured` makes the clusters of the scenarios `SECURED`."""
         self._starter = starter
-        self._mutual = mutual
+        self._secured = secured or {}
         self._folder = folder
         self._scenario = ""
         self._cluster: Cluster | None = None
@@ -93,8 +98,7 @@ class Brokers:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         brokers, settings = SCENARIOS[scenario]
-        starter = self._mutual if scenario == MUTUAL else self._starter
-        assert starter is not None, f"no clusters for {scenario}"
+        starter = self._secured[scenario] if scenario in SECURED else self._starter
         cluster = starter(folder, settings, brokers)
         cluster.start()
         return cluster

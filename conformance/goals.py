@@ -22,9 +22,11 @@ class Goal:
     needs: tuple[str, ...] = ()
     """What the test uses beyond topics, produce and fetch: `groups`, `transactions`, `acls`, `cluster`."""
     scenario: str = DEFAULT_SCENARIO
-    """The settings that its brokers need: `default`, `noautocreate`, `alone` or `authorized`."""
+    """The settings that its brokers need, a key of `SCENARIOS`."""
     zstd: bool = False
     """Whether the test compresses with zstd, which a librdkafka that was built without its headers cannot."""
+    http: bool = False
+    """Whether the test gets tokens over HTTP, which a librdkafka that was built without curl cannot."""
     timed: bool = False
     """Whether the test fails on a busy machine. `make test` runs other tests beside it, so it is left out."""
     note: str = ""

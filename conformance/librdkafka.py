@@ -77,14 +77,17 @@ class LibrdkafkaSuite:
 
     def _environment(self, unit: Unit, workbench: Workbench) -> dict[str, str]:
         assert self._build is not None
-        with_zstd = any(goal.zstd for goal in unit.goals)
-        libraries = self._build.path_with_zstd(workbench.folder / "lib") if with_zstd else None
+        libraries = self._build.path_with(
+            workbench.folder / "lib",
+            zstd=any(goal.zstd for goal in unit.goals),
+            http=any(goal.http for goal in unit.goals),
+        )
         configuration = workbench.folder / "test.conf"
         configuration.write_text(_configuration(workbench.bootstrap, workbench.client))
         inherited = {key: value for key, value in os.environ.items() if key != "CI"}
         return {
             **inherited,
-            "LD_LIBRARY_PATH": libraries or self._build.library_path,
+            "LD_LIBRARY_PATH": libraries,
             "RDKAFKA_TEST_CONF": str(configuration),
             "TESTS": unit.name,
             "TEST_KAFKA_VERSION": KAFKA_VERSION,

@@ -48,12 +48,12 @@ class Librdkafka:
     def has_zstd(self) -> bool:
         return "#define WITH_ZSTD 1" in (self.root / "config.h").read_text()
 
-    def path_with_zstd(self, folder: Path) -> str:
-        """The library path for a program that needs zstd.
+    def path_with(self, folder: Path, *, zstd: bool = False, http: bool = False) -> str:
+        """The library path for a program that needs zstd, or HTTP for tokens.
 
-        If the build has none, a link in `folder` leads to the library of confluent-kafka, which has it.
+        If the build lacks it, a link in `folder` leads to the library of confluent-kafka, which has both.
         """
-        if self.has_zstd:
+        if not http and (self.has_zstd or not zstd):
             return self.library_path
         folder.mkdir(exist_ok=True)
         link = folder / "librdkafka.so.1"

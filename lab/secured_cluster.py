@@ -1,4 +1,4 @@
-"""Clusters of both kinds for clients over SASL_SSL, or with certificates, and an authorizer that needs ACLs.
+"""Clusters of both kinds for clients with passwords, certificates or tokens, and an authorizer with ACLs.
 
 Each broker has a plaintext listener, too, for the checks of the lab. Its clients are super users. Brokers of
 Penstock use mutual TLS among themselves.
@@ -36,15 +36,17 @@ from lab.apache_kafka import kafka_node
 from lab.cluster import Cluster, NodeMaker, cluster_of
 from lab.penstock import penstock_node
 from lab.server import HOST, Server, free_ports
+from lab.token_endpoint import AUDIENCE, ISSUER, SUBJECT, TokenEndpoint
 from penstock.security.certificates import issue, new_authority
 
-__all__ = ["SecuredCluster", "mutual_cluster", "secured_cluster"]
+__all__ = ["SecuredCluster", "bearer_cluster", "mutual_cluster", "secured_cluster"]
 
 _USER: Final = "tester"
 _PASSWORD: Final = "tester-password"
 _LISTENER: Final = "SECURED"
 _INTERNAL: Final = {"penstock": "INTERNAL", "kafka": "CONTROLLER"}
-_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_SECURITY: Final = "org.apache.kafka.common.security"
+_MODULE: Final = f"{_SECURITY}.plain.PlainLoginModule required"
 _EVERYTHING: Final = (
     (ResourceType.TOPIC, "*"),
     (ResourceType.GROUP, "*"),
@@ -76,6 +78,19 @@ class SecuredCluster(Cluster):
         return time.perf_counter() - began
 
 
+@dataclass(slots=True)
+class _BearerCluster(SecuredCluster):
+    """A cluster with the endpoint that issues tokens for it."""
+
+    endpoint: TokenEndpoint | None = None
+
+    def stop(self) -> None:
+        SecuredCluster.stop(self)
+        if self.endpoint is not None:
+            self.endpoint.close()
+            self.endpoint = None
+
+
 def secured_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers: int = 3) -> SecuredCluster:
     """A cluster of a kind (`penstock` or `kafka`) for clients with a password, not started."""
     client = {
@@ -85,7 +100,11 @@ def secured_cluster(kind: str, folder: Path, settings: Mapping[str, str], broker
         "sasl.password": _PASSWORD,
         "ssl.ca.location": str(folder / "ca.pem"),
     }
-    return _cluster(kind, "SASL_SSL", folder, settings, brokers, client)
+    login = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        _of_listener("plain.sasl.jaas.config"): f'{_MODULE} user_{_USER}="{_PASSWORD}";',
+    }
+    return SecuredCluster(*_parts(kind, "SASL_SSL", folder, {**settings, **login}, brokers, client))
 
 
 def mutual_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers: int = 3) -> SecuredCluster:
@@ -97,23 +116,57 @@ def mutual_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers
         "ssl.key.location": str(folder / "client.key"),
         "ssl.key.password": _PASSWORD,
     }
-    return _cluster(kind, "SSL", folder, settings, brokers, client)
+    certificate = {_of_listener("ssl.client.auth"): "required"}
+    return SecuredCluster(*_parts(kind, "SSL", folder, {**settings, **certificate}, brokers, client))
 
 
-def _cluster(
+def bearer_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers: int = 3) -> SecuredCluster:
+    """A cluster of a kind for clients with tokens of an endpoint that serves already, not started."""
+    endpoint = TokenEndpoint(folder)
+    client = {
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": str(folder / "ca.pem"),
+        **endpoint.client,
+    }
+    names = {"jwks.endpoint.url": endpoint.jwks_url, "expected.issuer": ISSUER, "expected.audience": AUDIENCE}
+    login = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        **{_of_listener(f"oauthbearer.sasl.oauthbearer.{name}"): value for name, value in names.items()},
+    }
+    if kind == "kafka":
+        module = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required;"
+        handler = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        login[_of_listener("oauthbearer.sasl.jaas.config")] = module
+        login[_of_listener("oauthbearer.sasl.server.callback.handler.class")] = handler
+    servers, client, environment, ports = _parts(
+        kind, "SASL_SSL", folder, {**settings, **login}, brokers, client
+    )
+    if kind == "kafka":
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={endpoint.jwks_url}"
+        for server in servers:
+            server.environment = {"JAVA_TOOL_OPTIONS": allowed}
+    return _BearerCluster(servers, client, {**environment, **endpoint.environment}, ports, endpoint)
+
+
+def _of_listener(key: str) -> str:
+    return f"listener.name.{_LISTENER.lower()}.{key}"
+
+
+def _parts(
     kind: str,
     protocol: str,
     folder: Path,
     settings: Mapping[str, str],
     brokers: int,
     client: dict[str, str],
-) -> SecuredCluster:
+) -> tuple[list[Server], dict[str, str], dict[str, str], list[int]]:
+    """The fields of a `SecuredCluster`."""
     environment = _write_stores(folder)
     ports = free_ports(brokers)
     maker: NodeMaker = penstock_node if kind == "penstock" else kafka_node
     secured = partial(_node, maker, kind, protocol, folder, ports)
     made = cluster_of(secured, _INTERNAL[kind], folder, settings, brokers)
-    return SecuredCluster(made.brokers, client, environment, ports)
+    return made.brokers, client, environment, ports
 
 
 def _write_stores(folder: Path) -> dict[str, str]:
@@ -164,7 +217,7 @@ def _node(
 ) -> Server:
     """A broker with one more listener, for clients with TLS."""
     own = f",{_LISTENER}://{HOST}:{ports[int(given['node.id']) - 1]}"
-    internal, is_mutual = _INTERNAL[kind], client_protocol == "SSL"
+    internal = _INTERNAL[kind]
     protocol = "SSL" if kind == "penstock" else "PLAINTEXT"
     return maker(
         folder,
@@ -181,11 +234,6 @@ def _node(
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(stores / "ca.pem"),
             f"listener.name.{internal.lower()}.ssl.client.auth": "required",
-            **({f"listener.name.{_LISTENER.lower()}.ssl.client.auth": "required"} if is_mutual else {}),
-            "sasl.enabled.mechanisms": "PLAIN",
-            f"listener.name.{_LISTENER.lower()}.plain.sasl.jaas.config": (
-                f'{_MODULE} user_{_USER}="{_PASSWORD}";'
-            ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow.everyone.if.no.acl.found": "false",
             "super.users": "User:ANONYMOUS;User:CN=broker",
@@ -194,7 +242,7 @@ def _node(
 
 
 def _grant(bootstrap: str) -> None:
-    """Allow the user everything, by ACLs, whether it has logged in with a password or a certificate."""
+    """Allow the user everything, by ACLs, whether it has logged in with a password, certificate or token."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     bindings = [
         AclBinding(
@@ -207,7 +255,7 @@ def _grant(bootstrap: str) -> None:
             AclPermissionType.ALLOW,
         )
         for kind, name in _EVERYTHING
-        for principal in (f"User:{_USER}", f"User:CN={_USER}")
+        for principal in (f"User:{_USER}", f"User:CN={_USER}", f"User:{SUBJECT}")
     ]
     for done in admin.create_acls(bindings, request_timeout=_TIMEOUT_S).values():
         done.result(_TIMEOUT_S)

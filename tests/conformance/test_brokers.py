@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from conformance.brokers import SCENARIOS, Brokers
+from conformance.brokers import SCENARIOS, SECURED, Brokers
 from lab.cluster import Cluster
 
 
@@ -93,6 +93,14 @@ def test_another_scenario_ends_the_cluster_that_runs(ward: Ward, brokers: Broker
     assert brokers.bootstrap("noautocreate") == "broker:1"
     assert ward.running == ["broker:1"]
     assert ward.started[1].settings["auto.create.topics.enable"] == "false"
+
+
+def test_a_scenario_with_certificates_or_tokens_has_clusters_of_its_own(ward: Ward, tmp_path: Path) -> None:
+    other = Ward()
+    with Brokers(ward.start, tmp_path, dict.fromkeys(SECURED, other.start)) as brokers:
+        for scenario in ("default", *SECURED):
+            brokers.bootstrap(scenario)
+    assert (len(ward.started), len(other.started)) == (1, len(SECURED))
 
 
 @pytest.mark.parametrize(("alive", "fate"), [(True, "stopped answering"), (False, "died")])

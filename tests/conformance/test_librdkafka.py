@@ -131,10 +131,20 @@ def test_the_tests_and_the_tools_connect_with_the_security_of_the_cluster(tmp_pa
     assert tool_environment(tmp_path, {}) == {}
 
 
-@pytest.mark.parametrize(("config", "expected"), [("#define WITH_ZSTD 1\n", False), ("", True)])
-def test_tests_with_zstd_run_with_a_library_that_has_it(tmp_path: Path, config: str, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("config", "zstd", "http", "expected"),
+    [
+        ("#define WITH_ZSTD 1\n", True, False, False),
+        ("#define WITH_ZSTD 1\n", False, True, True),
+        ("", True, False, True),
+        ("", False, False, False),
+    ],
+)
+def test_tests_with_zstd_or_tokens_run_with_a_library_that_has_them(
+    tmp_path: Path, config: str, zstd: bool, http: bool, expected: bool
+) -> None:
     (tmp_path / "config.h").write_text(config)
-    path = Librdkafka(tmp_path).path_with_zstd(tmp_path / "lib")
+    path = Librdkafka(tmp_path).path_with(tmp_path / "lib", zstd=zstd, http=http)
     assert ((tmp_path / "lib" / "librdkafka.so.1").exists(), str(tmp_path / "lib") in path) == (
         expected,
         expected,
