@@ -80,10 +80,20 @@ def test_alternative_names() -> None:
         ("RULE:^CN=(.*?),O=.*$/$1/U, DEFAULT", "CN=alice,O=x", "ALICE"),
         ("RULE:^CN=(.*?),O=.*$/$1@x/L,DEFAULT", "CN=Bob", "CN=Bob"),
         (r"RULE:^CN=a\/b$/c\/d/", "CN=a/b", "c/d"),
-        ("RULE:^CN=(.*?)$/$1/,RULE:.*/other/", "O=x", "other"),
+        ("RULE:^CN=(.*?)$/$1/,RULE:.+/other/", "O=x", "other"),
+        # Not only the whole name, but the empty rest after it is replaced as well.
+        ("RULE:.*/other/", "O=x", "otherother"),
+        # A reference to a group that does not exist is text, or has fewer digits.
+        ("RULE:^CN=(.*)$/$1@$2/", "CN=alice", "alice@$2"),
+        ("RULE:^CN=(.*)$/$12/", "CN=alice", "alice2"),
+        ("RULE:^CN=(.*)$/$0/", "CN=alice", "CN=alice"),
+        (r"RULE:^CN=(.*)$/\$1\q/", "CN=alice", "$1q"),
+        ("RULE:^CN=(a)?(.*)$/<$1$2>/", "CN=bob", "<bob>"),
+        ("RULE:^CN=(.*)$/ $1 /", "CN=alice", " alice "),
     ],
 )
 def test_rules_map_names(rules: str, name: str, user: str) -> None:
+    """The users are those of Kafka's SslPrincipalMapper."""
     assert map_principal(name, parse_mapping_rules(rules)) == user
 
 
@@ -93,7 +103,10 @@ def test_a_name_without_a_rule_is_refused() -> None:
         map_principal("CN=eve,CN=alice", parse_mapping_rules("RULE:CN=(alice)/$1/"))
 
 
-@pytest.mark.parametrize("rules", ["RULE:x", "RULE:(/x/", "DEFAULT;DEFAULT", "rule:a/b/"])
+@pytest.mark.parametrize(
+    "rules",
+    ["RULE:x", "RULE:(/x/", "DEFAULT;DEFAULT", "rule:a/b/", "RULE:a/$1/", "RULE:(a)/$x/", "RULE:(a)/$/"],
+)
 def test_malformed_rules_are_refused(rules: str) -> None:
     with pytest.raises(InvalidConfig, match=r"ssl\.principal\.mapping\.rules"):
         parse_mapping_rules(rules)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.model.errors import InvalidConfig
@@ -60,7 +61,8 @@ class MappingRule(NamedTuple):
     """One rule. `pattern` is None for DEFAULT, which takes the whole name."""
 
     pattern: re.Pattern[str] | None
-    replacement: str = ""
+    #: texts, and numbers of groups
+    replacement: tuple[str | int, ...] = ()
     #: "L" or "U": the case of the result; empty leaves it
     case: str = ""
 
@@ -173,6 +175,9 @@ def _element(data: bytes, position: int) -> tuple[int, bytes, int]:
 _RULE: Final = re.compile(r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"
                           r"(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)")  # fmt: skip
 
+#: a part of a replacement: a reference to a group, an escaped character, or text
+_REFERENCE: Final = re.compile(r"\$(?P<digits>[0-9]*)|\\(?P<escaped>.)|(?P<text>[^$\\]+)", re.DOTALL)
+
 
 def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
     """The rules of `ssl.principal.mapping.rules`; InvalidConfig if one is malformed."""
@@ -194,9 +199,35 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
             raise InvalidConfig(
                 f"ssl.principal.mapping.rules: {match['pattern']!r} is not a regular expression: {e}"
             ) from e
-        replacement = re.sub(r"\$(\d)", r"\\g<\1>", match["replacement"].replace("\\/", "/"))
-        rules.append(MappingRule(pattern, replacement, match["case"]))
+        rules.append(MappingRule(pattern, _replacement(match["replacement"], pattern.groups), match["case"]))
     return tuple(rules) or (MappingRule(None),)
+
+
+def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
+    """The parts of a replacement in the syntax of Java; InvalidConfig if Java would refuse it.
+
+    A reference beyond the last group loses digits at its end until there is such a group. Without one it is
+    plain text, but only in a rule that has groups at all.
+    """
+    parts: list[str | int] = []
+    for found in _REFERENCE.finditer(text):
+        digits = found["digits"]
+        if digits is None:
+            parts.append(found["escaped"] or found["text"])
+            continue
+        used = digits[:1]
+        while len(used) < len(digits) and int(digits[: len(used) + 1]) <= groups:
+            used = digits[: len(used) + 1]
+        if used and int(used) <= groups:
+            parts += [int(used), digits[len(used) :]]
+        elif used and groups:
+            parts.append("$" + digits)
+        else:
+            raise InvalidConfig(
+                f"ssl.principal.mapping.rules: the replacement {text!r} refers to a group that its pattern "
+                f"does not have; write \\$ for a dollar sign"
+            )
+    return tuple(parts)
 
 
 def map_principal(name: str, rules: Sequence[MappingRule]) -> str:
@@ -204,9 +235,13 @@ def map_principal(name: str, rules: Sequence[MappingRule]) -> str:
     for rule in rules:
         if rule.pattern is None:
             return name
-        match = rule.pattern.fullmatch(name)
-        if match is None:
+        if rule.pattern.fullmatch(name) is None:
             continue
-        mapped = match.expand(rule.replacement).strip()
+        # Kafka's rules replace every match, also an empty one at the end, once the whole name has matched.
+        mapped = rule.pattern.sub(partial(_expanded, rule.replacement), name)
         return mapped.lower() if rule.case == "L" else mapped.upper() if rule.case == "U" else mapped
     raise NoMappingRule(f"no rule of ssl.principal.mapping.rules matches {name!r}")
+
+
+def _expanded(replacement: Sequence[str | int], match: re.Match[str]) -> str:
+    return "".join(part if isinstance(part, str) else match[part] or "" for part in replacement)
