@@ -206,6 +206,11 @@ def test_super_users_need_no_binding_and_ignore_denies() -> None:
     assert rules.authorizer.allows_any(ALICE, OP.WRITE, TOPIC)
 
 
+def test_no_super_user_stands_for_all_users() -> None:
+    """StandardAuthorizer compares the principal itself: an entry `User:*` opened the whole cluster here."""
+    assert not Rules(super_users=("User:*",)).allows(OP.READ)
+
+
 def test_everyone_is_allowed_until_any_binding_affects_the_resource() -> None:
     rules = Rules(allow_if_no_acl=True)
     assert rules.allows(OP.READ)

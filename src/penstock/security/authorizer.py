@@ -159,7 +159,8 @@ class Authorizer:
     def decide(self, session: Session, operation: int, resource_type: int, name: str) -> Decision:
         """The decision with its reason, without the memo."""
         principals = self._principals(session)
-        for principal in principals:
+        # The last one is `User:*`. Like in Kafka, no entry of `super.users` stands for all users.
+        for principal in principals[:-1]:
             if principal in self._super_users:
                 return Decision(True, f"{principal} is a super user", None, principals)
         found = False
