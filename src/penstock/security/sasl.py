@@ -49,9 +49,8 @@ SCRAM_MESSAGE_MAX: Final = 1024
 #: the answer of a client to the JSON that refuses its token
 _ACKNOWLEDGED: Final = b"\x01"
 _GS2: Final = re.compile(rb"(?P<flag>[ny]|p=[A-Za-z0-9.\-]+),(?:a=(?P<authzid>[^,]+))?,")
-_SCRAM_FIRST: Final = re.compile(
-    rb"(?:m=[^,]*,)?n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?P<rest>(?:,.*)?)", re.DOTALL
-)
+#: without `m=`: an extension that is mandatory must fail (RFC 5802, section 5.1)
+_SCRAM_FIRST: Final = re.compile(rb"n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?P<rest>(?:,.*)?)", re.DOTALL)
 _SCRAM_FINAL: Final = re.compile(
     rb"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,.*?)?),p=(?P<proof>[A-Za-z0-9+/=]+)",
     re.DOTALL,
