@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
+import threading
 import time
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from penstock.broker.base.bearer_tokens import BearerTokens
 from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.security.sasl import Identity, TokenRefused
+from tests.secured import HOST, pki
 
 jwt = pytest.importorskip("jwt")
 pytest.importorskip("cryptography")
@@ -143,6 +147,69 @@ def test_a_storm_of_unknown_keys_does_not_load_the_keys(issuer: Issuer) -> None:
     tokens._loaded_at -= 11
     asyncio.run(tokens.refresh_if_due())
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kty": "LATTICE", "kid": "k2"},
+        {"kty": "EC", "crv": "P-999", "x": "AA", "y": "AA", "kid": "k2"},
+        {"kty": "EC", "crv": "P-256", "x": 1, "y": None, "kid": {}},
+        {"kty": "RSA", "n": "", "e": ""},
+        {"kid": "k2"},
+        "text",
+        None,
+    ],
+)
+def test_a_key_that_cannot_be_used_does_not_keep_out_the_others(
+    issuer: Issuer, tmp_path: Path, other: object
+) -> None:
+    """RFC 7517, section 5. An issuer that published one such key locked out all users after a restart."""
+    (good,) = json.loads(issuer.file.read_text())["keys"]
+    mixed = tmp_path / "mixed.json"
+    mixed.write_text(json.dumps({"keys": [other, good]}))
+    tokens = issuer.tokens(sasl_oauthbearer_jwks_endpoint_url=mixed.as_uri())
+    assert tokens.verify(issuer.sign()).name == "bob"
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"keys": 1}', '{"keys": ["x"]}', "[" * 100_000, "\0"])
+def test_other_content_is_a_clear_error(issuer: Issuer, tmp_path: Path, content: str) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(content)
+    with pytest.raises(PenstockError, match="cannot load the keys of tokens from file:"):
+        issuer.tokens(sasl_oauthbearer_jwks_endpoint_url=wrong.as_uri())
+
+
+def test_keys_come_over_https_from_a_server_of_a_private_authority(issuer: Issuer) -> None:
+    certificates = pki()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates["server"])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(issuer.file.read_bytes())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is logged."""
+
+    with HTTPServer((HOST, 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            url = f"https://{HOST}:{server.server_address[1]}/"
+            login = f'x required ssl.truststore.location="{certificates["ca"]}";'
+            trusting = {"sasl_oauthbearer_jwks_endpoint_url": url, "sasl_jaas_config": login}
+            assert issuer.tokens(**trusting).verify(issuer.sign()).name == "bob"
+            with pytest.raises(PenstockError, match="certificate verify failed"):
+                issuer.tokens(sasl_oauthbearer_jwks_endpoint_url=url)
+        finally:
+            server.shutdown()
+            thread.join()
+    with pytest.raises(InvalidConfig, match="/nowhere cannot be read"):
+        issuer.tokens(sasl_jaas_config='x required ssl.truststore.location="/nowhere";')
 
 
 def test_without_keys_nothing_starts(issuer: Issuer, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ algorithms are accepted: `none` is not, and a public key is never used as a shar
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from penstock.broker.base.logs import get_logger
 from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.security.sasl import Identity, TokenRefused
+from penstock.security.sasl_users import parse_jaas
 
 __all__ = ["BearerTokens"]
 
@@ -26,6 +28,8 @@ _ALGORITHMS: Final = (
 _UNKNOWN_KEY_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 1 << 20
+#: characters of a key id in the log
+_KID_SHOWN: Final = 64
 _MISSING: Final = (
     "OAUTHBEARER needs PyJWT and cryptography: install them with `pip install 'penstock[security]'`"
 )
@@ -52,6 +56,14 @@ class BearerTokens:
         if not url.startswith(("file:", "http://", "https://")):
             raise InvalidConfig("sasl.oauthbearer.jwks.endpoint.url must be an https, http or file URL")
         self._url = url
+        # Kafka has this option in sasl.jaas.config, too.
+        options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
+        self._ca_file = options.get("ssl.truststore.location")
+        if self._ca_file is not None and not os.access(self._ca_file, os.R_OK):
+            raise InvalidConfig(
+                f"sasl.jaas.config: ssl.truststore.location {self._ca_file} cannot be read; it must be a PEM "
+                f"file with the certificates that verify {url}"
+            )
         self._refresh_s = int(lookup("sasl.oauthbearer.jwks.endpoint.refresh.ms") or 0) / 1000
         self._issuer = lookup("sasl.oauthbearer.expected.issuer") or None
         audience = lookup("sasl.oauthbearer.expected.audience") or ""
@@ -67,9 +79,9 @@ class BearerTokens:
     async def load(self) -> None:
         """Load the keys; PenstockError if there are none."""
         try:
-            content = await self._in_thread(_read, self._url)
+            content = await self._in_thread(_read, self._url, self._ca_file)
             self._keys = self._parse(content)
-        except (OSError, ValueError, KeyError, TypeError, self._jwt.PyJWTError) as e:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
             raise PenstockError(f"cannot load the keys of tokens from {self._url}: {e}") from e
         self._loaded_at, self._missed = time.monotonic(), False
 
@@ -131,9 +143,15 @@ class BearerTokens:
         keys: dict[str | None, tuple[Any, list[str]]] = {}
         for each in json.loads(content)["keys"]:
             # A symmetric key in a JWKS would be a secret that is published.
-            if each.get("kty") != "oct" and each.get("use", "sig") == "sig":
+            if not isinstance(each, dict) or each.get("kty") == "oct" or each.get("use", "sig") != "sig":
+                continue
+            try:
                 key = self._jwt.PyJWK(each)
-                keys[each.get("kid")] = key.key, _algorithms(each, key.algorithm_name)
+            except (AttributeError, LookupError, TypeError, ValueError, self._jwt.PyJWTError) as e:
+                # RFC 7517, section 5: such a key is ignored. It must not keep out new keys of the issuer.
+                log.warning("token_key_ignored", kid=str(each.get("kid"))[:_KID_SHOWN], error=str(e))
+                continue
+            keys[each.get("kid")] = key.key, _algorithms(each, key.algorithm_name)
         if not keys:
             raise ValueError("it has no public keys")
         return keys
@@ -146,12 +164,14 @@ def _algorithms(key: dict[str, Any], name: str) -> list[str]:
     return [name] if name in _ALGORITHMS else []
 
 
-def _read(url: str) -> bytes:
-    from http.client import HTTPException  # only OAUTHBEARER pays for the imports
+def _read(url: str, ca_file: str | None) -> bytes:
+    import ssl  # only OAUTHBEARER pays for the imports
+    from http.client import HTTPException
     from urllib.request import urlopen
 
+    context = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else None
     try:
-        with urlopen(url, timeout=_TIMEOUT_S) as response:
+        with urlopen(url, timeout=_TIMEOUT_S, context=context) as response:
             content: bytes = response.read(_MAX_BYTES + 1)
     except HTTPException as e:
         raise ValueError(f"the response is incomplete: {e!r}") from e
