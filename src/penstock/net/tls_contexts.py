@@ -205,7 +205,8 @@ def _certificate(settings: TlsSettings) -> bytes | None:
     """This side's own certificate in DER: the first of its chain."""
     text = settings.certificate_chain
     if settings.keystore_file:
-        with open(settings.keystore_file) as file:
+        # Lines outside of PEM may have any bytes, such as the friendly name of a PKCS#12 export.
+        with open(settings.keystore_file, encoding="ascii", errors="replace") as file:
             text = file.read()
     if not text:
         return None

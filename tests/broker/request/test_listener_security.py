@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig, ProtocolError
+from penstock.net.tls_contexts import TlsContexts
+from penstock.security.tls_settings import TlsSettings
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
@@ -200,6 +203,54 @@ def test_certificates_are_reloaded_without_a_dropped_connection(tmp_path: Path) 
             with pytest.raises(OSError):
                 served()
             versions_over(kept)
+
+
+def test_a_certificate_that_stays_bad_is_logged_once(tmp_path: Path, events: Events) -> None:
+    """The files are looked at every two seconds: a refused certificate filled the log."""
+    certificates = pki()
+    store = tmp_path / "server.pem"
+    shutil.copy(certificates["server"], store)
+    config = {
+        "listeners": f"TLS://{HOST}:0",
+        "listener.security.protocol.map": "TLS:SSL",
+        "ssl.keystore.location": str(store),
+    }
+    with broker(config=config) as running:
+        securities = running.broker.parts.securities
+
+        def use(name: str) -> None:
+            """Replace the file at once: the broker looks at it, too."""
+            shutil.copy(certificates[name], tmp_path / "new.pem")
+            (tmp_path / "new.pem").rename(store)
+
+        def look() -> int:
+            done = threading.Event()
+
+            def reload() -> None:
+                securities.reload(changed_only=True)
+                done.set()
+
+            running._loop.call_soon_threadsafe(reload)
+            assert done.wait(60)
+            return len(events.of("certificate_reload_failed"))
+
+        use("server-renamed")
+        assert [look(), look(), look()] == [1, 1, 1]
+        use("server-elsewhere")
+        assert [look(), look()] == [2, 2]
+        use("server-renewed")
+        assert look() == 2
+        use("server-elsewhere")
+        assert look() == 3
+
+
+def test_text_around_a_certificate_may_have_any_bytes(tmp_path: Path) -> None:
+    """As `openssl pkcs12` writes it, with the friendly name of the key."""
+    store = tmp_path / "server.pem"
+    attributes = "friendlyName: schlüssel\n".encode("latin-1")
+    store.write_bytes(attributes + Path(pki()["server"]).read_bytes())
+    contexts = TlsContexts(TlsSettings(keystore_file=str(store)), server=True)
+    assert contexts.expiry is not None
 
 
 def test_failed_logins_and_handshakes_are_audited(

@@ -53,6 +53,8 @@ class ListenerSecurities:
         self.authentications: Counter[tuple[str, str]] = Counter()
         self._warn = LimitedLog(lambda event, **fields: log.warning(event, **fields), world.clock.monotonic)
         self._watch: asyncio.Task[None] | None = None
+        #: by context: why its last reload has failed
+        self._failed_reloads: dict[Any, str] = {}
         #: the users of the config, by listener and mechanism
         self._configured: list[ConfiguredUsers] = []
         #: the users of the metadata; set once there is an image
@@ -275,8 +277,12 @@ class ListenerSecurities:
                 contexts.replace(self._tls_settings(name, protocol))
             except InvalidConfig as e:
                 # The old certificate serves on. An incomplete pair of files is complete at a later look.
-                log.warning("certificate_reload_failed", listener=name, error=str(e))
+                # Files that stay as they are fail at every look, and are logged once.
+                if not changed_only or self._failed_reloads.get(contexts) != str(e):
+                    log.warning("certificate_reload_failed", listener=name, error=str(e))
+                self._failed_reloads[contexts] = str(e)
             else:
+                self._failed_reloads.pop(contexts, None)
                 log.info("certificate_reloaded", listener=name)
 
     def depends_on(self, config: BrokerConfig) -> bool:
