@@ -59,6 +59,20 @@ def test_events_beyond_the_limit_are_dropped_and_counted(events: Events) -> None
     assert len(named(events, "access_denied")) == 3
 
 
+def test_no_client_can_hide_a_change_behind_denials(events: Events) -> None:
+    audit = Audit(2, lambda: 0.0)
+    for n in range(5):
+        audit.denied(context(), "READ", "TOPIC", f"t{n}")
+        audit.changed(context(), Details(False, [], 0, "CLUSTER_AUTHORIZATION_FAILED"))
+        audit.authentication_failed(SESSION, "PLAIN", f"wrong password {n}")
+    audit.changed(context(), DONE)
+    (changed,) = named(events, "metadata_changed")
+    assert changed["dropped"] == 13
+    for _ in range(5):
+        audit.changed(context(), DONE)
+    assert len(named(events, "metadata_changed")) == 2
+
+
 def test_a_limit_of_zero_writes_nothing(events: Events) -> None:
     Audit(0, lambda: 0.0).denied(context(), "READ", "TOPIC", "t")
     assert not named(events, "access_denied")
@@ -156,6 +170,41 @@ def test_writing_audit_events_is_not_audited(events: Events) -> None:
     audit = Audit(100, lambda: 0.0, internal="CLIENTS")
     audit.denied(context(), "WRITE", "TOPIC", "__audit")
     assert not named(events, "access_denied")
+
+
+def test_a_change_that_has_waited_for_room_is_never_dropped() -> None:
+    """Requests that waited together all went on with the first free place, and all but one event was lost."""
+
+    async def main() -> None:
+        queue, may_end = AuditQueue(3), asyncio.Event()
+        audit = Audit(1, lambda: 0.0, to_log=False, queue=queue, blocks=True)
+
+        async def handler(context: Context, request: str) -> object:
+            await may_end.wait()
+            if request == "fails":
+                raise ValueError(request)
+            return SimpleNamespace()
+
+        serve = audit.audited(handler)
+        running = [asyncio.ensure_future(serve(context(), str(n))) for n in range(5)]
+        failing = asyncio.ensure_future(serve(context(), "fails"))
+        await asyncio.sleep(0)
+        for n in range(5):
+            audit.denied(context(), "READ", "TOPIC", f"t{n}")
+        assert not len(queue), "the room is reserved"
+        may_end.set()
+        while not all(task.done() for task in running):
+            await asyncio.sleep(0)
+            queue.remove(len(queue))
+        with pytest.raises(ValueError, match="fails"):
+            await failing
+        await asyncio.gather(*running)
+        queue.remove(len(queue))
+        for n in range(3):
+            await serve(context(), str(n))
+        assert len(queue) == 3, "nothing stays reserved, and no rate drops a change"
+
+    asyncio.run(main())
 
 
 def test_a_change_waits_for_room_and_is_refused_without(monkeypatch: pytest.MonkeyPatch) -> None:

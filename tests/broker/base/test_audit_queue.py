@@ -13,10 +13,12 @@ def test_a_full_queue_drops_and_counts() -> None:
         for n in range(3):
             queue.put({"n": n})
         assert (len(queue), queue.dropped, queue.first(5)) == (2, 1, [{"n": 0}, {"n": 1}])
-        assert not await queue.room(0.0)
+        assert not await queue.reserve(0.0)
         assert not await queue.emptied(0.0)
         queue.remove(1)
-        assert await queue.room(0.0)
+        assert await queue.reserve(0.0)
+        assert not queue.put({}) and not await queue.reserve(0.0)
+        queue.release()
         assert queue.first(5) == [{"n": 1}]
         queue.remove(1)
         assert await queue.emptied(0.0)

@@ -6,10 +6,11 @@ Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activit
 Policy: a denial or a failed authentication is never waited for. Equal events within a window are one event
 with a count. A broker writes `penstock.audit.events.per.second.max` events per second, with a second's worth
 at once, and drops the others, so a client that is denied many times cannot fill the disk or slow the broker
-down. Texts that clients choose are cut, so an event has a few kilobytes at most. Events that find the queue
-of the topic full are dropped, too. The next event that is written has the number of dropped events. With
-`penstock.audit.overflow=block` an administrative request waits for room in the queue before it is executed,
-and is refused if there is none in time.
+down. Executed changes have as many events per second of their own, so no client can hide a change behind
+denials. Texts that clients choose are cut, so an event has a few kilobytes at most. Events that find the
+queue of the topic full are dropped, too. The next event that is written has the number of dropped events.
+With `penstock.audit.overflow=block` an administrative request reserves room in the queue before it is
+executed, and is refused if there is none in time. Its event is never dropped.
 """
 
 from __future__ import annotations
@@ -57,6 +58,27 @@ class _Repeated:
         self.again = 0
 
 
+class _Allowance:
+    """A number of events per second, with a second's worth at once."""
+
+    __slots__ = ("_counted_at", "_left", "_now", "_per_s")
+
+    def __init__(self, per_s: int, now: Callable[[], float]) -> None:
+        self._per_s = float(per_s)
+        self._now = now
+        self._left = self._per_s
+        self._counted_at = now()
+
+    def take(self) -> bool:
+        now = self._now()
+        self._left = min(self._per_s, self._left + (now - self._counted_at) * self._per_s)
+        self._counted_at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
 class Audit:
     """Writes audit events, up to a number per second."""
 
@@ -78,10 +100,9 @@ class Audit:
         Equal events within `aggregation_s` are counted; `call_later` reports the count at its end.
         `internal` is the name of the internal listener, `wall_ms` the time of events in the topic.
         """
-        self._per_s = events_per_s
-        self._now = now
-        self._allowance = float(events_per_s)
-        self._counted_at = now()
+        self._allowance = _Allowance(events_per_s, now)
+        self._allowance_of_changes = _Allowance(events_per_s, now)
+        self._is_off = events_per_s == 0
         self._to_log = to_log
         self._queue = queue
         self._blocks = blocks
@@ -117,9 +138,15 @@ class Audit:
         """A handler that audits each request that the active controller has executed."""
 
         async def serve(context: Context, request: Any) -> Any:
-            if self._blocks and self._queue is not None and not await self._queue.room(_ROOM_S):
+            reserved = self._queue if self._blocks else None
+            if reserved is not None and not await reserved.reserve(_ROOM_S):
                 raise ProtocolError("the queue of audit events is full, so nothing is changed: try again")
-            response = await handler(context, request)
+            try:
+                response = await handler(context, request)
+            finally:
+                # The event takes the room at once: nothing else runs in between.
+                if reserved is not None:
+                    reserved.release()
             validates = bool(getattr(request, "validate_only", False))
             self.changed(context, details_of(request, response), validate_only=validates)
             return response
@@ -144,6 +171,7 @@ class Audit:
             api=context.stats.name,
             client_id=context.client_id,
             **{name: value for name, value in optional.items() if value},
+            allowance=self._allowance_of_changes if has_changed else self._allowance,
         )
 
     def authentication_failed(self, session: Session, mechanism: str, reason: str) -> None:
@@ -185,12 +213,25 @@ class Audit:
         self._emit({**known.event, "count": again})
 
     def _write(
-        self, event: str, class_uid: int, activity: int, status: int, session: Session, **fields: Any
+        self,
+        event: str,
+        class_uid: int,
+        activity: int,
+        status: int,
+        session: Session,
+        *,
+        allowance: _Allowance,
+        **fields: Any,
     ) -> None:
-        self._emit(_described(event, class_uid, activity, status, session, fields))
+        self._emit(_described(event, class_uid, activity, status, session, fields), allowance)
 
-    def _emit(self, event: dict[str, Any]) -> None:
-        if not self._takes_one():
+    def _emit(self, event: dict[str, Any], allowance: _Allowance | None = None) -> None:
+        if self._is_off:
+            return
+        allowance = allowance or self._allowance
+        # A change that has waited for room in the queue is not dropped after that.
+        has_room = self._blocks and self._queue is not None and allowance is self._allowance_of_changes
+        if not allowance.take() and not has_room:
             self.dropped += event.get("count", 1)
             return
         queue = self._queue
@@ -202,16 +243,6 @@ class Audit:
             self.dropped = event.get("count", 1) + event.get("dropped", 0)
         if self._to_log:
             log.info(event["event"], **{name: value for name, value in event.items() if name != "event"})
-
-    def _takes_one(self) -> bool:
-        now = self._now()
-        earned = (now - self._counted_at) * self._per_s
-        self._allowance = min(float(self._per_s), self._allowance + earned)
-        self._counted_at = now
-        if self._allowance < 1.0:
-            return False
-        self._allowance -= 1.0
-        return True
 
 
 def _described(

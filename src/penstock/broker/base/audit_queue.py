@@ -1,6 +1,6 @@
 """The bounded queue of audit events on their way to the audit topic.
 
-A full queue takes no further event and counts it. A request may wait for room before it changes anything.
+A full queue takes no further event and counts it. A request may reserve room before it changes anything.
 Owned by: the event loop's thread.
 """
 
@@ -19,6 +19,8 @@ class AuditQueue:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._events: deque[dict[str, Any]] = deque()
+        #: the room of requests whose events are to come
+        self._reserved = 0
         #: events that found the queue full
         self.dropped = 0
         #: events that the topic has refused, and that no later event has reported yet
@@ -34,28 +36,42 @@ class AuditQueue:
 
     def put(self, event: dict[str, Any]) -> bool:
         """Queue an event; False, and counted as dropped, if the queue is full."""
-        if len(self._events) >= self._limit:
+        if len(self._events) + self._reserved >= self._limit:
             self.dropped += 1
             return False
         self._events.append(event)
         self._filled.set()
         self._empty.clear()
-        if len(self._events) >= self._limit:
-            self._has_room.clear()
+        self._count_room()
         return True
+
+    def _count_room(self) -> None:
+        if len(self._events) + self._reserved < self._limit:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
 
     async def filled(self) -> None:
         """Wait until there is an event."""
         await self._filled.wait()
 
-    async def room(self, timeout_s: float) -> bool:
-        """Wait until the queue has room; False if it has none in time."""
+    async def reserve(self, timeout_s: float) -> bool:
+        """Wait for room and keep it until `release`; False if there is none in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._has_room.wait()
+                while not self._has_room.is_set():
+                    # Several requests wake up together: the first ones may take all the room.
+                    await self._has_room.wait()
         except TimeoutError:
             return False
+        self._reserved += 1
+        self._count_room()
         return True
+
+    def release(self) -> None:
+        """Give reserved room back, just before its event is put, or if there is no event."""
+        self._reserved -= 1
+        self._count_room()
 
     async def emptied(self, timeout_s: float) -> bool:
         """Wait until the queue is empty; False if it is not in time."""
@@ -87,4 +103,4 @@ class AuditQueue:
         if not self._events:
             self._filled.clear()
             self._empty.set()
-        self._has_room.set()
+        self._count_room()

@@ -38,7 +38,7 @@ ACCESS_KEYS: list[ConfigKey] = [
         ConfigType.INT,
         100,
         "The most audit events per second that a broker writes. The broker drops the others and counts them. "
-        "0 writes none.",
+        "Executed changes have a limit of their own, of the same number. 0 writes none.",
         low=0,
     ),
     ConfigKey(
