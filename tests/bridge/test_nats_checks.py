@@ -46,6 +46,7 @@ class Client:
             raise self.fails.pop(name)
 
     async def connect(self, urls: list[str], **_: object) -> Client:
+        self._fail("connect")
         return self
 
     def jetstream(self) -> Client:
@@ -114,6 +115,14 @@ def test_a_consumer_that_would_lose_messages_is_refused(
     vars(client.config).update(values)
     with pytest.raises(BridgeError, match=f"the consumer billing of stream ORDERS {text}: choose another"):
         open_source()
+
+
+def test_secrets_in_urls_stay_out_of_messages(client: Client) -> None:
+    client.fails["connect"] = OSError("refused")
+    servers = NatsServers("nats://me:p/w@a:1, nats://token@b:2,nats://c:3")
+    expected = r"no NATS server answers at nats://a:1,nats://b:2,nats://c:3 \(.*refused"
+    with pytest.raises(ConnectionLost, match=expected):
+        asyncio.run(servers.connect())
 
 
 def test_the_consumer_of_an_application_is_continued(client: Client) -> None:

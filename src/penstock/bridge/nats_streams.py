@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -42,7 +43,12 @@ class NatsServers:
                 **options,
             )
         except (OSError, TimeoutError, nats.errors.Error) as error:
-            raise ConnectionLost(f"no NATS server answers at {self.urls} ({reason(error)})") from error
+            raise ConnectionLost(f"no NATS server answers at {self._shown} ({reason(error)})") from error
+
+    @property
+    def _shown(self) -> str:
+        """The URLs without users, passwords and tokens, which stay out of messages."""
+        return ",".join(re.sub(r"//.*@", "//", url.strip()) for url in self.urls.split(","))
 
 
 async def _ignore(error: Exception) -> None:

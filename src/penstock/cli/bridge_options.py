@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import typer
 
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
     from penstock.bridge.copying import CopySettings
     from penstock.bridge.mapping import KeyRule
 
-__all__ = ["Copying", "RefusedMessages", "key_option"]
+__all__ = ["Copying", "RefusedMessages", "key_option", "refuse_secret_url"]
+
+#: RabbitMQ's own user, which only clients on its machine may be
+_NO_SECRET: Final = ("guest", "guest")
 
 
 def key_option(text: str, natural: str) -> KeyRule:
@@ -25,6 +30,22 @@ def key_option(text: str, natural: str) -> KeyRule:
         return key_rule(text, natural)
     except BridgeError as error:
         misused(str(error))
+
+
+def refuse_secret_url(parameter: str, urls: str, variable: str, *, is_token: bool = False) -> None:
+    """End the command if an option has a URL with a secret, and not from the environment.
+
+    A user without a password is a secret if it `is_token`.
+    """
+    if urls == os.environ.get(variable):
+        return
+    for url in urls.split(","):
+        user, _, password = urlsplit(url.strip()).netloc.rpartition("@")[0].partition(":")
+        if (password or (user and is_token)) and (user, password) != _NO_SECRET:
+            misused(
+                f"--{parameter} has a secret: `ps` and the shell's history show the arguments of a command. "
+                f"Put the URL into the environment as {variable}"
+            )
 
 
 class RefusedMessages(StrEnum):

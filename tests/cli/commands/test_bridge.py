@@ -35,6 +35,8 @@ def with_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         (("nats", "S", "t", "--reverse"), "--reverse needs --subject"),
         (("nats", "S", "t", "--reverse", "--subject", "a.*"), "without wildcards"),
         (("amqp", "q", "t", "--url", "http://x"), "--url must begin with amqp:// or amqps://"),
+        (("amqp", "q", "t", "--url", "amqp://me:pw@h/"), "--url has a secret: `ps` and"),
+        (("nats", "S", "t", "--server", "nats://h,nats://token@h"), "--server has a secret: `ps` and"),
         (("sqs", "q", "t", "--reverse", "--refused", "release"), "and a topic does not"),
         (("sqs", "q", "t", "--in-flight", "0"), "--in-flight"),
     ],
@@ -48,6 +50,15 @@ def test_wrong_usage(penstock: Command, with_clients: None, arguments: tuple[str
 def test_a_missing_topic_is_named_before_a_connection_is_made(penstock: Command, with_clients: None) -> None:
     done = penstock("bridge", "amqp", "q", "nowhere-to-copy")
     assert (done.returncode, "no topic nowhere-to-copy" in done.stderr) == (1, True)
+
+
+def test_a_secret_comes_from_the_environment(
+    penstock: Command, with_clients: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMQP_URL", "amqp://me:pw@127.0.0.1/")
+    assert "no topic nowhere" in penstock("bridge", "amqp", "q", "nowhere").stderr
+    for url in ("amqp://guest:guest@127.0.0.1/", "amqp://me@127.0.0.1/"):
+        assert "no topic nowhere" in penstock("bridge", "amqp", "q", "nowhere", "--url", url).stderr
 
 
 def test_copies_are_counted(penstock: Command) -> None:

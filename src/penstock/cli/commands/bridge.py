@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.bridge_options import Copying, key_option
+from penstock.cli.bridge_options import Copying, key_option, refuse_secret_url
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.option_groups import Connection, grouped
@@ -28,7 +28,12 @@ def nats(
     stream: Annotated[str, typer.Argument(metavar="STREAM")],
     topic: Topic,
     server: Annotated[
-        str, typer.Option("--server", envvar="NATS_URL", help="URLs of NATS, with commas between them.")
+        str,
+        typer.Option(
+            "--server",
+            envvar="NATS_URL",
+            help="URLs of NATS, with commas between them; in NATS_URL, if they have a secret.",
+        ),
     ] = "nats://127.0.0.1:4222",
     creds: Annotated[
         Path | None, typer.Option("--creds", metavar="FILE", help="File with the credentials of a user.")
@@ -57,6 +62,7 @@ def nats(
     from penstock.bridge.nats_streams import NatsServers, NatsSource, NatsTarget
     from penstock.cli.bridging import Ends, run_bridge
 
+    refuse_secret_url("server", server, "NATS_URL", is_token=True)
     if copying.reverse and (subject is None or "*" in subject or ">" in subject):
         misused("--reverse needs --subject: the subject to publish to, without wildcards")
     servers = NatsServers(server, None if creds is None else str(creds))
@@ -74,7 +80,10 @@ def amqp(
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
     topic: Topic,
     url: Annotated[
-        str, typer.Option("--url", envvar="AMQP_URL", help="URL of the broker, with user and password.")
+        str,
+        typer.Option(
+            "--url", envvar="AMQP_URL", help="URL of the broker; in AMQP_URL, if it has a password."
+        ),
     ] = "amqp://guest:guest@127.0.0.1:5672/",
     key: Annotated[
         str, typer.Option("--key", help="Key of the records: none, routing-key, or header:NAME.")
@@ -93,6 +102,7 @@ def amqp(
     from penstock.bridge.amqp_queues import AmqpSource, AmqpTarget
     from penstock.cli.bridging import Ends, run_bridge
 
+    refuse_secret_url("url", url, "AMQP_URL")
     if not url.startswith(("amqp://", "amqps://")):
         misused("--url must begin with amqp:// or amqps://")
     rule = key_option(key, "routing-key")
