@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.config_sources import effective
+from penstock.cli.config_sources import effective, storage_options
 from penstock.cli.failure import Failure
 from penstock.cli.private_files import (
     is_open_to_others,
@@ -62,6 +62,33 @@ def test_a_private_file_is_private_whatever_the_umask_is(tmp_path: Path) -> None
 )
 def test_secrets_in_configs(name: str, value: str, is_found: bool) -> None:
     assert secret_names({name: value}) == ([name] if is_found else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("aws_session_token", True),
+        ("AZURE_STORAGE_ACCOUNT_KEY", True),
+        ("AZURE_STORAGE_SAS_TOKEN", True),
+        ("AZURE_CLIENT_SECRET", True),
+        ("AWS_ACCESS_KEY_ID", False),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", False),
+        ("GOOGLE_SERVICE_ACCOUNT_PATH", False),
+        ("AWS_REGION", False),
+    ],
+)
+def test_secrets_of_object_stores_are_refused_as_arguments(
+    name: str, is_secret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_secret:
+        with pytest.raises(Failure, match=name) as refused:
+            storage_options([f"{name}=hunter2"])
+        assert "hunter2" not in str(refused.value)
+    else:
+        assert storage_options([f"{name}=x"]) == {name: "x"}
+    monkeypatch.setenv("STORE", "hunter2")
+    assert storage_options([f"{name}=${{env:STORE}}"]) == {name: "hunter2"}
 
 
 @pytest.mark.parametrize("name", ["penstock.metrics.token", "sasl.jaas.config", "penstock.encryption.keys"])

@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-__all__ = ["BUCKET", "KEY_ID", "serving"]
+__all__ = ["BUCKET", "KEY_ID", "SECRET_IN", "serving"]
 
 BUCKET, KEY_ID = "fleet", "reader-of-tables"
+#: the environment variable that the test sets to any secret
+SECRET_IN = "STORE_SECRET"
 
 
 @contextmanager
@@ -69,7 +71,7 @@ def serving(folder: Path) -> Iterator[list[str]]:
             yield [
                 f"AWS_ENDPOINT_URL=http://127.0.0.1:{server.server_port}",
                 f"AWS_ACCESS_KEY_ID={KEY_ID}",
-                "AWS_SECRET_ACCESS_KEY=secret",
+                f"AWS_SECRET_ACCESS_KEY=${{env:{SECRET_IN}}}",
                 "AWS_REGION=eu-central-1",
                 "AWS_ALLOW_HTTP=true",
             ]

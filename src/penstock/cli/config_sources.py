@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.failure import misused
 from penstock.cli.options import pairs
-from penstock.cli.private_files import refuse_secret_arguments
+from penstock.cli.private_files import refuse_secret_arguments, refuse_secret_options
 
 if TYPE_CHECKING:
     from penstock.model.config import ConfigFile
 
-__all__ = ["effective", "read_config_file", "resolved_configs"]
+__all__ = ["effective", "read_config_file", "resolved_configs", "storage_options"]
 
 
 def effective(
@@ -38,6 +38,13 @@ def resolved_configs(configs: Mapping[str, str]) -> dict[str, str]:
     from penstock.model.config.placeholders import resolved
 
     return resolved(configs, lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
+
+
+def storage_options(texts: Iterable[str]) -> dict[str, str]:
+    """The options of an object store in KEY=VALUE texts of `--storage-option`. Secrets are refused there."""
+    named = pairs(texts, "--storage-option")
+    refuse_secret_options(named)
+    return resolved_configs(named)
 
 
 def read_config_file(path: Path) -> ConfigFile:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from penstock.cli.failure import misused
 
-__all__ = ["is_open_to_others", "is_secret", "refuse_secret_arguments", "secret_names", "write_private"]
+__all__ = [
+    "is_open_to_others",
+    "is_secret",
+    "refuse_secret_arguments",
+    "refuse_secret_options",
+    "secret_names",
+    "write_private",
+]
 
 _OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 #: sensitive for Kafka, but public in fact
@@ -20,6 +27,12 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(?:file|env):[^}]+\}")
 #: the options of a login module that are no secret; any other one may be
 _PUBLIC_OPTION: Final = re.compile(
     r"username|clientId|scope|extension_.*|unsecuredLogin.*|.*\.(?:location|type)"
+)
+
+#: names of secrets among the options of object stores; a name of a file is none
+_SECRET_OPTION: Final = re.compile(
+    r".*(?:secret|password|token|access_?key|account_?key|sas_?key|master_?key)(?!.*(?:_id|_file|_path)$).*",
+    re.IGNORECASE,
 )
 
 
@@ -84,7 +97,21 @@ def _jaas_has_secret(text: str) -> bool:
 
 def refuse_secret_arguments(configs: Mapping[str, str]) -> None:
     """End the command if a config of the command line is a secret in itself."""
-    names = secret_names(configs)
+    _refuse(secret_names(configs))
+
+
+def refuse_secret_options(options: Mapping[str, str]) -> None:
+    """End the command if an option of an object store is a secret in itself."""
+    _refuse(
+        [
+            name
+            for name, value in options.items()
+            if value and _SECRET_OPTION.fullmatch(name) and not _is_placeholder(value)
+        ]
+    )
+
+
+def _refuse(names: Sequence[str]) -> None:
     if names:
         misused(
             f"{', '.join(names)}: `ps` and the shell's history show the arguments of a command: write the "

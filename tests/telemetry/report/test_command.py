@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run_here
-from tests.telemetry.object_store import BUCKET, serving
+from tests.telemetry.object_store import BUCKET, SECRET_IN, serving
 
 
 def run(*arguments: str) -> int:
@@ -39,8 +39,11 @@ def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_in_an_object_store(
+    tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The options alone have the address of the store and the credentials; the store accepts no others."""
+    monkeypatch.setenv(SECRET_IN, "secret")
     with serving(tables.parent) as options:
         reported = [part for option in options for part in ("--storage-option", option)]
         place = f"s3://{BUCKET}/{tables.name}"

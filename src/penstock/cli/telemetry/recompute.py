@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.config_sources import storage_options
 from penstock.cli.failure import Failure, misused
-from penstock.cli.options import pairs
 from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.run import Master, StorageOptions, ThresholdFile
 from penstock.cli.telemetry.serve import Place
@@ -53,7 +53,7 @@ def recompute(
     from penstock.telemetry.thresholds import load_thresholds
 
     limits = load_thresholds(thresholds.read_text() if thresholds is not None else "")
-    options = pairs(storage_option or (), "--storage-option")
+    options = storage_options(storage_option or ())
     log = SparkLog.beside(place, "")
     try:
         with log.taking_over():

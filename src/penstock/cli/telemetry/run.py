@@ -14,9 +14,10 @@ import typer
 
 from penstock.cli.client_config import java_settings
 from penstock.cli.completion import topic_names
+from penstock.cli.config_sources import storage_options
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
-from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
+from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.spark_log import SparkLog
 from penstock.model.errors import PenstockError
@@ -137,7 +138,7 @@ class PipelineOptions(NamedTuple):
         return _Parsed(
             load_thresholds(self.thresholds.read_text() if self.thresholds is not None else ""),
             WORKLOAD_LABELS if self.workload_labels is None else parse_order(self.workload_labels),
-            pairs(self.storage_option or (), "--storage-option"),
+            storage_options(self.storage_option or ()),
             java_settings(),
         )
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from penstock.cli.config_sources import storage_options
 from penstock.cli.failure import Failure, misused
-from penstock.cli.options import AsJson, pairs
+from penstock.cli.options import AsJson
 from penstock.cli.private_files import is_open_to_others
 from penstock.cli.requirements import require_extra
 from penstock.cli.telemetry.run import StorageOptions, ThresholdFile
@@ -160,7 +161,7 @@ def _reader(tables: str, storage_option: list[str] | None) -> TableReader:
     if "://" not in tables and Path(tables).exists() and not Path(tables).is_dir():
         misused(f"--tables {tables} is a file; name the folder that `penstock telemetry run` writes to")
     try:
-        return TableReader(tables, storage_options=pairs(storage_option or (), "--storage-option"))
+        return TableReader(tables, storage_options=storage_options(storage_option or ()))
     except (ValueError, OSError) as error:
         raise Failure(f"--tables {tables}: {error}") from error
 
