@@ -20,6 +20,13 @@ from penstock.wire.apis.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
 )
+from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
+from penstock.wire.apis.delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_topic_partitions import (
@@ -202,6 +209,23 @@ def test_denials_and_changes_are_audited(client: RawClient, admin: Admin, events
     assert (denied["api"], denied["operation"], denied["resource"]) == ("Metadata", "DESCRIBE", topic.name)
     metadata(client)
     assert len(events.of("access_denied")) == 1, "a list that is filtered is not audited"
+
+
+def test_deleted_data_is_audited(client: RawClient, admin: Admin, events: Events) -> None:
+    topic = create_topic(admin)
+    records = DeleteRecordsTopic(name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0)])
+    request = DeleteRecordsRequest(topics=[records], timeout_ms=5000)
+
+    def delete(by: RawClient) -> int:
+        code: int = by.call(DELETE_RECORDS, 2, request).topics[0].partitions[0].error_code
+        return code
+
+    assert delete(client) == DENIED
+    until(lambda: delete(admin) == ErrorCode.NONE)
+    admin.call(DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["nobody"]))
+    ((_, changed),) = events.of("data_changed")
+    assert (changed["api"], changed["host"]) == ("DeleteRecords", "127.0.0.2")
+    assert changed["resources"] == [{"type": "TOPIC", "name": topic.name, "changes": ["0"]}]
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -15,8 +15,10 @@ from penstock.broker.base.audit_details import Details
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import Context
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.net.deferred import Deferred
 from penstock.security.principal import Principal, Session
 from penstock.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from penstock.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from tests.broker.events import Events
 
 DONE = Details(True, [], 0, None)
@@ -127,6 +129,47 @@ def test_an_administrative_change_names_its_resources(events: Events) -> None:
     asyncio.run(serve(context(), CreateTopicsRequest(validate_only=True)))
     (validated,) = named(events, "metadata_not_changed")
     assert (validated["validate_only"], validated["status_id"]) == (True, 1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "deferred"])
+def test_deleted_data_is_reported_by_every_kind_of_handler(events: Events, kind: str) -> None:
+    pending: list[Deferred[Any]] = []
+
+    def respond(code: ErrorCode) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=code)])
+
+    def plain(context: Context, request: Any) -> Any:
+        return respond(request.groups_names)
+
+    async def coroutine(context: Context, request: Any) -> Any:
+        return respond(request.groups_names)
+
+    def deferred(context: Context, request: Any) -> Any:
+        pending.append(Deferred())
+        return pending[-1]
+
+    handler: Any = {"plain": plain, "coroutine": coroutine, "deferred": deferred}[kind]
+    serve: Any = Audit(100, lambda: 0.0).reported(handler)
+    for code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE):
+        # The code stands for the groups: the handlers here read it back.
+        answer = serve(context(), DeleteGroupsRequest(groups_names=code))
+        if kind == "coroutine":
+            answer = asyncio.run(answer)
+        elif kind == "deferred":
+            pending[-1].resolve(respond(code))
+            answer = answer.value
+        assert answer.results[0].error_code == code
+    (changed,) = named(events, "data_changed")
+    assert (changed["api"], changed["resources"]) == ("DeleteTopics", [{"type": "GROUP", "name": "g"}])
+
+
+def test_an_abandoned_request_is_cancelled(events: Events) -> None:
+    pending: Deferred[Any] = Deferred()
+    cancelled: list[bool] = []
+    pending.on_cancel = lambda: cancelled.append(True)
+    serve: Any = Audit(100, lambda: 0.0).reported(lambda context, request: pending)
+    serve(context(), DeleteGroupsRequest()).cancel()
+    assert cancelled and not events.all
 
 
 def test_administrative_changes_are_never_summed_up(events: Events) -> None:

@@ -42,6 +42,7 @@ from penstock.wire.apis.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from penstock.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from penstock.wire.apis.describe_client_quotas import EntityData
 from penstock.wire.apis.elect_leaders import (
@@ -56,6 +57,12 @@ from penstock.wire.apis.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from penstock.wire.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
 )
 from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -219,6 +226,39 @@ CASES: list[tuple[Any, Any, bool, list[dict[str, Any]]]] = [
         UnregisterBrokerResponse(),
         True,
         [resource("BROKER", "7")],
+    ),
+    (
+        DeleteGroupsRequest(),
+        DeleteGroupsResponse(
+            results=[
+                DeletableGroupResult(group_id="g"),
+                DeletableGroupResult(group_id="h", error_code=ErrorCode.NON_EMPTY_GROUP),
+            ]
+        ),
+        True,
+        [resource("GROUP", "g"), resource("GROUP", "h", error="NON_EMPTY_GROUP")],
+    ),
+    (
+        OffsetDeleteRequest(group_id="g"),
+        OffsetDeleteResponse(
+            topics=[
+                OffsetDeleteResponseTopic(
+                    name="orders",
+                    partitions=[
+                        OffsetDeleteResponsePartition(error_code=86),
+                        OffsetDeleteResponsePartition(partition_index=1),
+                    ],
+                ),
+                OffsetDeleteResponseTopic(
+                    name="bills", partitions=[OffsetDeleteResponsePartition(error_code=86)]
+                ),
+            ]
+        ),
+        True,
+        [
+            resource("GROUP", "g", "orders"),
+            resource("GROUP", "g", "bills", error="GROUP_SUBSCRIBED_TO_TOPIC"),
+        ],
     ),
     # A filter that matches nothing.
     (DeleteAclsRequest(), DeleteAclsResponse(filter_results=[DeleteAclsFilterResult()]), True, []),

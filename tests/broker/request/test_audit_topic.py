@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.app.routes import Routes
+from penstock.broker.app.routes import DATA_CHANGES, Routes
 from penstock.broker.base.audit_details import names_resources
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.produce.topic_writer import TopicWriter
@@ -57,6 +57,7 @@ def test_every_audited_request_names_its_resources() -> None:
         DESCRIBE_QUORUM.name,
         LIST_PARTITION_REASSIGNMENTS.name,
     }
+    assert all(names_resources(api.request) for api in DATA_CHANGES)
 
 
 def test_changes_are_in_the_topic_and_clients_cannot_write_to_it() -> None:

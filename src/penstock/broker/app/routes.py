@@ -5,10 +5,10 @@ ApiVersions advertises exactly these APIs. The tables of the internal listener a
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from penstock.broker.app.parts import BrokerParts
-from penstock.broker.app.share_routes import share_handlers
+from penstock.broker.app.share_routes import GROUP_CHANGES, share_handlers
 from penstock.broker.base.context import AsyncHandler, Handler
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.fetch.client_fetch import ClientEnvironment
@@ -109,9 +109,11 @@ from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
 from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 
-__all__ = ["Routes"]
+__all__ = ["DATA_CHANGES", "Routes"]
 
 H = TypeVar("H", bound=Handler)
+#: requests that change or delete data of the broker that serves them, and are audited
+DATA_CHANGES: Final = (DELETE_RECORDS, ALTER_REPLICA_LOG_DIRS, OFFSET_DELETE, *GROUP_CHANGES)
 
 
 class Routes:
@@ -159,13 +161,19 @@ class Routes:
         self.clients.update(self.authorized(share_handlers(parts)))
         self.clients.update(self.authorized(self._admin_handlers()))
         self.clients.update(self._forwarding_handlers())
+        if self._is_audited:
+            self.clients.update({api: parts.audit.reported(self.clients[api]) for api in DATA_CHANGES})
         #: the handlers of clients that have a quota
         self.metered: dict[Api[Any, Any], Handler] = dict(self.clients)
         self.metered.update(self.authorized({FETCH: metered_fetch}))
 
+    @property
+    def _is_audited(self) -> bool:
+        return self._parts.access is not None or self._parts.audit_queue is not None
+
     def _audited(self, handlers: dict[Api[Any, Any], AsyncHandler]) -> dict[Api[Any, Any], AsyncHandler]:
         """The handlers of the active controller, with an audit event for each that changes metadata."""
-        if self._parts.access is None and self._parts.audit_queue is None:
+        if not self._is_audited:
             return handlers
         changes = [api for api in handlers if api not in (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)]
         audit = self._parts.audit

@@ -26,7 +26,7 @@ from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE
 from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT
 from penstock.wire.apis.write_share_group_state import WRITE_SHARE_GROUP_STATE
 
-__all__ = ["SHARE_STATE_APIS", "share_handlers"]
+__all__ = ["GROUP_CHANGES", "SHARE_STATE_APIS", "share_handlers"]
 
 #: the APIs between brokers
 SHARE_STATE_APIS: tuple[Api[Any, Any], ...] = (
@@ -35,6 +35,12 @@ SHARE_STATE_APIS: tuple[Api[Any, Any], ...] = (
     WRITE_SHARE_GROUP_STATE,
     DELETE_SHARE_GROUP_STATE,
     READ_SHARE_GROUP_STATE_SUMMARY,
+)
+#: the APIs by which administrators change the state of groups
+GROUP_CHANGES: tuple[Api[Any, Any], ...] = (
+    DELETE_GROUPS,
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
 )
 
 

@@ -1,4 +1,4 @@
-"""Audit events: denied requests, administrative changes, failed authentications.
+"""Audit events: denied requests, administrative changes, deleted data, failed authentications.
 
 Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activity). They go to the logger
 `audit`, one line each, to the topic `__audit`, or to both.
@@ -6,25 +6,27 @@ Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activit
 Policy: a denial or a failed authentication is never waited for. Equal events within a window are one event
 with a count. A broker writes `penstock.audit.events.per.second.max` events per second, with a second's worth
 at once, and drops the others, so a client that is denied many times cannot fill the disk or slow the broker
-down. Executed changes have as many events per second of their own, so no client can hide a change behind
-denials. Texts that clients choose are cut, so an event has a few kilobytes at most. Events that find the
-queue of the topic full are dropped, too. The next event that is written has the number of dropped events.
-With `penstock.audit.overflow=block` an administrative request reserves room in the queue before it is
-executed, and is refused if there is none in time. Its event is never dropped.
+down. Executed changes of metadata, and those of data, have as many events per second of their own, so no
+client can hide a change behind denials. Texts that clients choose are cut, so an event has a few kilobytes at
+most. Events that find the queue of the topic full are dropped, too. The next event that is written has the
+number of dropped events. With `penstock.audit.overflow=block` an administrative request reserves room in the
+queue before it is executed, and is refused if there is none in time. Its event is never dropped.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.broker.base.audit_details import Details, cut, details_of
 from penstock.broker.base.audit_queue import AuditQueue
-from penstock.broker.base.context import AsyncHandler, Context
+from penstock.broker.base.context import AsyncHandler, Context, Handler
 from penstock.broker.base.logs import get_logger
 from penstock.model.errors import ProtocolError
 from penstock.model.ids import AUDIT_TOPIC
+from penstock.net.deferred import Deferred
 from penstock.security.principal import Session
 
 __all__ = ["Audit"]
@@ -102,6 +104,7 @@ class Audit:
         """
         self._allowance = _Allowance(events_per_s, now)
         self._allowance_of_changes = _Allowance(events_per_s, now)
+        self._allowance_of_data = _Allowance(events_per_s, now)
         self._is_off = events_per_s == 0
         self._to_log = to_log
         self._queue = queue
@@ -152,6 +155,52 @@ class Audit:
             return response
 
         return serve
+
+    def reported(self, handler: Handler) -> Handler:
+        """A handler that audits each request that has changed or deleted data of this broker."""
+        if inspect.iscoroutinefunction(handler):
+
+            async def serve_later(context: Context, request: Any) -> Any:
+                response = await handler(context, request)
+                self._data_changed(context, request, response)
+                return response
+
+            return serve_later
+
+        def serve(context: Context, request: Any) -> Any:
+            response = handler(context, request)
+            if not isinstance(response, Deferred):
+                self._data_changed(context, request, response)
+                return response
+            reported: Deferred[Any] = Deferred()
+            reported.on_cancel = response.cancel
+
+            def report(value: Any) -> None:
+                self._data_changed(context, request, value)
+                reported.resolve(value)
+
+            response.then(report)
+            return reported
+
+        return serve
+
+    def _data_changed(self, context: Context, request: Any, response: Any) -> None:
+        """A request was executed; one without any effect, such as a denied one, is no event here."""
+        details = None if response is None else details_of(request, response)
+        if details is None or not details.succeeded:
+            return
+        optional = {"resources": details.resources, "resources_left_out": details.left_out}
+        self._write(
+            "data_changed",
+            _API_ACTIVITY,
+            _OTHER,
+            _SUCCESS,
+            context.session,
+            api=context.stats.name,
+            client_id=context.client_id,
+            **{name: value for name, value in optional.items() if value},
+            allowance=self._allowance_of_data,
+        )
 
     def changed(self, context: Context, details: Details, *, validate_only: bool = False) -> None:
         """The active controller has executed, or only validated, an administrative request."""

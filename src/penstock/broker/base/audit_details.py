@@ -1,8 +1,8 @@
 """Details of administrative requests for audit events: the resources, and the error of each.
 
 A resource has a `type` and a `name`, the names of its `changes` (configs, members of a role, quotas, SCRAM
-mechanisms, partitions), and its `error` if it was refused. Values are never part of it: configs and
-credentials may be secrets. Clients choose the names, so their number and their length are bounded.
+mechanisms, partitions, topics of a group), and its `error` if it was refused. Values are never part of it:
+configs and credentials may be secrets. Clients choose the names, so their number and length are bounded.
 """
 
 from __future__ import annotations
@@ -17,14 +17,20 @@ from penstock.wire.apis.add_raft_voter import AddRaftVoterRequest
 from penstock.wire.apis.alter_client_quotas import AlterClientQuotasRequest
 from penstock.wire.apis.alter_configs import AlterConfigsRequest
 from penstock.wire.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from penstock.wire.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from penstock.wire.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from penstock.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from penstock.wire.apis.create_acls import CreateAclsRequest
 from penstock.wire.apis.create_partitions import CreatePartitionsRequest
 from penstock.wire.apis.create_topics import CreateTopicsRequest
 from penstock.wire.apis.delete_acls import DeleteAclsRequest
+from penstock.wire.apis.delete_groups import DeleteGroupsRequest
+from penstock.wire.apis.delete_records import DeleteRecordsRequest
+from penstock.wire.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from penstock.wire.apis.delete_topics import DeleteTopicsRequest
 from penstock.wire.apis.elect_leaders import ElectLeadersRequest
 from penstock.wire.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from penstock.wire.apis.offset_delete import OffsetDeleteRequest
 from penstock.wire.apis.remove_raft_voter import RemoveRaftVoterRequest
 from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest
 from penstock.wire.apis.update_features import UpdateFeaturesRequest
@@ -42,13 +48,14 @@ _Found: TypeAlias = tuple[dict[str, Any], int]
 _Find: TypeAlias = Callable[[Any, Any], Iterator[_Found]]
 
 _TOPIC: Final = "TOPIC"
+_GROUP: Final = "GROUP"
 #: types of resources that have configs, as the protocol numbers them; 100 is Penstock's
 _CONFIG_TYPES: Final = {
     2: _TOPIC,
     4: "BROKER",
     8: "BROKER_LOGGER",
     16: "CLIENT_METRICS",
-    32: "GROUP",
+    32: _GROUP,
     100: "ROLE",
 }
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -153,6 +160,24 @@ def _partitions(topics: str, name: str, partitions: str, index: str) -> _Find:
     return find
 
 
+def _groups(request: Any, response: Any) -> Iterator[_Found]:
+    for result in response.results:
+        yield _named(_GROUP, result.group_id), result.error_code
+
+
+def _group_offsets(topics: str, name: str) -> _Find:
+    """The group of a request, once for each topic of the response."""
+
+    def find(request: Any, response: Any) -> Iterator[_Found]:
+        for topic in getattr(response, topics):
+            parts = getattr(topic, "partitions", [topic])
+            # A topic has an error if all of its partitions have one.
+            code = min((part.error_code for part in parts), key=bool, default=0)
+            yield _named(_GROUP, request.group_id, [getattr(topic, name)]), code
+
+    return find
+
+
 def _created_acls(request: Any, response: Any) -> Iterator[_Found]:
     for acl, result in zip(request.creations, response.results, strict=False):
         yield _named("ACL", _acl_text(acl, acl.resource_pattern_type)), result.error_code
@@ -228,4 +253,10 @@ _FINDS: Final[dict[type, _Find]] = {
     DeleteAclsRequest: _deleted_acls,
     AlterUserScramCredentialsRequest: _users,
     AlterClientQuotasRequest: _quotas,
+    DeleteRecordsRequest: _partitions("topics", "name", "partitions", "partition_index"),
+    AlterReplicaLogDirsRequest: _partitions("results", "topic_name", "partitions", "partition_index"),
+    DeleteGroupsRequest: _groups,
+    OffsetDeleteRequest: _group_offsets("topics", "name"),
+    AlterShareGroupOffsetsRequest: _group_offsets("responses", "topic_name"),
+    DeleteShareGroupOffsetsRequest: _group_offsets("responses", "topic_name"),
 }
