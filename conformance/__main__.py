@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from conformance.brokers import BEARER, MUTUAL, SECURED, Brokers, ExternalBrokers, Starter
+from conformance.brokers import BEARER, MUTUAL, PASSWORD, SECURED, Brokers, ExternalBrokers, Starter
 from conformance.goals import Goal, load_goals
 from conformance.kafka_python import KafkaPythonSuite
 from conformance.kafka_tools import kafka_tools, penstock_tools
@@ -102,7 +102,7 @@ def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
     if wanted.against == "penstock" and not wanted.only:
         selected = [goal for goal in selected if not goals.waits_for(goal)]
     if wanted.secured:
-        # Those with client certificates or tokens are secured in any run.
+        # Those with credentials of their own are secured in any run.
         selected = [g for g in selected if g.suite.startswith("librdkafka") and g.scenario not in SECURED]
     return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
 
@@ -133,6 +133,7 @@ def _run(
         secured: dict[str, Starter] = {
             MUTUAL: partial(mutual_cluster, wanted.against),
             BEARER: partial(bearer_cluster, wanted.against),
+            PASSWORD: partial(secured_cluster, wanted.against),
         }
         brokers = ExternalBrokers(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder, secured)
         with brokers:

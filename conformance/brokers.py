@@ -29,8 +29,10 @@ COMMON = {
 MUTUAL = "mutual"
 #: clients need a token of an OAuth endpoint
 BEARER = "bearer"
+#: clients need a password, and authenticate again every few seconds
+PASSWORD = "password"
 #: scenarios whose clusters are secured in any run
-SECURED = frozenset({MUTUAL, BEARER})
+SECURED = frozenset({MUTUAL, BEARER, PASSWORD})
 SCENARIOS = {
     DEFAULT_SCENARIO: (3, COMMON),
     "noautocreate": (3, {**COMMON, "auto.create.topics.enable": "false"}),
@@ -41,6 +43,7 @@ SCENARIOS = {
     "authorized": (1, {**COMMON, **ACCESS_CONTROL}),
     MUTUAL: (1, COMMON),
     BEARER: (3, COMMON),
+    PASSWORD: (3, {**COMMON, "connections.max.reauth.ms": "10000"}),
 }
 
 
