@@ -18,6 +18,7 @@ import pytest
 from penstock.broker.base.bearer_tokens import BearerTokens
 from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.security.sasl import Identity, TokenRefused
+from tests.broker.events import Events
 from tests.secured import HOST, pki
 
 jwt = pytest.importorskip("jwt")
@@ -210,6 +211,25 @@ def test_keys_come_over_https_from_a_server_of_a_private_authority(issuer: Issue
             thread.join()
     with pytest.raises(InvalidConfig, match="/nowhere cannot be read"):
         issuer.tokens(sasl_jaas_config='x required ssl.truststore.location="/nowhere";')
+
+
+@pytest.mark.parametrize(
+    ("url", "audience", "risks"),
+    [
+        ("https://login.example/jwks", "penstock", []),
+        ("http://127.0.0.1/jwks", "penstock", []),
+        ("http://login.example/jwks", "penstock", ["without encryption"]),
+        ("https://login.example/jwks", "", ["issued for other services"]),
+    ],
+)
+def test_risky_settings_are_logged(events: Events, url: str, audience: str, risks: list[str]) -> None:
+    configs = {
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "sasl.oauthbearer.expected.audience": audience,
+    }
+    BearerTokens(configs.get, in_thread)
+    found = [fields["reason"] for _, fields in events.of("tokens_insecure")]
+    assert [risk in reason for risk, reason in zip(risks, found, strict=True)] == [True] * len(risks)
 
 
 def test_without_keys_nothing_starts(issuer: Issuer, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from penstock.broker.base.logs import get_logger
+from penstock.model.config.listeners import is_loopback
 from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.security.sasl import Identity, TokenRefused
 from penstock.security.sasl_users import parse_jaas
@@ -68,6 +70,8 @@ class BearerTokens:
         self._issuer = lookup("sasl.oauthbearer.expected.issuer") or None
         audience = lookup("sasl.oauthbearer.expected.audience") or ""
         self._audience = [each.strip() for each in audience.split(",") if each.strip()]
+        for risk in _risks(url, self._audience):
+            log.warning("tokens_insecure", url=url, reason=risk)
         self._skew_s = int(lookup("sasl.oauthbearer.clock.skew.seconds") or 0)
         self._subject = lookup("sasl.oauthbearer.sub.claim.name") or "sub"
         self._groups = lookup("penstock.sasl.oauthbearer.groups.claim.name") or "groups"
@@ -155,6 +159,16 @@ class BearerTokens:
         if not keys:
             raise ValueError("it has no public keys")
         return keys
+
+
+def _risks(url: str, audience: Sequence[str]) -> Iterator[str]:
+    """Settings that accept more tokens than an operator may expect."""
+    if not audience:
+        yield (
+            "tokens that were issued for other services are accepted: set sasl.oauthbearer.expected.audience"
+        )
+    if url.startswith("http:") and not is_loopback(urlsplit(url).hostname or ""):
+        yield "the keys come without encryption, so the network can replace them: use an https URL"
 
 
 def _algorithms(key: dict[str, Any], name: str) -> list[str]:
