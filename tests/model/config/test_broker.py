@@ -12,6 +12,7 @@ from penstock.model.config import (
     Endpoint,
     describe_broker,
 )
+from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import InvalidConfig
 
 
@@ -300,6 +301,27 @@ def test_brokers_need_certificates_where_others_reach_their_listener(
 ) -> None:
     listeners = {"listeners": "C://10.0.0.1:1,INTERNAL://10.0.0.1:2"}
     assert BrokerConfig(listeners | internal).insecure_listeners() == found
+
+
+@pytest.mark.parametrize(
+    ("configs", "found"),
+    [
+        ({}, ["A://*:1", "B://*:2"]),
+        ({"ssl.client.auth": "required"}, ["B://*:2"]),
+        ({"ssl.client.auth": "requested"}, ["A://*:1", "B://*:2"]),
+        ({"authorizer.class.name": STANDARD_AUTHORIZER}, ["B://*:2"]),
+    ],
+)
+def test_listeners_without_encryption_or_authentication_are_known(
+    configs: dict[str, str], found: list[str]
+) -> None:
+    listeners = {
+        "listeners": "A://:1,B://:2,C://:3,D://127.0.0.1:4,E://127.0.0.1:5",
+        "listener.security.protocol.map": "A:SSL,B:SASL_PLAINTEXT,C:SASL_SSL,D:SSL,E:SASL_PLAINTEXT",
+    }
+    config = BrokerConfig(listeners | configs)
+    assert list(config.weak_listeners()) == found
+    assert config.insecure_listeners() == []
 
 
 def test_a_name_that_starts_like_a_loopback_address_is_none() -> None:

@@ -165,6 +165,8 @@ def _run(
     for address in insecure:
         reason = "any machine that reaches it can read, change and delete all data"
         logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
+    for address, reason in broker.weak_listeners().items():
+        logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
     _warn_of_readable_files(broker, file, config_file)
     for name, reason in file.refused.items():
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)

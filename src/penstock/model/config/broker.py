@@ -252,6 +252,21 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             insecure.append(f"METRICS://{metrics.host or '*'}:{metrics.port}")
         return insecure
 
+    def weak_listeners(self) -> dict[str, str]:
+        """The risks of reachable listeners that have encryption or authentication, but not both."""
+        found = {}
+        for endpoint in self.all_endpoints:
+            if is_loopback(endpoint.host):
+                continue
+            address = f"{endpoint.name}://{endpoint.host or '*'}:{endpoint.port}"
+            client_auth = self.for_listener(endpoint.name)("ssl.client.auth")
+            is_open = client_auth != "required" and not self._values["authorizer.class.name"]
+            if endpoint.protocol == "SASL_PLAINTEXT":
+                found[address] = "the network can read all records, and passwords and tokens of clients"
+            elif endpoint.protocol == "SSL" and is_open and endpoint != self.internal_endpoint:
+                found[address] = "clients need no certificate, and every client may do everything"
+        return found
+
     @property
     def metrics_address(self) -> MetricsAddress | None:
         """The address of the monitoring port; None if there is none."""
