@@ -110,7 +110,8 @@ class TokenEndpoint:
             "iat": now,
             "exp": now + lifetime_s,
         }
-        return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": "k1"})
+        token: str = jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": "k1"})
+        return token
 
     def refusal(self, form: dict[str, list[str]], *, has_authorization: bool) -> str:
         """Why a request for a token is refused; empty if it is not."""

@@ -133,30 +133,29 @@ def test_an_administrative_change_names_its_resources(events: Events) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "deferred"])
 def test_deleted_data_is_reported_by_every_kind_of_handler(events: Events, kind: str) -> None:
-    pending: list[Deferred[Any]] = []
+    code, pending = ErrorCode.NONE, Deferred[Any]()
 
-    def respond(code: ErrorCode) -> DeleteGroupsResponse:
+    def respond() -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=code)])
 
     def plain(context: Context, request: Any) -> Any:
-        return respond(request.groups_names)
+        return respond()
 
     async def coroutine(context: Context, request: Any) -> Any:
-        return respond(request.groups_names)
+        return respond()
 
     def deferred(context: Context, request: Any) -> Any:
-        pending.append(Deferred())
-        return pending[-1]
+        return pending
 
     handler: Any = {"plain": plain, "coroutine": coroutine, "deferred": deferred}[kind]
     serve: Any = Audit(100, lambda: 0.0).reported(handler)
     for code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE):
-        # The code stands for the groups: the handlers here read it back.
-        answer = serve(context(), DeleteGroupsRequest(groups_names=code))
+        pending = Deferred()
+        answer = serve(context(), DeleteGroupsRequest())
         if kind == "coroutine":
             answer = asyncio.run(answer)
         elif kind == "deferred":
-            pending[-1].resolve(respond(code))
+            pending.resolve(respond())
             answer = answer.value
         assert answer.results[0].error_code == code
     (changed,) = named(events, "data_changed")

@@ -113,7 +113,12 @@ __all__ = ["DATA_CHANGES", "Routes"]
 
 H = TypeVar("H", bound=Handler)
 #: requests that change or delete data of the broker that serves them, and are audited
-DATA_CHANGES: Final = (DELETE_RECORDS, ALTER_REPLICA_LOG_DIRS, OFFSET_DELETE, *GROUP_CHANGES)
+DATA_CHANGES: Final[tuple[Api[Any, Any], ...]] = (
+    DELETE_RECORDS,
+    ALTER_REPLICA_LOG_DIRS,
+    OFFSET_DELETE,
+    *GROUP_CHANGES,
+)
 
 
 class Routes:
