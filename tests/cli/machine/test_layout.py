@@ -13,6 +13,7 @@ from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.failure import Failure
 from penstock.cli.machine.layout import Machine, lay_out
 from penstock.model.config import BrokerConfig, effective_configs
+from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import InvalidConfig
 
 
@@ -171,10 +172,57 @@ def test_brokers_of_one_machine_reach_each_other_on_loopback(tmp_path: Path) -> 
 
 def test_an_open_listener_between_machines_is_refused_by_its_name(tmp_path: Path) -> None:
     given = {"listeners": "SASL_SSL://0.0.0.0:9092", "controller.quorum.voters": "1@m1:19092,2@m2:19092"}
-    with pytest.raises(Failure, match=r"INTERNAL://0.0.0.0:19093, the listener between brokers .*docs/tls"):
+    with pytest.raises(Failure, match=r"INTERNAL://0.0.0.0:19093, the listener between brokers .*docs/cores"):
         lay_out({**configs(tmp_path / "a"), **given}, 2)
     assert not (tmp_path / "a").exists()
     lay_out({**configs(tmp_path / "a"), **given, "penstock.insecure.listeners.allow": "true"}, 2)
+
+
+def test_an_authorizer_needs_brokers_that_authenticate(tmp_path: Path) -> None:
+    """Without an error, the brokers would be refused, and wait for each other for ever."""
+    given = {**configs(tmp_path), "listeners": "SASL_SSL://127.0.0.1:9092"}
+    given["authorizer.class.name"] = STANDARD_AUTHORIZER
+    with pytest.raises(Failure, match=r"INTERNAL://127.0.0.1:19093, .*authorizer would refuse the brokers"):
+        lay_out({**given, "super.users": "User:admin"}, 2)
+    lay_out({**given, "super.users": "User:admin"}, 1)
+    for accepted in (
+        {"super.users": "User:admin; User:ANONYMOUS"},
+        {"allow.everyone.if.no.acl.found": "true"},
+    ):
+        lay_out({**given, **accepted}, 2)
+    protocols = "SASL_SSL:SASL_SSL,INTERNAL:SSL"
+    lay_out({**given, "listener.security.protocol.map": protocols, "super.users": "User:broker"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "message"),
+    [
+        ("A://127.0.0.1:9092,B://127.0.0.1:9093", "listener B and listener A would both have port 9094"),
+        ("A://127.0.0.1:9092,B://0.0.0.0:9091", "listener B and the common port would both have port 9092"),
+        ("A://127.0.0.1:0,B://127.0.0.1:0", "more than 2 apart"),
+        ("A://127.0.0.1:65534", "listener A would need port 65536"),
+    ],
+)
+def test_ports_of_listeners_must_not_meet(tmp_path: Path, listeners: str, message: str) -> None:
+    given = {"listeners": listeners, "listener.security.protocol.map": "A:SSL,B:SSL"}
+    with pytest.raises(Failure, match=message):
+        lay_out({**configs(tmp_path), **given}, 2)
+
+
+def test_listeners_at_different_addresses_may_have_the_same_ports(tmp_path: Path) -> None:
+    given = {
+        "listeners": "A://127.0.0.1:9092,B://127.0.0.2:9092",
+        "listener.security.protocol.map": "A:SSL,B:SSL",
+    }
+    machine = lay_out({**configs(tmp_path), **given}, 2)
+    assert listeners(machine)[0].startswith("A://127.0.0.1:9093,B://127.0.0.2:9093,INTERNAL://")
+
+
+def test_an_internal_listener_on_any_port_has_one_at_the_usual_distance(tmp_path: Path) -> None:
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"}
+    machine = lay_out({**configs(tmp_path), **given}, 2)
+    base = int(machine.address.rpartition(":")[2])
+    assert machine.homes[1].internal_address == f"127.0.0.1:{base + 10_002}"
 
 
 def test_free_ports_are_those_of_the_last_start(tmp_path: Path) -> None:

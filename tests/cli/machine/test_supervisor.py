@@ -8,11 +8,9 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.request import urlopen
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -28,6 +26,7 @@ from penstock.cli.machine.child import Child
 from penstock.cli.machine.layout import Machine, lay_out
 from penstock.cli.machine.supervisor import Supervisor
 from penstock.model.config import effective_configs
+from tests.cli.machine.machine_process import RunningMachine, running_machine
 from tests.cli.running import PENSTOCK, WAIT_S
 from tests.waiting import eventually
 
@@ -35,52 +34,19 @@ pytestmark = pytest.mark.process
 QUIET = {"log_level": 0}
 
 
-class Running(NamedTuple):
-    process: subprocess.Popen[str]
-    bootstrap: str
-    folder: Path
-    log: list[str]
-
-    def pid(self, broker: int) -> int:
-        return int(json.loads((self.folder / f"broker-{broker}" / "broker.pid").read_text())["pid"])
-
-    def http(self, path: str) -> str:
-        address = next(line for line in self.log if "component=supervisor event=monitoring_started" in line)
-        with urlopen(f"{address.partition('address=')[2].strip()}{path}", timeout=WAIT_S) as answer:
-            return str(answer.read().decode())
-
-    def has_logged(self, *parts: str) -> bool:
-        return any(all(part in line for part in parts) for line in list(self.log))
-
-
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMachine]:
     """A machine with two cores, on free ports."""
-    folder = tmp_path_factory.mktemp("machine")
-    command = [*PENSTOCK, "up", "--cores", "2", "--port", "0", "--data", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stderr is not None
-    log: list[str] = []
-    reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
-    reader.start()
-    try:
-        ready = process.stdout.readline()
-        assert ready.startswith("ready "), log
-        yield Running(process, ready.split()[1], folder, log)
-    finally:
-        process.kill()
-        process.wait()
-        reader.join(WAIT_S)
-        process.stdout.close()
-        process.stderr.close()
+    with running_machine(tmp_path_factory.mktemp("machine"), "--port", "0") as running:
+        yield running
 
 
-def overview(machine: Running) -> dict[str, Any]:
+def overview(machine: RunningMachine) -> dict[str, Any]:
     with DirectLine(machine.bootstrap, WAIT_S) as line:
         return cluster_overview(line)
 
 
-def test_clients_bootstrap_from_the_common_port_and_use_both_brokers(machine: Running) -> None:
+def test_clients_bootstrap_from_the_common_port_and_use_both_brokers(machine: RunningMachine) -> None:
     client = {"bootstrap.servers": machine.bootstrap, **QUIET}
     admin = AdminClient(client)
     admin.create_topics([NewTopic("t", 2, 1)])["t"].result(WAIT_S)
@@ -97,19 +63,19 @@ def test_clients_bootstrap_from_the_common_port_and_use_both_brokers(machine: Ru
     assert leaders == {1, 2}
 
 
-def test_replicas_never_share_the_machine(machine: Running) -> None:
+def test_replicas_never_share_the_machine(machine: RunningMachine) -> None:
     admin = AdminClient({"bootstrap.servers": machine.bootstrap, **QUIET})
     with pytest.raises(KafkaException, match=r"replicas are on different machines \(penstock.machine\)"):
         admin.create_topics([NewTopic("two", 1, 2)])["two"].result(WAIT_S)
 
 
-def test_one_broker_votes_and_status_has_the_machine(machine: Running) -> None:
+def test_one_broker_votes_and_status_has_the_machine(machine: RunningMachine) -> None:
     brokers = overview(machine)["brokers"]
     assert [broker["quorum"] for broker in brokers] == ["leader", "observer"]
     assert len({broker["machine"] for broker in brokers} - {None}) == 1
 
 
-def test_metrics_and_health_are_on_one_port(machine: Running) -> None:
+def test_metrics_and_health_are_on_one_port(machine: RunningMachine) -> None:
     metrics = machine.http("/metrics")
     for broker in (1, 2):
         assert f'penstock_build_info{{broker="{broker}",' in metrics
@@ -117,7 +83,7 @@ def test_metrics_and_health_are_on_one_port(machine: Running) -> None:
     assert json.loads(machine.http("/health"))["brokers"].keys() == {"1", "2"}
 
 
-def test_a_broker_that_is_killed_is_started_again(machine: Running) -> None:
+def test_a_broker_that_is_killed_is_started_again(machine: RunningMachine) -> None:
     killed = machine.pid(2)
     os.kill(killed, signal.SIGKILL)
     eventually(lambda: machine.has_logged("event=broker_ended", "broker=2"), WAIT_S)
@@ -127,7 +93,7 @@ def test_a_broker_that_is_killed_is_started_again(machine: Running) -> None:
     assert 'penstock_machine_broker_restarts_total{broker="2"} 1' in machine.http("/metrics")
 
 
-def test_a_signal_stops_all_brokers_the_voter_last(machine: Running) -> None:
+def test_a_signal_stops_all_brokers_the_voter_last(machine: RunningMachine) -> None:
     machine.process.send_signal(signal.SIGTERM)
     assert machine.process.wait(WAIT_S) == 0
     eventually(lambda: machine.has_logged("broker=1 ", "event=stopped "), WAIT_S)

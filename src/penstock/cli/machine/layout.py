@@ -30,6 +30,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.config.listeners import is_loopback
 from penstock.model.ids import format_topic_id
+from penstock.security.principal import ANONYMOUS
 
 __all__ = ["MOST_CORES", "Machine", "available_cores", "lay_out"]
 
@@ -48,6 +49,8 @@ _ADDRESS: Final = re.compile(r"(?P<name>[^:]+)://(?P<host>\[[^\]]*\]|[^:]*):(?P<
 _VOTER: Final = re.compile(r"(?P<number>[0-9]+)@(?P<host>\[[^\]]*\]|[^:]+):(?P<port>[0-9]+)")
 _VOTERS: Final = "controller.quorum.voters"
 _CLUSTER_ID: Final = "penstock.cluster.id"
+_ANY_HOST: Final = {"", "0.0.0.0", "[::]"}
+_HIGHEST_PORT: Final = 65_535
 
 
 class Machine(NamedTuple):
@@ -94,16 +97,17 @@ def lay_out(configs: Mapping[str, str], cores: int, topics: Sequence[Any] = ()) 
     base = _base_port(client, cores, stored)
     homes = [BrokerHome(directories[0], first_id(number) + core) for core in range(cores)]
     shared = _shared_configs(configs, number, base, name, stored)
+    _check_ports(shared, base, cores)
     own = [_own_configs(shared, home, core, base, directories) for core, home in enumerate(homes)]
     for each in own:
         # The constructor refuses what no broker would start with.
-        _check_internal(configs, BrokerConfig(resolved_configs(each)))
+        _check_internal(configs, BrokerConfig(resolved_configs(each)), cores)
     _store(directories[0], {"number": number, "name": name, "port": base, **_id_of(shared)}, stored)
     for home, each in zip(homes, own, strict=True):
         home.write(each, topics)
     votes = "controller" in own[0].get("process.roles", "broker,controller")
     advertised, *_ = _listeners(shared.get("advertised.listeners", shared["listeners"]))
-    host = advertised.host if advertised.host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"
+    host = advertised.host if advertised.host not in _ANY_HOST else "127.0.0.1"
     return Machine(name, homes, f"{host}:{base}", homes[0] if votes else None)
 
 
@@ -142,8 +146,11 @@ def _shared_configs(
 ) -> dict[str, str]:
     """The configs that all brokers of the machine have; listeners are those of the common port."""
     shared = {key: value for key, value in configs.items() if key not in ("broker.id", "log.dir")}
-    listeners = [each._replace(port=each.port or base) for each in _listeners(configs["listeners"])]
     names = _internal_names(configs)
+    listeners = [
+        each._replace(port=each.port or base + _INTERNAL_OFFSET * (each.name in names))
+        for each in _listeners(configs["listeners"])
+    ]
     if not any(each.name in names for each in listeners):
         host = listeners[0].host
         if _VOTERS not in configs and not is_loopback(host.strip("[]")):
@@ -154,7 +161,7 @@ def _shared_configs(
         voters = _voters(configs[_VOTERS])
     else:
         internal = next(each for each in listeners if each.name in names)
-        if internal.host in ("", "0.0.0.0", "[::]"):
+        if internal.host in _ANY_HOST:
             internal = internal._replace(host="127.0.0.1")
         voters = [f"{first_id(number)}@{internal.host}:{internal.port + 1}"]
         known = stored.get("cluster_id") or format_topic_id(random.randbytes(16))
@@ -172,18 +179,54 @@ def _internal_names(configs: Mapping[str, str]) -> list[str]:
     return [name.strip().upper() for name in configs.get("controller.listener.names", INTERNAL).split(",")]
 
 
-def _check_internal(configs: Mapping[str, str], config: BrokerConfig) -> None:
-    """Refuse a listener between brokers that the layout has added and that is open to other machines."""
+def _check_internal(configs: Mapping[str, str], config: BrokerConfig, cores: int) -> None:
+    """Refuse a listener between brokers that the layout has added, if it is open to other machines.
+
+    Also if the authorizer would refuse what brokers send there: they would wait for each other for ever.
+    """
     internal = config.internal_endpoint
     if internal is None or any(each.name == internal.name for each in _listeners(configs["listeners"])):
         return
     where = f"{internal.name}://{internal.host or '*'}:{internal.port}"
+    remedy = (
+        f"add {internal.name}://HOST:PORT to listeners and its protocol to listener.security.protocol.map "
+        f"(docs/cores.md)"
+    )
     if where in config.insecure_listeners() and not config.penstock_insecure_listeners_allow:
         misused(
             f"{where}, the listener between brokers that --cores adds, would serve any machine, without "
-            f"encryption or authentication: add {internal.name}://HOST:PORT to listeners and its protocol to "
-            f"listener.security.protocol.map (docs/tls.md), or accept the risk with --allow-insecure"
+            f"encryption or authentication: {remedy}, or accept the risk with --allow-insecure"
         )
+    is_alone = cores == 1 and _VOTERS not in configs
+    if internal.protocol == "PLAINTEXT" and not is_alone and not _is_open(config):
+        misused(
+            f"{where}, the listener between brokers that --cores adds, has no authentication, so that the "
+            f"authorizer would refuse the brokers: {remedy}, and the brokers to super.users"
+        )
+
+
+def _is_open(config: BrokerConfig) -> bool:
+    """Whether a broker may act as one without authentication."""
+    users = [user.strip() for user in str(config["super.users"]).split(";")]
+    is_allowed = str(ANONYMOUS) in users or bool(config["allow.everyone.if.no.acl.found"])
+    return not config["authorizer.class.name"] or is_allowed
+
+
+def _check_ports(shared: Mapping[str, str], base: int, cores: int) -> None:
+    """Refuse listeners whose ports would meet: each has a port for every broker."""
+    listeners = _listeners(shared["listeners"])
+    taken = [(listeners[0].host, base, "the common port")]
+    for name, host, first in listeners:
+        for port in range(first + 1, first + 1 + cores):
+            if port > _HIGHEST_PORT:
+                misused(f"listener {name} would need port {port}, which does not exist: choose a lower port")
+            for other, known, owner in taken:
+                if known == port and (host == other or {host, other} & _ANY_HOST):
+                    misused(
+                        f"listener {name} and {owner} would both have port {port}, because every broker has "
+                        f"its own: choose ports that are more than {cores} apart"
+                    )
+        taken += [(host, port, f"listener {name}") for port in range(first + 1, first + 1 + cores)]
 
 
 def _voters(text: str) -> list[str]:
