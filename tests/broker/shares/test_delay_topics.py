@@ -154,6 +154,16 @@ def test_a_target_that_is_created_again_gets_messages(client: RawClient) -> None
     until(lambda: [r.value for r in read_all(client, target)] == [b"b"])
 
 
+def test_a_broker_without_delay_topics_looks_for_them_rarely() -> None:
+    """Each look wakes up an idle process. A new delay topic is noticed at once (`metadata_changed`)."""
+    image: Any = SimpleNamespace(configs={(TOPIC, "orders"): {"retention.ms": "1"}})
+    none: Any = None
+    topics = DelayTopics(image, none, StillClock(), InlineWorkers(), none, lambda: 1, lambda: 9, False)
+    assert topics.interval_s == 10.0
+    image.configs[TOPIC, "later"] = {"penstock.delay.target": "orders"}
+    assert topics.interval_s == 0.5
+
+
 class _Led:
     """A partition that this broker leads."""
 

@@ -36,10 +36,8 @@ log = get_logger("maintenance")
 _SLICE: Final = 64
 #: how often directories are checked for space
 _ROOM_MS: Final = 1000
-#: how often the wall clock is checked for a jump
-_CLOCK_MS: Final = 1000
-#: how often the reserve of descriptors is restored
-_DESCRIPTORS_MS: Final = 1000
+#: how often the wall clock is checked for a jump, and the reserve of descriptors is restored
+_WATCH_MS: Final = 1000
 
 
 class Maintenance:
@@ -86,8 +84,7 @@ class Maintenance:
             (self.expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self._quarantine.expire, lambda: self._quarantine.interval_ms),
             (self.check_space, lambda: _ROOM_MS),
-            (self.check_clock, lambda: _CLOCK_MS),
-            (self.restore_descriptors, lambda: _DESCRIPTORS_MS),
+            (self.watch, lambda: _WATCH_MS),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
@@ -100,12 +97,17 @@ class Maintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def restore_descriptors(self) -> None:
+    async def watch(self) -> None:
+        """Check the clock and restore descriptors: one chore, because each wakes up an idle broker."""
+        self.check_clock()
+        self.restore_descriptors()
+
+    def restore_descriptors(self) -> None:
         if not DESCRIPTORS.restore():
             DESCRIPTORS.relieve()
             DESCRIPTORS.restore()
 
-    async def check_clock(self) -> None:
+    def check_clock(self) -> None:
         self._clock_watch.check()
 
     async def retain(self) -> None:

@@ -25,6 +25,8 @@ DELAY_KEY: Final = "penstock.delay.target"
 SOURCE_KEY: Final = "penstock.delay.source.enable"
 #: how often the partitions that this broker leads are compared with the movers
 _INTERVAL_S: Final = 0.5
+#: the same without delay topics: metadata records tell of a new one, so this is for a change that was missed
+_IDLE_S: Final = 10.0
 #: warnings of each kind that all movers of the broker log
 _WARNINGS_PER_MINUTE: Final = 6
 #: the longest pause before a mover that has failed is started again
@@ -109,10 +111,22 @@ class DelayTopics:
                 self._changed.clear()
                 self.review()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), _INTERVAL_S)
+                    async with asyncio.timeout(self.interval_s):
+                        await self._changed.wait()
         finally:
             for task in self._tasks.values():
                 task.cancel()
+
+    @property
+    def interval_s(self) -> float:
+        """The time until the next review.
+
+        Why: idle brokers, of which a machine may have one per core, should wake up rarely.
+        """
+        kept = ((kind, configs) for (kind, _), configs in self._image.configs.items())
+        return (
+            _INTERVAL_S if any(kind == TOPIC and DELAY_KEY in configs for kind, configs in kept) else _IDLE_S
+        )
 
     def metadata_changed(self, records: Iterable[Struct]) -> None:
         """Begin to move messages of a new delay topic at once."""
