@@ -1,6 +1,7 @@
-"""`python -m bench.pipeline_scale_session BOOTSTRAP TOPIC TABLES MASTER BATCH_ROWS`: its cost, as JSON.
+"""`python -m bench.pipeline_scale_session BOOTSTRAP TOPIC TABLES MASTER BATCH_ROWS CORES`: its cost, as JSON.
 
-Executors are processes below the driver's JVM, and Python workers below executors.
+Executors are processes below the driver's JVM, and Python workers below executors. Each executor with its
+workers is held to CORES cores by a control group, from the end of the first batch; 0 does not limit them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pyspark
 
 from bench.process import cpu_seconds, family, read, resident_bytes
+from lab.cgroup import cpu_limited
 from penstock.telemetry.pipeline.batches import BatchReport, Settings
 from penstock.telemetry.pipeline.jobs import Job, start
 from penstock.telemetry.pipeline.session import new_session
@@ -36,10 +41,17 @@ def measured() -> tuple[float, float, float]:
     return used_s, cpu_seconds(os.getpid()) - used_s, max(map(resident_bytes, executors), default=0)
 
 
-def main(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as home:
+def main(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int, cores: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as home, ExitStack() as limits:
         os.environ["SPARK_HOME"] = spark_home(Path(home))
-        run(bootstrap, topic, tables, master, batch_rows)
+        run(bootstrap, topic, tables, master, batch_rows, partial(limit, limits, cores))
+
+
+def limit(limits: ExitStack, cores: float) -> None:
+    """Hold each executor with its workers to a share of the cores. Workers that start later inherit it."""
+    if cores:
+        executors = [pid for pid in family(os.getpid()) if is_executor(pid)]
+        limits.enter_context(cpu_limited((f"executor-{pid}", cores, family(pid)) for pid in executors))
 
 
 def spark_home(folder: Path) -> str:
@@ -50,10 +62,14 @@ def spark_home(folder: Path) -> str:
     return str(folder)
 
 
-def run(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) -> None:
+def run(
+    bootstrap: str, topic: str, tables: str, master: str, batch_rows: int, limit_executors: Callable[[], None]
+) -> None:
     done: list[tuple[float, int, tuple[float, float, float]]] = []
 
     def report(batch: BatchReport) -> None:
+        if not done:
+            limit_executors()
         done.append((time.monotonic(), batch.counts.consumed, measured()))
         print(f"batch {batch.batch_id}: {batch.counts.consumed}", file=sys.stderr)
 
@@ -77,5 +93,5 @@ def run(bootstrap: str, topic: str, tables: str, master: str, batch_rows: int) -
 
 
 if __name__ == "__main__":
-    bootstrap, topic, tables, master, batch_rows = sys.argv[1:]
-    main(bootstrap, topic, tables, master, int(batch_rows))
+    bootstrap, topic, tables, master, batch_rows, cores = sys.argv[1:]
+    main(bootstrap, topic, tables, master, int(batch_rows), float(cores))

@@ -1,6 +1,7 @@
 """`python -m bench.pipeline_session BOOTSTRAP TOPIC TABLES WARM_UP_S MEASURED_S`: a pipeline's pace, as JSON.
 
-A process of its own: Java is gone with it.
+The warm-up ends when a batch takes less than CAUGHT_UP_S, and after WARM_UP_S at the latest. A process of its
+own: Java is gone with it.
 """
 
 from __future__ import annotations
@@ -21,22 +22,29 @@ from penstock.telemetry.pipeline.session import new_session
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.thresholds import load_thresholds
 
+#: a batch of so few seconds has no backlog
+CAUGHT_UP_S = 10
+
 
 def main(bootstrap: str, topic: str, tables: str, warm_up_s: int, measured_s: int) -> None:
     done: list[tuple[float, BatchReport]] = []
     spark = new_session("local[2]", "penstock-bench")
     job = Job(bootstrap, topic, tables, Settings(load_thresholds()))
     query = start(spark, job, lambda report: done.append((time.time(), report))).query
-    query.awaitTermination(warm_up_s)
+    deadline_s = time.monotonic() + warm_up_s
+    while time.monotonic() < deadline_s and not (done and _seconds(*done[-1]) < CAUGHT_UP_S):
+        query.awaitTermination(1)
     warm = len(done)
     query.awaitTermination(measured_s)
     query.stop()
     measured = done[max(warm, 1) - 1 :]
     if len(measured) < 2:
         raise RuntimeError(f"{len(done)} batches are too few to measure a pace")
-    for at_s, report in measured:
-        took_s = at_s - report.read_at_ms / 1000
-        print(f"batch {report.batch_id}: {report.counts.consumed} in {took_s:.1f} s", file=sys.stderr)
+    for at_s, report in done:
+        print(
+            f"batch {report.batch_id}: {report.counts.consumed} in {_seconds(at_s, report):.1f} s",
+            file=sys.stderr,
+        )
     freshness = _freshness(Tables(tables), measured[1:])
     print(
         json.dumps(
@@ -45,11 +53,16 @@ def main(bootstrap: str, topic: str, tables: str, warm_up_s: int, measured_s: in
                 / (measured[-1][0] - measured[0][0]),
                 "freshness p50": float(np.percentile(freshness, 50)),
                 "freshness p99": float(np.percentile(freshness, 99)),
-                "longest batch": max(at_s - report.read_at_ms / 1000 for at_s, report in measured[1:]),
+                "longest batch": max(_seconds(*each) for each in measured[1:]),
             }
         )
     )
     spark.stop()
+
+
+def _seconds(at_s: float, report: BatchReport) -> float:
+    """The duration of a batch that was done at `at_s`."""
+    return at_s - report.read_at_ms / 1000
 
 
 def _freshness(tables: Tables, measured: list[tuple[float, BatchReport]]) -> list[float]:
