@@ -23,8 +23,11 @@ from bench.table import Contender, Metric, Row, Values
 from lab.home import require
 from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 
-SAMPLES = 6_000_000
-BATCH_ROWS = 1_000_000
+SAMPLES = 10_000_000
+EXECUTORS_SAMPLES = 6_000_000
+EXECUTORS_BATCHES = 6
+#: as by default in `penstock telemetry run`
+BATCH_ROWS = 2_000_000
 #: of each GPU at least: windows of the first ones close
 STEPS_MIN = 4
 FIELDS = 40
@@ -51,9 +54,9 @@ def _preload(bootstrap: str, name: str, gpus: int, samples: int) -> None:
     )
 
 
-def _session(bootstrap: str, name: str, master: str, scale: float, cores: float = 0) -> Values:
+def _session(bootstrap: str, name: str, master: str, batch_rows: int, cores: float = 0) -> Values:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as tables:
-        arguments = [bootstrap, name, tables, master, str(int(BATCH_ROWS * scale)), str(cores)]
+        arguments = [bootstrap, name, tables, master, str(batch_rows), str(cores)]
         done = subprocess.run(
             [sys.executable, "-m", "bench.pipeline_scale_session", *arguments],
             stdout=subprocess.PIPE,
@@ -73,7 +76,8 @@ def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
     samples = int(SAMPLES * scale)
     with topic(contender.server.bootstrap) as name:
         _preload(contender.server.bootstrap, name, gpus, samples)
-        measured = _session(contender.server.bootstrap, name, "local-cluster[1,2,4096]", scale)
+        master = "local-cluster[1,2,4096]"
+        measured = _session(contender.server.bootstrap, name, master, int(BATCH_ROWS * scale))
     total_s = measured["executor CPU"] + measured["driver CPU"]
     return {
         "CPU per sample": total_s / measured["samples"] * 1e6,
@@ -84,13 +88,12 @@ def _fleet(gpus: int, contender: Contender, scale: float) -> Values:
 
 def _executors(contender: Contender, scale: float) -> Values:
     require("java")
-    samples = int(SAMPLES * scale)
-    with topic(contender.server.bootstrap) as name:
-        _preload(contender.server.bootstrap, name, GPUS[1], samples)
+    samples = int(EXECUTORS_SAMPLES * scale)
+    bootstrap, batch_rows = contender.server.bootstrap, samples // EXECUTORS_BATCHES
+    with topic(bootstrap) as name:
+        _preload(bootstrap, name, GPUS[1], samples)
         one, two = (
-            _session(
-                contender.server.bootstrap, name, f"local-cluster[{number},1,4096]", scale, EXECUTOR_CORES
-            )
+            _session(bootstrap, name, f"local-cluster[{number},1,4096]", batch_rows, EXECUTOR_CORES)
             for number in (1, 2)
         )
     return {
@@ -118,7 +121,7 @@ ROWS = (
     ),
     Row(
         "pipeline-executors",
-        f"{SAMPLES:,} preloaded samples of {GPUS[1]:,} GPUs on one and on two executors "
+        f"{EXECUTORS_SAMPLES:,} preloaded samples of {GPUS[1]:,} GPUs on one and on two executors "
         f"of {EXECUTOR_CORES} cores",
         (
             Metric("executor CPU, two against one", "×", False, limit=1.15),
