@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from penstock.records.record import Record
+from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.records.record import Record, build_batch
 from penstock.storage.segment_files import LOG
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import newest_image, replica_on
-from penstock.testing.simulation.convergence import compacted_difference, unsettled
+from penstock.testing.simulation.convergence import _aborted, compacted_difference, unsettled
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
 #: where a batch has these fields
@@ -70,6 +71,21 @@ def test_compacted_replicas_may_keep_more_or_less_but_nothing_else(
 ) -> None:
     assert compacted_difference([ALL, other]) == difference
     assert compacted_difference([other, ALL, ALL]) == difference
+
+
+def test_records_of_aborted_transactions_have_no_values() -> None:
+    """One replica has removed them by compaction, and another has not yet."""
+    records = [
+        build_batch([record(0, b"k", b"old")]),
+        build_batch([record(1, b"k", b"new")], base_offset=1, producer_id=7, transactional=True),
+        build_end_transaction(EndTransaction(False, 0), producer_id=7, producer_epoch=0, timestamp=1),
+    ]
+    aborted = _aborted(b"".join(records))
+    assert aborted == {1}
+    assert _aborted(b"".join(records[:2])) == set()
+    both = [record(0, b"k", b"old"), record(1, b"k", b"new")]
+    assert compacted_difference([both, both[:1]], aborted) is None
+    assert compacted_difference([both, both[:1]]) == "replicas have different values"
 
 
 def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: SimCluster) -> None:

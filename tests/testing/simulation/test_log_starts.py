@@ -58,6 +58,13 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
         # Leaders carry out deletions up to the high watermark.
         ([leader(0), REQUESTED, leader(5)], "kept"),
         ([leader(0), leader(5)], "log start moved"),
+        # One carries it out and loses its role before it is seen again.
+        ([leader(0), REQUESTED, replica(1, 5, leader_epoch=2)], "kept"),
+        ([leader(0), replica(1, 5, leader_epoch=2)], "log start moved"),
+        (
+            [leader(0), replica(1, 0, leader_epoch=2), REQUESTED, replica(1, 5, leader_epoch=2)],
+            "log start moved",
+        ),
         ([leader(0), REQUESTED, leader(4)], "log start moved"),
         ([leader(0), REQUESTED, leader(6)], "log start moved"),
         ([leader(0), REQUESTED, REFUSED, leader(5)], "log start moved"),

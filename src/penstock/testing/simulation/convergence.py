@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Final
 
 from penstock.broker.app.broker import Broker
 from penstock.model.errors import CorruptMessage, PenstockError
 from penstock.model.ids import TopicPartition
+from penstock.records.control import parse_end_transaction
 from penstock.records.record import Record, iter_batches, iter_records
 from penstock.storage.log import Log
 from penstock.testing.simulation.node import Node
@@ -68,7 +70,8 @@ def _difference(logs: Sequence[Log]) -> str | None:
             return None
         if not all(log.config.compact for log in logs):
             return "replicas have different bytes"
-        return compacted_difference([_records(content) for content in contents])
+        aborted = set().union(*map(_aborted, contents))
+        return compacted_difference([_records(content) for content in contents], aborted)
     except PenstockError as e:
         # Damage that no scrubber has mended yet.
         return f"a replica cannot be read: {e}"
@@ -100,17 +103,39 @@ def _records(content: bytes) -> list[Record]:
     ]
 
 
-def compacted_difference(replicas: Sequence[Sequence[Record]]) -> str | None:
+def _aborted(content: bytes) -> set[int]:
+    """The offsets of records of aborted transactions, as far as their markers are there."""
+    view = memoryview(content)
+    found: set[int] = set()
+    undecided: dict[int, set[int]] = defaultdict(set)
+    for position, header in iter_batches(view):
+        batch = view[position : position + header.size]
+        if not header.is_transactional:
+            continue
+        if not header.is_control:
+            undecided[header.producer_id].update(record.offset for record in iter_records(batch))
+            continue
+        marker = parse_end_transaction(batch)
+        if marker is not None and not marker.committed:
+            found |= undecided[header.producer_id]
+        undecided.pop(header.producer_id, None)
+    return found
+
+
+def compacted_difference(
+    replicas: Sequence[Sequence[Record]], aborted: Collection[int] = frozenset()
+) -> str | None:
     """The first inconsistency of compacted replicas; None if there is none.
 
     Replicas compact independently, so one may still have records that another has removed. But all have the
-    same record at an offset, and a consumer of any replica ends with the same value for each key.
+    same record at an offset, and a consumer of any replica ends with the same value for each key. Compaction
+    removes the records at the offsets `aborted`, and consumers leave them out.
     """
     by_offset: dict[int, Record] = {}
     for record in chain.from_iterable(replicas):
         if by_offset.setdefault(record.offset, record) != record:
             return f"replicas have different records at offset {record.offset}"
-    tables = [_table(records) for records in replicas]
+    tables = [_table([each for each in records if each.offset not in aborted]) for records in replicas]
     if any(table != tables[0] for table in tables):
         return "replicas have different values"
     return None

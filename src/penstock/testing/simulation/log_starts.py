@@ -50,6 +50,8 @@ class LogStarts:
         self._starts: dict[tuple[TopicPartition, int], int] = {}
         #: where leaders start, by their epochs
         self._led: dict[tuple[TopicPartition, int], int] = {}
+        #: the replicas that led when they were last seen: one may delete records and lose its role in one step
+        self._leaders: set[tuple[TopicPartition, int]] = set()
         #: the end of the requested deletions that were not refused
         self._requested: dict[TopicPartition, list[int]] = {}
         #: where leaders have started for that
@@ -74,21 +76,25 @@ class LogStarts:
         if start > replica.high_watermark:
             raise Violation("log start above the high watermark", f"{replica}")
         if start > known and not replica.expired:
-            self._may_rise(known, replica)
+            self._may_rise(known, replica, has_led=key in self._leaders)
         if not replica.is_new and start < replica.first_end <= known:
             raise Violation("log start fell", f"from {known}: {replica}")
         if replica.leads:
             self._led[replica.partition, replica.leader_epoch] = start
+            self._leaders.add(key)
+        else:
+            self._leaders.discard(key)
 
-    def _may_rise(self, known: int, replica: StartView) -> None:
-        if replica.leads:
+    def _may_rise(self, known: int, replica: StartView, *, has_led: bool) -> None:
+        if replica.leads or has_led:
             if replica.name.topic in _TRIMMED_BY_BROKERS:
                 return
             requested = self._requested.get(replica.name, [])
-            if replica.start not in requested:
-                raise Violation("log start moved", f"from {known}, and {requested} were requested: {replica}")
-            self._done.setdefault(replica.name, set()).add(replica.start)
-        else:
-            led = self._led.get((replica.partition, replica.leader_epoch), 0)
-            if replica.start > led:
-                raise Violation("log start moved", f"from {known}, and its leader starts at {led}: {replica}")
+            if replica.start in requested:
+                self._done.setdefault(replica.name, set()).add(replica.start)
+                return
+        if replica.leads:
+            raise Violation("log start moved", f"from {known}, and {requested} were requested: {replica}")
+        led = self._led.get((replica.partition, replica.leader_epoch), 0)
+        if replica.start > led:
+            raise Violation("log start moved", f"from {known}, and its leader starts at {led}: {replica}")
