@@ -54,6 +54,8 @@ _EVERYTHING: Final = (
     (ResourceType.BROKER, "kafka-cluster"),
 )
 _TIMEOUT_S: Final = 60.0
+#: A test that counts ACLs sets it: it finds its own ones only.
+_OPEN: Final = "allow.everyone.if.no.acl.found"
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class SecuredCluster(Cluster):
     """`bootstrap` has the addresses for clients with the settings `client`."""
 
     ports: list[int] = field(default_factory=list)
+    #: whether clients need ACLs, which are created after the start
+    needs_acls: bool = True
 
     @property
     def bootstrap(self) -> str:
@@ -74,7 +78,8 @@ class SecuredCluster(Cluster):
     def start(self) -> float:
         began = time.perf_counter()
         Cluster.start(self)
-        _grant(self.plain_bootstrap)
+        if self.needs_acls:
+            _grant(self.plain_bootstrap)
         return time.perf_counter() - began
 
 
@@ -138,14 +143,14 @@ def bearer_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers
         handler = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         login[_of_listener("oauthbearer.sasl.jaas.config")] = module
         login[_of_listener("oauthbearer.sasl.server.callback.handler.class")] = handler
-    servers, client, environment, ports = _parts(
+    servers, client, environment, *rest = _parts(
         kind, "SASL_SSL", folder, {**settings, **login}, brokers, client
     )
     if kind == "kafka":
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={endpoint.jwks_url}"
         for server in servers:
             server.environment = {"JAVA_TOOL_OPTIONS": allowed}
-    return _BearerCluster(servers, client, {**environment, **endpoint.environment}, ports, endpoint)
+    return _BearerCluster(servers, client, {**environment, **endpoint.environment}, *rest, endpoint)
 
 
 def _of_listener(key: str) -> str:
@@ -159,14 +164,14 @@ def _parts(
     settings: Mapping[str, str],
     brokers: int,
     client: dict[str, str],
-) -> tuple[list[Server], dict[str, str], dict[str, str], list[int]]:
+) -> tuple[list[Server], dict[str, str], dict[str, str], list[int], bool]:
     """The fields of a `SecuredCluster`."""
     environment = _write_stores(folder)
     ports = free_ports(brokers)
     maker: NodeMaker = penstock_node if kind == "penstock" else kafka_node
     secured = partial(_node, maker, kind, protocol, folder, ports)
     made = cluster_of(secured, _INTERNAL[kind], folder, settings, brokers)
-    return made.brokers, client, environment, ports
+    return made.brokers, client, environment, ports, settings.get(_OPEN) != "true"
 
 
 def _write_stores(folder: Path) -> dict[str, str]:
@@ -235,7 +240,7 @@ def _node(
             "ssl.truststore.location": str(stores / "ca.pem"),
             f"listener.name.{internal.lower()}.ssl.client.auth": "required",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "false",
+            _OPEN: given.get(_OPEN, "false"),
             "super.users": "User:ANONYMOUS;User:CN=broker",
         },
     )
