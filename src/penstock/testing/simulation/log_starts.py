@@ -50,7 +50,7 @@ class LogStarts:
         self._starts: dict[tuple[TopicPartition, int], int] = {}
         #: where leaders start, by their epochs
         self._led: dict[tuple[TopicPartition, int], int] = {}
-        #: the replicas that led when they were last seen: one may delete records and lose its role in one step
+        #: the replicas that led when they were last seen: one may delete records and lose its role at once
         self._leaders: set[tuple[TopicPartition, int]] = set()
         #: the end of the requested deletions that were not refused
         self._requested: dict[TopicPartition, list[int]] = {}

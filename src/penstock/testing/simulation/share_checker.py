@@ -115,8 +115,9 @@ class ShareChecker:
         if offset in self.finished[partition]:
             raise Violation("finished record delivered", where)
         released = self._released[partition].get(offset, 0)
-        # The lock of the last delivery may have expired before its release: the leader has archived the record
-        # and ignores the release. The next leader may not know it, and delivers the record a last time again.
+        # The lock of the last delivery may have expired before its release: the leader has archived the
+        # record and ignores the release. The next leader may not know it, and delivers the record a last time
+        # again.
         if now.number <= released and not now.number == released == self._limit:
             raise Violation("delivery count fell", f"{where}, released after {released} deliveries")
         self._last[partition][offset] = now
