@@ -143,14 +143,15 @@ def bearer_cluster(kind: str, folder: Path, settings: Mapping[str, str], brokers
         handler = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         login[_of_listener("oauthbearer.sasl.jaas.config")] = module
         login[_of_listener("oauthbearer.sasl.server.callback.handler.class")] = handler
-    servers, client, environment, *rest = _parts(
+    servers, client, environment, ports, needs_acls = _parts(
         kind, "SASL_SSL", folder, {**settings, **login}, brokers, client
     )
     if kind == "kafka":
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={endpoint.jwks_url}"
         for server in servers:
             server.environment = {"JAVA_TOOL_OPTIONS": allowed}
-    return _BearerCluster(servers, client, {**environment, **endpoint.environment}, *rest, endpoint)
+    found = {**environment, **endpoint.environment}
+    return _BearerCluster(servers, client, found, ports, needs_acls, endpoint)
 
 
 def _of_listener(key: str) -> str:
