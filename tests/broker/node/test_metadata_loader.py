@@ -10,6 +10,7 @@ from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.broker.node.snapshot_files import SnapshotFiles
 from penstock.metadata.snapshot import snapshot
+from penstock.model.errors import PenstockError
 from penstock.raft.messages import LogPoint
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from tests.broker.disks import Disk, on_disk
@@ -17,9 +18,13 @@ from tests.broker.nodes import Cluster, eventually, run
 from tests.broker.raw import RawClient
 from tests.broker.requests import append, create_topic, read_all
 
+#: the broker that reads its metadata late
+LATE = 3
 
-def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
+
+@pytest.fixture
+def may_read(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, list[Lifecycle]]:
+    """The next broker that registers reads no metadata until the event; its lifecycle is in the list."""
     may_read = asyncio.Event()
     late: list[Lifecycle] = []
     apply_more, start = MetadataLoader._apply_more, Lifecycle.start
@@ -30,22 +35,53 @@ def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.M
         await apply_more(self)
 
     def start_late(self: Lifecycle) -> None:
-        late.append(self)
+        if self._node.node_id == LATE:
+            late.append(self)
         start(self)
 
+    monkeypatch.setattr(MetadataLoader, "_apply_more", read_late)
+    monkeypatch.setattr(Lifecycle, "start", start_late)
+    return may_read, late
+
+
+def test_a_broker_is_up_only_when_its_own_metadata_says_so(
+    may_read: tuple[asyncio.Event, list[Lifecycle]],
+) -> None:
+    """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
+    reads, late = may_read
+
     async def main() -> None:
-        nodes = Cluster([1, 2, 3])
+        nodes = Cluster([1, 2, LATE])
         try:
             await nodes.start(1, 2)
-            monkeypatch.setattr(MetadataLoader, "_apply_more", read_late)
-            monkeypatch.setattr(Lifecycle, "start", start_late)
-            starting = asyncio.create_task(nodes.start(3))
+            starting = asyncio.create_task(nodes.start(LATE))
             await eventually(lambda: bool(late) and not late[0].fenced)
             assert not (await asyncio.wait({starting}, timeout=0.05))[0]
-            may_read.set()
+            reads.set()
             await starting
-            reported = await nodes.call(3, METADATA, MetadataRequest(topics=[]))
-            assert 3 in [broker.node_id for broker in reported.brokers]
+            reported = await nodes.call(LATE, METADATA, MetadataRequest(topics=[]))
+            assert LATE in [broker.node_id for broker in reported.brokers]
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_broker_whose_quorum_fails_before_it_is_up_does_not_wait_for_ever(
+    may_read: tuple[asyncio.Event, list[Lifecycle]],
+) -> None:
+    """It is registered, and its metadata would never say that it is fenced no more."""
+    _, late = may_read
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, LATE])
+        try:
+            await nodes.start(1, 2)
+            starting = asyncio.create_task(nodes.start(LATE))
+            await eventually(lambda: bool(late) and not late[0].fenced)
+            late[0]._node.quorum.fail(PenstockError("the voters went back to older data"))
+            with pytest.raises(PenstockError, match="older data"):
+                await starting
         finally:
             await nodes.close()
 

@@ -186,8 +186,13 @@ class Lifecycle:
         self._task = asyncio.get_running_loop().create_task(self._report())
 
     async def wait_until_unfenced(self) -> None:
-        """Return when this broker is unfenced, and its own image contains that."""
+        """Return when this broker is unfenced, and its own image contains that.
+
+        Raises the failure of the quorum: the image of a node that has left it does not change any more.
+        """
         await self._up.wait()
+        if self._node.quorum.failure is not None:
+            raise self._node.quorum.failure
 
     def wake(self) -> None:
         """Send a heartbeat at once: the controller, or the fencing of a broker, has changed."""
@@ -197,7 +202,8 @@ class Lifecycle:
     def _check_unfenced(self) -> None:
         # The image alone is not enough: it may be older than the current registration.
         registered = self._node.loader.image.brokers.get(self._node.node_id)
-        if not self.fenced and registered is not None and not registered.fenced:
+        is_unfenced = not self.fenced and registered is not None and not registered.fenced
+        if is_unfenced or self._node.is_over.is_set():
             self._up.set()
 
     async def shut_down(self, timeout_s: float) -> None:

@@ -203,6 +203,8 @@ class ClusterNode:
         self.controller.failed(error)
         if self.internal is not None:
             self.is_over.set()
+            # A start that waits for a change of the image would wait for ever.
+            self.on_leader_change()
 
     # -- other nodes
 
