@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from chaos.network import Place
-from penstock.cli.cluster.listening import free_port
+from lab.server import free_ports
 from penstock.testing.links import stop_listening
 
 __all__ = ["Links"]
@@ -27,7 +27,7 @@ _HOST: Final = "127.0.0.1"
 _HEADER: Final = struct.Struct(">ihhih")
 _NODE: Final = re.compile(r"(?:node-|raft-client-|broker-)?(\d+)(?:-fetcher-\d+)?")
 _CHUNK: Final = 1 << 16
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 T = TypeVar("T")
 
 
@@ -38,7 +38,6 @@ class Links:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._servers: list[asyncio.Server] = []
-        self._taken: set[int] = set()
         #: the loop itself would forget them
         self._passing: set[asyncio.Task[None]] = set()
         self._clear: dict[tuple[int, int], asyncio.Event] = defaultdict(_set_event)
@@ -54,7 +53,7 @@ class Links:
 
     def place(self, node: int) -> Place:
         """On the loopback device, with a proxy before the internal listener."""
-        client, internal = (free_port(_HOST, 0, self._taken) for _ in range(2))
+        client, internal = free_ports(2)
         return Place(_HOST, client, internal, f"{_HOST}:{self.add(node, internal)}")
 
     def add(self, node: int, port: int) -> int:

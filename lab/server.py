@@ -6,26 +6,31 @@ killed, suspended and resumed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from lab.home import LabError
 
 HOST = "127.0.0.1"
-PORTS = range(20_000, 32_000)
-"""Below the ephemeral ports, so that no outgoing connection takes the port of a broker that is down."""
+PORTS = range(13_000, 19_000)
+"""Below the ephemeral ports, so that no outgoing connection takes the port of a broker that is down, and none
+of those that `penstock` chooses by itself (from 20,000 on)."""
 METADATA_ALL_TOPICS_V0 = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
 DESCRIBE_CLUSTER_V0 = struct.pack(">hhih", 60, 0, 1, -1) + bytes(3)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
+_reserved: set[int] = set()
 
 
 def free_port() -> int:
@@ -33,7 +38,10 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports on which no process listens."""
+    """Different ports on which no process listens, and which `free_ports` gives to no other process.
+
+    They stay with this process until it ends: its brokers may start late, and come and go.
+    """
     found: list[int] = []
     with ExitStack() as probes:
         while len(found) < count:
@@ -43,8 +51,28 @@ def free_ports(count: int) -> list[int]:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-            found.append(port)
+            if _reserve(port):
+                found.append(port)
     return found
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte of the port in a file of all processes; the system unlocks it when this process ends."""
+    if port in _reserved:
+        return False
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved.add(port)
+    return True
+
+
+@cache
+def _reservations() -> int:
+    """Open until the end: closing any descriptor of the file would unlock all bytes."""
+    path = Path(tempfile.gettempdir()) / f"penstock-lab-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def call(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
@@ -144,7 +172,7 @@ class Server:
         # One that was paused would not notice.
         self.process.send_signal(signal.SIGCONT)
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -95,14 +95,14 @@ def test_brokers_of_apache_kafka_are_known_by_their_names(links: Links, echo: in
 
 
 def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        free = nobody.getsockname()[1]
-    port = links.add(2, free)
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as visitor:
-        try:
-            assert visitor.recv(1) == b""
-        except ConnectionResetError:
-            return
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        port = links.add(2, taken.getsockname()[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as visitor:
+            try:
+                assert visitor.recv(1) == b""
+            except ConnectionResetError:
+                return
 
 
 def test_the_end_leaves_nobody_who_was_just_accepted(echo: int, monkeypatch: pytest.MonkeyPatch) -> None:

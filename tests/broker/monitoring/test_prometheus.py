@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from lab.server import free_port
 from penstock.observability.dashboards import DASHBOARDS, queries
 from penstock.testing import BrokerThread, broker
 from tests.broker.monitoring.scrapes import MONITORED, get
@@ -31,7 +31,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     with broker(config=MONITORED, data=tmp_path_factory.mktemp("data")) as found:
         producer = Producer({"bootstrap.servers": found.bootstrap})
         producer.produce("orders", b"value")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer(
             {"bootstrap.servers": found.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
         )
@@ -64,7 +64,7 @@ class Prometheus:
         self._url = f"http://127.0.0.1:{port}/api/v1/query?query="
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        with urllib.request.urlopen(self._url + urllib.parse.quote(expression), timeout=10) as response:
+        with urllib.request.urlopen(self._url + urllib.parse.quote(expression), timeout=60) as response:
             found = json.load(response)
         assert found["status"] == "success", found
         result: list[dict[str, Any]] = found["data"]["result"]
@@ -84,9 +84,7 @@ def prometheus(running: BrokerThread, tmp_path_factory: pytest.TempPathFactory) 
         ],
     }
     Path(home / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         binary,
         "--config.file=prometheus.yml",
@@ -108,7 +106,7 @@ def prometheus(running: BrokerThread, tmp_path_factory: pytest.TempPathFactory) 
         yield found
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def test_a_scrape_has_the_metrics(prometheus: Prometheus) -> None:
