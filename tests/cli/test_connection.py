@@ -37,3 +37,25 @@ def test_whoever_gives_up_first_says_what_may_be_wrong() -> None:
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
     with pytest.raises(Refused, match=r"t: .*--if-not-exists"):
         cluster.wait(refused, "t")
+
+
+class Slow:
+    """A client whose broker needs a second for each response."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def list_topics(self, timeout: float) -> str:
+        self.waits.append(timeout)
+        if timeout < 1:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return "metadata"
+
+    def poll(self, timeout: float) -> None:
+        """There are no errors to report."""
+
+
+def test_a_slow_broker_gets_more_time_with_each_attempt() -> None:
+    client: Any = Slow()
+    assert Cluster("127.0.0.1:1", 60).metadata(client) == "metadata"
+    assert client.waits == [0.25, 0.5, 1.0]

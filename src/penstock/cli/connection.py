@@ -25,6 +25,8 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 _CONNECT_S = 1.0
+#: the first wait for metadata: short, because refused connections are noticed after it
+_ATTEMPT_S = 0.25
 _ADVICE = {
     "_UNKNOWN_PARTITION": "create the topic with more partitions, or leave the choice to the key",
     "TOPIC_EXCEPTION": "choose another name, of letters, digits, '.', '_' and '-'",
@@ -79,14 +81,17 @@ class Cluster:
     def metadata(self, client: AdminClient | Producer | Consumer, topic: str | None = None) -> Any:
         """The cluster's metadata; a Failure if no broker responds, at once if connections are refused."""
         deadline = time.monotonic() + self.timeout_s
+        attempt_s = _ATTEMPT_S
         while True:
             try:
                 if topic is None:
-                    return client.list_topics(timeout=0.25)
-                return client.list_topics(topic, timeout=0.25)
+                    return client.list_topics(timeout=attempt_s)
+                return client.list_topics(topic, timeout=attempt_s)
             except KafkaException as error:
                 client.poll(0)
                 if not self._unreachable and time.monotonic() < deadline:
+                    # The answer of a slow broker to an attempt that has ended is lost.
+                    attempt_s = min(2 * attempt_s, self.timeout_s)
                     continue
                 raise Failure(
                     f"no broker answers at {self.bootstrap}: start one with `penstock up`, "
