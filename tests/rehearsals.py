@@ -151,6 +151,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later": (
             "partition_not_identified",
         ),
+        "test_damaged_checkpoints_are_reported_and_never_applied": ("checkpoint_damaged",),
         "test_files_of_a_topic_that_is_not_known_are_set_aside": ("partitions_quarantined",),
     },
     "tests/broker/request/test_topic_creator.py": {

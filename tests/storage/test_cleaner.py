@@ -14,6 +14,7 @@ import pytest
 
 from penstock.broker.base.system_ports import OsFiles
 from penstock.model.ids import TopicPartition
+from penstock.storage.checkpoint import format_checked
 from penstock.storage.cleaner import (
     CHECKPOINT_FILE,
     KEY_BYTES,
@@ -132,21 +133,26 @@ def test_the_dirtiest_compacted_log_that_is_due_is_chosen() -> None:
     assert chosen_now() is None
 
 
-def test_a_checkpoint_is_kafkas_text() -> None:
+def test_a_checkpoint_is_kafkas_text_with_a_checksum() -> None:
     files = MemoryFiles()
     files.makedirs(PATH)
     assert read_checkpoint(files, PATH) is None
     write_checkpoint(files, PATH, 2**40)
-    assert files.read(f"{PATH}/{CHECKPOINT_FILE}") == b"0\n1\n1099511627776\n"
+    assert files.read(f"{PATH}/{CHECKPOINT_FILE}") == format_checked(["1099511627776"])
     assert read_checkpoint(files, PATH) == 2**40
+    files.write_atomic(f"{PATH}/{CHECKPOINT_FILE}", b"0\n1\n17\n")
+    assert read_checkpoint(files, PATH) == 17, "earlier releases wrote no checksum"
 
 
-@pytest.mark.parametrize("content", [b"", b"0\n1\n", b"0\n1\nfive\n", b"0\n2\n5\n6\n", b"\xff"])
-def test_a_damaged_checkpoint_means_that_everything_is_dirty(content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"0\n1\n", b"0\n1\nfive\n", b"0\n2\n5\n6\n", b"\xff", b"1\n1\n17\n00000000\n"]
+)
+def test_a_damaged_checkpoint_is_refused(content: bytes) -> None:
     files = MemoryFiles()
     files.makedirs(PATH)
     files.write_atomic(f"{PATH}/{CHECKPOINT_FILE}", content)
-    assert read_checkpoint(files, PATH) is None
+    with pytest.raises(ValueError):
+        read_checkpoint(files, PATH)
 
 
 class MeddlingWorkers(InlineWorkers):

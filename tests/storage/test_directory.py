@@ -11,7 +11,7 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
 from penstock.ports import File
-from penstock.storage.checkpoint import format_checked
+from penstock.storage.checkpoint import format_checked, format_fields
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, DirectoryRefused, StoredPartition
 from penstock.storage.flush import FlushPlan
@@ -35,7 +35,7 @@ def test_partitions_are_listed_with_their_topic_ids() -> None:
     ]
     directory.create_partitions(stored)
     assert sorted(opened(files).partitions()) == stored
-    assert files.read("/data/topics/a/topic.metadata") == (
+    assert files.read("/data/topics/a/topic.metadata") == format_fields(
         f"version: 0\ntopic_id: {format_topic_id(ID_A)}\n".encode()
     )
 

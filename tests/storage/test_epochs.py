@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.storage.checkpoint import format_checked
 from penstock.storage.epochs import LeaderEpochs
 
 
@@ -60,8 +61,32 @@ def test_only_changes_need_a_new_checkpoint() -> None:
     assert epochs.dirty
 
 
-def test_the_checkpoint_is_kafkas() -> None:
-    assert history((1, 0), (4, 17)).encode() == b"0\n2\n1 0\n4 17\n"
+def test_the_checkpoint_is_kafkas_with_a_checksum() -> None:
+    assert history((1, 0), (4, 17)).encode() == format_checked(["1 0", "4 17"])
+    assert entries(LeaderEpochs.decode(b"0\n2\n1 0\n4 17\n")) == [(1, 0), (4, 17)]
+
+
+def test_the_entries_of_a_part_of_the_log_are_restored() -> None:
+    epochs = history((1, 0), (4, 17), (5, 20))
+    assert epochs.within(0, 30) == [1, 0, 4, 17, 5, 20]
+    assert epochs.within(17, 20) == [4, 17]
+    assert epochs.within(16, 17) == [1, 0]
+    assert epochs.within(30, 30) == [5, 20]
+    assert epochs.within(20, 20) == [4, 17], "a leader that wrote nothing has no entry"
+    assert LeaderEpochs().within(0, 5) == []
+    restored = LeaderEpochs()
+    restored.restore(epochs.within(18, 30))
+    assert entries(restored) == [(4, 17), (5, 20)]
+    assert (restored.latest, restored.dirty) == (5, True)
+
+
+def test_any_flipped_bit_of_a_checkpoint_is_noticed() -> None:
+    content = history((1, 0), (4, 17)).encode()
+    for position in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[position // 8] ^= 1 << position % 8
+        with pytest.raises(ValueError):
+            LeaderEpochs.decode(bytes(damaged))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50))))

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id
 from penstock.ports import Files
+from penstock.storage.checkpoint import format_fields
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.folders import Identity, PartitionFolder
@@ -43,7 +44,7 @@ def swap(files: Files, one: str, other: str) -> None:
 def test_a_folder_names_its_topic_id_and_its_partition() -> None:
     files = MemoryFiles()
     directory = written(files, StoredPartition("a", 3, ID))
-    assert files.read("/data/topics/a/partition-3/partition.metadata") == (
+    assert files.read("/data/topics/a/partition-3/partition.metadata") == format_fields(
         f"version: 0\ntopic_id: {format_topic_id(ID)}\npartition: 3\n".encode()
     )
     files.rename("/data/topics/a/partition-3", "/data/topics/a/partition-4")
@@ -73,6 +74,39 @@ def test_a_folder_whose_identity_is_missing_or_damaged_says_nothing(content: byt
     if content is not None:
         files.write_atomic(path, content)
     assert directory.folders.identified() == [PartitionFolder("a", 3, ID, None)]
+
+
+def test_identities_of_earlier_releases_have_no_checksum() -> None:
+    files = MemoryFiles()
+    directory = written(files, StoredPartition("a", 3, ID))
+    for partition in (3, 4):
+        content = f"version: 0\ntopic_id: {format_topic_id(ID)}\npartition: {partition}\n"
+        files.write_atomic("/data/topics/a/partition-3/partition.metadata", content.encode())
+        assert directory.folders.identified() == [PartitionFolder("a", 3, ID, Identity(ID, partition))]
+    content = f"version: 0\ntopic_id: {format_topic_id(OTHER)}\n"
+    files.write_atomic("/data/topics/a/topic.metadata", content.encode())
+    assert [found.topic_id for found in directory.partitions()] == [OTHER]
+    assert not directory.folders.damaged
+
+
+def test_a_flipped_bit_makes_no_other_identity() -> None:
+    """Without a checksum, the folder would be moved to another partition's place, or set aside."""
+    files = MemoryFiles()
+    directory = written(files, StoredPartition("a", 3, ID))
+    for name, clean in (
+        ("partition-3/partition.metadata", PartitionFolder("a", 3, ID, None)),
+        ("topic.metadata", PartitionFolder("a", 3, NO_TOPIC_ID, Identity(ID, 3))),
+    ):
+        path = f"/data/topics/a/{name}"
+        content = files.read(path)
+        for position in range(len(content)):
+            damaged = bytearray(content)
+            damaged[position] ^= 1
+            files.write_atomic(path, bytes(damaged))
+            directory.folders.damaged.clear()
+            assert directory.folders.identified() == [clean]
+            assert set(directory.folders.damaged) == {path}
+        files.write_atomic(path, content)
 
 
 def test_a_first_flush_makes_the_identity_durable() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.ids import TopicId, TopicPartition
-from penstock.storage.checkpoint import format_checked, format_checkpoint, parse_checkpoint
+from penstock.storage.checkpoint import format_checked, parse_checkpoint
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
@@ -13,6 +13,7 @@ from penstock.storage.memory import MemoryFiles
 from penstock.storage.offset_checkpoints import recorded_offsets
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment_files import LOG
+from tests.storage.earlier_releases import of_version_0
 from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, flush, records
 
 STARTS = "/data/log-start-offset-checkpoint"
@@ -130,7 +131,7 @@ def test_retention_saves_the_start_in_both_checkpoints_first(how: str) -> None:
 
 
 def test_recovery_points_of_earlier_releases_have_no_starts() -> None:
-    for version in (format_checkpoint, format_checked):
+    for version in (of_version_0, format_checked):
         files = MemoryFiles()
         directory, log = rolled(files)
         directory.close(clean=False)
@@ -179,12 +180,12 @@ def test_a_log_that_was_reset_begins_where_it_was_reset_to() -> None:
 
 def test_starts_that_release_0_1_0_wrote_damage_nothing() -> None:
     """That release removed segments first, and had lines only for logs whose start was not 0."""
-    for content in (format_checkpoint([]), format_checkpoint(["a 0 1"])):
+    for lines in ([], ["a 0 1"]):
         files = MemoryFiles()
         directory, log = rolled(files)
         directory.close(clean=False)
         remove_segment(files, log, 0)
-        files.write_atomic(STARTS, content)
+        files.write_atomic(STARTS, of_version_0(lines))
         directory = opened(files)
         # A checkpoint that is written before the log is opened does not make the start a recorded one.
         directory.checkpoint().write()

@@ -119,10 +119,6 @@ def _replace_topic_id(files: MemoryFiles) -> None:
     files.write_atomic(path, files.read(path).replace(b"YWFh", b"YmJi"))
 
 
-def _rewrite_epochs(files: MemoryFiles) -> None:
-    files.write_atomic(f"{PATH}/leader-epoch-checkpoint", b"0\n1\n2 0\n")
-
-
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -133,7 +129,6 @@ def _rewrite_epochs(files: MemoryFiles) -> None:
         (_shorten(-1), "instead of"),
         (_grow, "instead of"),
         (_replace_topic_id, "topic id"),
-        (_rewrite_epochs, "its leader epoch is 2 instead of 3"),
     ],
 )
 def test_a_log_that_was_changed_while_the_broker_was_stopped_is_recovered_and_named(

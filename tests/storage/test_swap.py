@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.records.record import Record
-from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.checkpoint import parse_checkpoint
 from penstock.storage.cleaner import KEY_BYTES, measure, plan
 from penstock.storage.compaction import CompactionResult, compact
 from penstock.storage.log import Log
@@ -17,6 +17,7 @@ from penstock.storage.memory import MemoryFiles
 from penstock.storage.swap import CLEANED, Swap, finish_interrupted_swaps
 from penstock.testing.disk import FaultyDisk, PowerLoss
 from tests.storage.compacted import COMPACT, PATH, CompactedLog
+from tests.storage.earlier_releases import of_version_0
 
 
 class SlowRemoval(FaultyDisk):
@@ -289,7 +290,7 @@ def test_a_damaged_manifest_of_a_swap_concerns_its_log_alone_and_removes_nothing
         "torn": manifest[:-3],
         # The segment at offset 9 is not replaced.
         "flipped": manifest.replace(f"{7:020d}.log".encode(), f"{9:020d}.log".encode()),
-        "foreign": format_checkpoint(["../partition-1"]),
+        "foreign": of_version_0(["../partition-1"]),
     }[kind]
     assert damaged != manifest
     files.write_atomic(path, damaged)
@@ -308,6 +309,6 @@ def test_a_manifest_of_a_release_without_checksums_is_read() -> None:
     exchange, _, _ = compacted(topic)
     exchange.commit()
     path = f"{PATH}/swap/replaced"
-    files.write_atomic(path, format_checkpoint(parse_checkpoint(files.read(path))))
+    files.write_atomic(path, of_version_0(parse_checkpoint(files.read(path))))
     topic.reopen(clean=False)
     assert [record.offset for record in topic.records()] == [1, 4, 5, 7, 8]

@@ -1,34 +1,38 @@
-"""Checkpoint files: a version line, a line with the number of entries, one line per entry.
+"""The text formats of small files, and their checksums.
 
-Version 0 is Kafka's. Version 1 adds a last line with the CRC-32C of everything before it. Version 2 is as
-version 1, and its lines may have more fields than those of version 1.
+A checkpoint has a version line, a line with the number of entries, and one line per entry. Version 0 is
+Kafka's. Version 1 adds a last line with the CRC-32C of everything before it. Version 2 is as version 1, and
+its lines may have more fields than those of version 1.
+
+A file of fields has a line `NAME: VALUE` for each field, as Kafka's `partition.metadata`. The last line is
+`crc32c: CHECKSUM` of everything before it. Earlier releases ignore that line, and wrote none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from typing import Final
 
 from penstock.records.checksum import crc32c
 
-__all__ = ["format_checked", "format_checkpoint", "is_checked", "parse_checkpoint"]
+__all__ = [
+    "format_checked",
+    "format_fields",
+    "is_checked",
+    "parse_checkpoint",
+    "parse_fields",
+]
 
-_VERSION = "0"
-_CHECKED_HEADS = (b"1\n", b"2\n")
-
-
-def format_checkpoint(lines: Iterable[str]) -> bytes:
-    return _format(_VERSION, lines)
+_VERSION: Final = "0"
+_CHECKED_HEADS: Final = (b"1\n", b"2\n")
+_CHECKSUM: Final = b"crc32c: "
 
 
 def format_checked(lines: Iterable[str], version: int = 1) -> bytes:
     """A checkpoint of version 1 or 2."""
-    content = _format(str(version), lines)
-    return content + f"{crc32c(content):08x}\n".encode()
-
-
-def _format(version: str, lines: Iterable[str]) -> bytes:
     entries = list(lines)
-    return "\n".join([version, str(len(entries)), *entries, ""]).encode()
+    content = "\n".join([str(version), str(len(entries)), *entries, ""]).encode()
+    return content + f"{crc32c(content):08x}\n".encode()
 
 
 def is_checked(data: bytes) -> bool:
@@ -54,3 +58,22 @@ def _parse(data: bytes, expected_version: str) -> list[str]:
     if version != expected_version or entries.pop() != "" or len(entries) != int(count):
         raise ValueError(f"not a checkpoint of version {expected_version} with {count!r} entries")
     return entries
+
+
+def format_fields(content: bytes) -> bytes:
+    """A file of fields from its lines."""
+    return content + b"%s%08x\n" % (_CHECKSUM, crc32c(content))
+
+
+def parse_fields(data: bytes, names: Set[str]) -> dict[str, str]:
+    """The fields of a file; ValueError on other names than `names`, and on a wrong checksum."""
+    if not data:
+        raise ValueError("it is empty")
+    content, checked, checksum = data.partition(_CHECKSUM)
+    if checked and checksum != b"%08x\n" % crc32c(content):
+        raise ValueError(f"its checksum is not {checksum!r}")
+    *lines, end = content.decode().split("\n")
+    fields = {name: value for name, _, value in (line.partition(": ") for line in lines)}
+    if end or not fields.keys() <= names:
+        raise ValueError(f"it has other lines than {', '.join(sorted(names))}")
+    return fields

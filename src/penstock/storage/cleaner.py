@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.ports import Files, Workers
 from penstock.records.header_fields import MAX_TIMESTAMP
-from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.checkpoint import format_checked, parse_checkpoint
 from penstock.storage.compaction import (
     CompactionPlan,
     CompactionResult,
@@ -223,16 +223,16 @@ def _still_there(log: Log, result: CompactionResult) -> bool:
 
 
 def read_checkpoint(files: Files, log_path: str) -> int | None:
-    """Up to which offset a log is clean; None where that is missing or damaged: all is dirty then.
+    """Up to which offset a log is clean; None if the file is missing, ValueError if it is damaged.
 
-    Runs in a worker thread, as `write_checkpoint` does.
+    All is dirty then. Runs in a worker thread, as `write_checkpoint` does.
     """
     try:
         (entry,) = parse_checkpoint(files.read(f"{log_path}/{CHECKPOINT_FILE}"))
-        return int(entry)
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return None
+    return int(entry)
 
 
 def write_checkpoint(files: Files, log_path: str, clean_until: int) -> None:
-    files.write_atomic(f"{log_path}/{CHECKPOINT_FILE}", format_checkpoint([str(clean_until)]))
+    files.write_atomic(f"{log_path}/{CHECKPOINT_FILE}", format_checked([str(clean_until)]))

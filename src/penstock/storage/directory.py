@@ -348,6 +348,11 @@ class DataDirectory:
 
     # -- checkpoints
 
+    @property
+    def damaged_checkpoints(self) -> dict[str, str]:
+        """Paths of the directory's offset checkpoints that could not be used, with the errors."""
+        return self._checkpoints.damaged
+
     def checkpoint(self) -> Checkpoint:
         """The current offsets of the logs; `write` it in a worker thread."""
         for key, log in self._logs.items():

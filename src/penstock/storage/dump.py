@@ -20,8 +20,8 @@ from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_T
 from penstock.records.record import iter_records
 from penstock.storage.checkpoint import parse_checkpoint
 from penstock.storage.continuity import MISPLACED
+from penstock.storage.epochs import EPOCHS_FILE
 from penstock.storage.index import IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.loading import EPOCHS_FILE
 from penstock.storage.offset_checkpoints import recorded_offsets
 from penstock.storage.recovery import whole_batches
 from penstock.storage.segment import Segment

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
 from penstock.storage.flush import ClosedFile, FlushPlan, Unsynced
 from penstock.storage.health import Health
-from penstock.storage.loading import EPOCHS_FILE
 from penstock.storage.producers import ProducerStates
 from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore

@@ -1,18 +1,21 @@
 """The leader epochs of a log and their first offsets (KIP-101, KIP-279).
 
-Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format. It is written
-with the next flush of the log (`dirty`): an epoch above the recovery point is found again in the
-batches themselves.
+Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format with a checksum.
+It is written with the next flush of the log (`dirty`): an epoch above the recovery point is found again in
+the batches themselves.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Final
 
-from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.checkpoint import format_checked, parse_checkpoint
 
-__all__ = ["NO_EPOCH_OFFSET", "LeaderEpochs"]
+__all__ = ["EPOCHS_FILE", "NO_EPOCH_OFFSET", "LeaderEpochs"]
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 #: (epoch, end offset) for an epoch that this log knows nothing about
 NO_EPOCH_OFFSET: Final = (-1, -1)
@@ -80,9 +83,21 @@ class LeaderEpochs:
         self._changed()
 
     def encode(self) -> bytes:
-        return format_checkpoint(
+        return format_checked(
             f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)
         )
+
+    def within(self, start: int, end: int) -> list[int]:
+        """Epoch and first offset in turn of the entries that apply to the offsets from `start` to `end`."""
+        last = bisect_left(self.starts, end)
+        first = max(0, min(bisect_right(self.starts, start), last) - 1)
+        pairs = zip(self.epochs[first:last], self.starts[first:last], strict=True)
+        return [number for pair in pairs for number in pair]
+
+    def restore(self, entries: Sequence[int]) -> None:
+        """Take over the result of `within`; the checkpoint on disk is out of date."""
+        self.epochs[:], self.starts[:] = entries[::2], entries[1::2]
+        self._changed()
 
     @classmethod
     def decode(cls, data: bytes) -> LeaderEpochs:

@@ -7,8 +7,8 @@
     <path>/quarantine/                                      what was set aside (`quarantine`)
 
 A folder's identity stays the same when the folder is renamed by hand. Release 0.1.0 did not write it, and a
-power loss may take it before the log's first flush. Then the path of the folder counts, if the manifest of
-the last clean shutdown does not contradict it.
+power loss may take it before the log's first flush. Then, and if it fails its checksum, the path of the
+folder counts, if the manifest of the last clean shutdown does not contradict it.
 
 Names in a directory are synced before anything relies on them. Everything here raises `OSError` as the disk
 does, and touches files only, so it may run in a worker thread.
@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, Files
+from penstock.storage.checkpoint import format_fields, parse_fields
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.health import Health
 from penstock.storage.quarantine import DELETED, Quarantine, QuarantineEntry
@@ -52,6 +53,7 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION: Final = re.compile(r"partition-(0|[1-9][0-9]{0,9})")
 _PARTITION_MAX: Final = 2**31 - 1
 _SEGMENT: Final = re.compile(r"0[0-9]{19}\.log")
+_FIELDS: Final = frozenset({"version", "topic_id", "partition"})
 
 
 class StoredPartition(NamedTuple):
@@ -145,6 +147,8 @@ class PartitionFolders:
         self._removals = count()
         #: paths that `found` has come across and left alone
         self.foreign: list[str] = []
+        #: files of identities and topic ids that were damaged when they were read, with the errors
+        self.damaged: dict[str, str] = {}
         #: the topics' ids, as far as they have been read or written
         self._topic_ids: dict[str, TopicId] = {}
         self._texts: dict[TopicId, str] = {}
@@ -187,23 +191,37 @@ class PartitionFolders:
             path = f"{self.topic_path(topic)}/partition-"
             expected = _identity(self._text(topic_id), "%d")
             for index in indexes:
+                file = f"{path}{index}/{PARTITION_METADATA}"
                 try:
-                    data = read(f"{path}{index}/{PARTITION_METADATA}")
+                    data = read(file)
                 except OSError:
                     identity = None
                 else:
-                    own = data == expected % index
-                    identity = Identity(topic_id, index) if own else _parsed_identity(data)
+                    own = data in (format_fields(content := expected % index), content)
+                    identity = Identity(topic_id, index) if own else self._parsed_identity(data, file)
                 folders.append(PartitionFolder(topic, index, topic_id, identity))
         return folders
 
     def identity(self, stored: StoredPartition) -> Identity | None:
         """The identity in the folder at a path; None if the folder has none."""
+        path = self._identity_path(stored.topic, stored.partition)
         try:
-            data = self._files.read(self._identity_path(stored.topic, stored.partition))
+            data = self._files.read(path)
         except OSError:
             return None
-        return _parsed_identity(data)
+        return self._parsed_identity(data, path)
+
+    def _parsed_identity(self, data: bytes, path: str) -> Identity | None:
+        """The identity in a `partition.metadata`; None if it is damaged or does not name the partition."""
+        try:
+            fields = parse_fields(data, _FIELDS)
+            if fields.get("version") != "0":
+                raise ValueError("its version is not 0")
+            topic_id, partition = parse_topic_id(fields.get("topic_id", "")), fields.get("partition")
+            return None if partition is None else Identity(topic_id, int(partition))
+        except ValueError as e:
+            self.damaged[path] = str(e)
+            return None
 
     def segments(self, topic: str, partition: int) -> list[int]:
         """Base offset and size of each segment of a folder in turn, rising."""
@@ -217,7 +235,7 @@ class PartitionFolders:
         try:
             if file.size():
                 file.truncate(0)
-            file.append(_identity(self._text(topic_id), partition))
+            file.append(format_fields(_identity(self._text(topic_id), partition)))
         finally:
             file.close()
         self._unsynced.add((topic, partition))
@@ -260,11 +278,13 @@ class PartitionFolders:
         return text
 
     def _read_topic_id(self, topic: str) -> TopicId:
+        path = f"{self.topic_path(topic)}/{_TOPIC_METADATA}"
         try:
-            data = self._files.read(f"{self.topic_path(topic)}/{_TOPIC_METADATA}")
-            lines = data.decode().split("\n")
-            return parse_topic_id(dict(line.split(": ") for line in lines if line)["topic_id"])
-        except (FileNotFoundError, IsADirectoryError, PermissionError, KeyError, ValueError):
+            return parse_topic_id(parse_fields(self._files.read(path), _FIELDS).get("topic_id", ""))
+        except (FileNotFoundError, IsADirectoryError, PermissionError):
+            return NO_TOPIC_ID
+        except ValueError as e:
+            self.damaged[path] = str(e)
             return NO_TOPIC_ID
 
     def create(self, partitions: Iterable[StoredPartition]) -> None:
@@ -293,8 +313,8 @@ class PartitionFolders:
             self._write_topic_id(topic, topic_id)
 
     def _write_topic_id(self, topic: str, topic_id: TopicId) -> None:
-        metadata = f"version: 0\ntopic_id: {self._text(topic_id)}\n"
-        self._files.write_atomic(f"{self.topic_path(topic)}/{_TOPIC_METADATA}", metadata.encode())
+        metadata = format_fields(f"version: 0\ntopic_id: {self._text(topic_id)}\n".encode())
+        self._files.write_atomic(f"{self.topic_path(topic)}/{_TOPIC_METADATA}", metadata)
         self._topic_ids[topic] = topic_id
 
     def keep_topic(self, topic: str, topic_id: TopicId) -> None:
@@ -356,17 +376,5 @@ def _misplaced(folders: PartitionFolders, folder: PartitionFolder, own: StoredPa
 
 
 def _identity(topic_id: str, partition: int | str) -> bytes:
-    """Kafka's `partition.metadata`, with the partition."""
+    """Kafka's `partition.metadata`, with the partition, and without the checksum."""
     return f"version: 0\ntopic_id: {topic_id}\npartition: {partition}\n".encode()
-
-
-def _parsed_identity(data: bytes) -> Identity | None:
-    """The identity in a `partition.metadata`, None if the file is damaged or does not name the partition."""
-    try:
-        *lines, end = data.decode().split("\n")
-        fields = dict(line.split(": ") for line in lines)
-        if end or fields["version"] != "0":
-            return None
-        return Identity(parse_topic_id(fields["topic_id"]), int(fields["partition"]))
-    except (KeyError, ValueError):
-        return None

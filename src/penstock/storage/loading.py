@@ -14,15 +14,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.ports import Clock, Files
-from penstock.records.header_fields import (
-    BASE_OFFSET,
-    LAST_OFFSET_DELTA,
-    LEADER_EPOCH,
-)
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.storage.config import LogConfig
 from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
 from penstock.storage.cut_records import CutRecords
-from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.epoch_loading import load_epochs
+from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.folders import PARTITION_METADATA
 from penstock.storage.producer_loading import load_producers, snapshots_in
@@ -45,9 +42,8 @@ from penstock.storage.segment_files import (
 from penstock.storage.segments import Segments
 from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 
-__all__ = ["EPOCHS_FILE", "ClosedLog", "Loaded", "load"]
+__all__ = ["ClosedLog", "Loaded", "load"]
 
-EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 #: how the names of a segment's files begin
 _BASE_OFFSET: Final = re.compile(r"0[0-9]{19}")
 #: suffixes of files that an interrupted operation leaves behind
@@ -70,6 +66,8 @@ class ClosedLog(NamedTuple):
     tail: int
     #: true if no producer had written with an id
     no_producers: bool
+    #: leader epoch and first offset in turn; None if they are not known
+    epochs: Sequence[int] | None = None
 
 
 @dataclass(slots=True)
@@ -117,11 +115,11 @@ def load(
         closed = None
     kept = found if closed else set_misplaced_aside(files, path, found)
     segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
-    epochs = _load_epochs(files, path, names, segments)
-    snapshots = snapshots_in(names)
     # A log that never had a segment needs no recovery.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
+    epochs = load_epochs(files, path, names, segments, closed.epochs if closed else None, report)
+    snapshots = snapshots_in(names)
     end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
     if end_offset is None:
         report.clean = False
@@ -146,6 +144,8 @@ def load(
         changed=not (clean and bases),
     )
     _fit_log_start(files, path, loaded, start_recorded, now_ms)
+    if closed and report.clean:
+        _compare_epochs(loaded, closed.epochs)
     if snapshots:
         _remove_stray_snapshots(files, path, snapshots, bases, loaded.end_offset, report.clean)
     return loaded
@@ -185,6 +185,15 @@ def _fit_log_start(files: Files, path: str, loaded: Loaded, start_recorded: bool
             start = loaded.log_start_offset = first.base_offset
     loaded.epochs.forget_from(loaded.end_offset)
     loaded.epochs.forget_before(min(first.base_offset, start))
+
+
+def _compare_epochs(loaded: Loaded, known: Sequence[int] | None) -> None:
+    """Replace leader epochs that are not the `known` ones of the last clean shutdown."""
+    start = min(loaded.segments.first.base_offset, loaded.log_start_offset)
+    if known is not None and loaded.epochs.within(start, loaded.end_offset) != known:
+        loaded.epochs.restore(known)
+        loaded.epochs.forget_from(loaded.end_offset)
+        loaded.report.other_epochs = True
 
 
 def _find_segments(
@@ -241,26 +250,6 @@ def _names(files: Files, path: str) -> tuple[list[str], list[str], list[str]]:
             continue
         names.remove(name)
     return names, stems, foreign
-
-
-def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) -> LeaderEpochs:
-    if EPOCHS_FILE in names:
-        with suppress(ValueError):
-            return LeaderEpochs.decode(files.read(f"{path}/{EPOCHS_FILE}"))
-    # It is written atomically: only a crash before the first sync, or a bad disk, gets here. A log that does
-    # not know its epochs could not find where it diverges from another one: the batches have them.
-    epochs = LeaderEpochs()
-    if not segments.size:
-        # A new segment has an open file. With thousands of empty partitions the descriptors would run out.
-        segments.active.close_file()
-        return epochs
-    for segment in segments:
-        with suppress(CorruptLog):
-            for _, header in segment.scan(0) if segment.size else ():
-                if header[LEADER_EPOCH] > epochs.latest:
-                    epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
-        segment.release()
-    return epochs
 
 
 def _clean_end(segment: Segment, tail: int) -> int | None:

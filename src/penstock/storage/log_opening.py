@@ -12,7 +12,7 @@ from penstock.storage.folders import PartitionFolders
 from penstock.storage.health import Health
 from penstock.storage.holes import held_end
 from penstock.storage.log import Log
-from penstock.storage.manifest import NOT_LISTED, LastShutdown, LoggedState, log_entry, mismatch
+from penstock.storage.manifest import NOT_LISTED, OTHER_EPOCHS, LastShutdown, LoggedState, log_entry, mismatch
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
 from penstock.storage.scrub import restore_damage
 from penstock.storage.segments import SegmentCache
@@ -53,6 +53,8 @@ class LogOpener:
             return log
         reason = mismatch(expected, log_entry(key, self._folders.topic_id_text(key.topic), log))
         if reason is None:
+            if log.recovery.other_epochs:
+                self._shutdown.unclean[key] = OTHER_EPOCHS
             restore_damage(log, expected.damage)
             log.restore_high_watermark(min(expected.high_watermark, held_end(log)))
             with self._health.disk(f"open {log.path}"):

@@ -29,6 +29,7 @@ from penstock.storage.segment_files import LOG, base_offset_of, file_name
 __all__ = [
     "NOT_LISTED",
     "NO_BROKER_EPOCH",
+    "OTHER_EPOCHS",
     "LastShutdown",
     "LoggedState",
     "Manifest",
@@ -43,6 +44,8 @@ __all__ = [
 NO_BROKER_EPOCH: Final = -1
 #: why a log is unclean that was there without having been closed
 NOT_LISTED: Final = "the manifest of the last clean shutdown does not list it"
+#: why a log is unclean whose segments are those of the last clean shutdown
+OTHER_EPOCHS: Final = "its leader epochs are not those of the last clean shutdown"
 _MAGIC: Final = b"penstock-shutdown-manifest"
 _VERSION: Final = b"1"
 
@@ -74,11 +77,13 @@ class LoggedState(NamedTuple):
     no_producers: int = 0
     #: base offset of each segment with aborted transactions, and their number, in turn; None if not known
     aborted: Sequence[int] | None = None
+    #: each leader epoch and its first offset in turn, rising; None if not known
+    epochs: Sequence[int] | None = None
 
     @property
     def closed(self) -> ClosedLog:
         """The part that `load` uses."""
-        return ClosedLog(self.segments, self.tail, self.no_producers == 1)
+        return ClosedLog(self.segments, self.tail, self.no_producers == 1, self.epochs)
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
@@ -105,6 +110,7 @@ def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
         damage,
         log.segments.active.tail(),
         int(log.producers.is_empty),
+        epochs=epochs.within(min(log.segments.first.base_offset, log.log_start_offset), end),
     )
 
 

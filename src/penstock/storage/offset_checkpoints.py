@@ -132,6 +132,8 @@ class OffsetCheckpoints:
         self._health = health
         self._newest = _Newest()
         self._numbers = count()
+        #: paths of files that could not be used, with the errors
+        self.damaged: dict[str, str] = {}
         #: the files name the same partitions
         keys: dict[str, TopicPartition] = {}
         self.recovery_points, also_recorded = self._read_recovery_points(keys)
@@ -148,10 +150,12 @@ class OffsetCheckpoints:
     def _read(self, name: str, keys: dict[str, TopicPartition]) -> dict[TopicPartition, int]:
         """A checkpoint's offsets; none where the file is missing or damaged: then all has to be looked at."""
         offsets = {}
-        with suppress(FileNotFoundError, ValueError):
+        try:
             for line in parse_checkpoint(self._files.read(f"{self._path}/{name}")):
                 partition, _, offset = line.rpartition(" ")
                 offsets[keys.get(partition) or _key(partition, keys)] = int(offset)
+        except (FileNotFoundError, ValueError) as e:
+            self._not_used(name, e)
         return offsets
 
     def _read_recovery_points(
@@ -159,13 +163,15 @@ class OffsetCheckpoints:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The recovery points, and the log starts in the same file; see `_read`."""
         points, starts = {}, {}
-        with suppress(FileNotFoundError, ValueError):
+        try:
             for line in parse_checkpoint(self._files.read(f"{self._path}/{_RECOVERY_POINTS}")):
                 topic, index, point, *start = line.split(" ")
                 key = keys[f"{topic} {index}"] = TopicPartition(topic, int(index))
                 points[key] = int(point)
                 if start:
                     starts[key] = int(start[0])
+        except (FileNotFoundError, ValueError) as e:
+            self._not_used(_RECOVERY_POINTS, e)
         return points, starts
 
     def _read_log_starts(
@@ -186,10 +192,16 @@ class OffsetCheckpoints:
                 starts[key] = int(offset)
                 if unverified or not verified:
                     self._unverified.add(key)
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError) as e:
+            self._not_used(_LOG_STARTS, e)
             self._unverified.clear()
             return also_recorded
         return starts
+
+    def _not_used(self, name: str, error: Exception) -> None:
+        """Note in `damaged` that a file is; a missing one is as good as an empty one."""
+        if isinstance(error, ValueError):
+            self.damaged[f"{self._path}/{name}"] = str(error)
 
     def recorded_start(self, key: TopicPartition) -> int | None:
         """The start below which segments may have been removed; None if none is recorded."""

@@ -36,6 +36,10 @@ class RecoveryReport:
     corruption: list[Corruption] = field(default_factory=list)
     #: names in the log's folder that are no file of a segment, though they end as one
     foreign: list[str] = field(default_factory=list)
+    #: files of the log that were damaged and not used, with the errors
+    damaged_files: dict[str, str] = field(default_factory=dict)
+    #: true if the leader epochs on the disk were not those of the last clean shutdown, which are used instead
+    other_epochs: bool = False
     #: the base offset of the first segment whose transaction index was lost and rebuilt; -1 for none
     transactions_rebuilt_from: int = -1
 

@@ -10,9 +10,11 @@ import pytest
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
 from penstock.records.record import Record
+from penstock.storage.cleaner import CHECKPOINT_FILE
 from penstock.testing import BrokerThread, broker
 from tests.broker.app.compacted_topics import BUSY, COMPACT, of_keys, put, seal
 from tests.broker.configs import TOPIC, set_config
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -185,6 +187,25 @@ def test_what_was_compacted_is_found_after_a_restart(tmp_path: Path) -> None:
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert read_all(client, topic) == before
         assert put(client, topic, b"k0", b"later") == before[-1].offset + 1
+
+
+def test_with_a_damaged_checkpoint_a_log_is_compacted_from_its_start(tmp_path: Path, events: Events) -> None:
+    with broker(data=tmp_path, config=BUSY) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs=COMPACT)
+        for i in range(20):
+            put(client, topic, b"k%d" % (i % 3), b"%d" % i * 20)
+        seal(client, topic)
+        until(lambda: len(of_keys(read_all(client, topic))) == 3)
+        path = tmp_path / "topics" / topic.name / "partition-0" / CHECKPOINT_FILE
+        until(lambda: path.exists())
+    path.write_bytes(path.read_bytes().replace(b"1\n1\n", b"1\n1\n9"))
+    with broker(data=tmp_path, config=BUSY) as running, RawClient(running.bootstrap) as client:
+        put(client, topic, b"k0", b"later")
+        seal(client, topic)
+        until(lambda: bool(events.of("checkpoint_damaged")) and len(of_keys(read_all(client, topic))) == 3)
+        assert table(of_keys(read_all(client, topic)))[b"k0"] == b"later"
+    ((level, fields),) = events.of("checkpoint_damaged")
+    assert (level, fields["path"]) == ("warning", str(path))
 
 
 def test_topics_that_are_deleted_while_they_are_compacted_hurt_nobody(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.model.ids import format_topic_id
 from penstock.ports import File
+from penstock.storage.checkpoint import format_fields
 from penstock.storage.memory import MemoryFiles
 from penstock.testing import broker
 from tests.broker.disks import on_disk
@@ -27,7 +28,9 @@ def test_files_of_a_topic_that_is_not_known_are_set_aside(tmp_path: Path, events
         append(client, topic, b"x")
     shutil.copytree(tmp_path / "topics" / topic.name, tmp_path / "topics" / "stray")
     for metadata in (tmp_path / "topics" / "stray").rglob("*.metadata"):
-        metadata.write_text(metadata.read_text().replace(format_topic_id(topic.id), "another" + 15 * "A"))
+        lines = metadata.read_text().partition("crc32c")[0]
+        other = lines.replace(format_topic_id(topic.id), "another" + 15 * "A")
+        metadata.write_bytes(format_fields(other.encode()))
     files = sorted(path.name for path in (tmp_path / "topics" / "stray" / "partition-0").iterdir())
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
@@ -62,6 +65,34 @@ def test_a_partition_that_lost_its_topics_id_keeps_its_records(tmp_path: Path) -
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert [r.value for r in read_all(client, topic)] == [b"x"]
+
+
+def test_damaged_checkpoints_are_reported_and_never_applied(tmp_path: Path, events: Events) -> None:
+    """Two partitions: with the identity of the other one, or its epochs, each would be served wrongly."""
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, partitions=2)
+        for partition in range(2):
+            append(client, topic, b"%d" % partition, partition=partition)
+    damaged = [
+        *(tmp_path / "topics").rglob("*.metadata"),
+        *(tmp_path / "topics").rglob("leader-epoch-checkpoint"),
+        *tmp_path.glob("*-offset-checkpoint"),
+    ]
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        # Of an identity that is the partition: before the line with the checksum.
+        content[content.find(b"crc32c: ") - 2] ^= 1
+        path.write_bytes(content)
+
+    for _ in range(2):
+        with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+            for partition in range(2):
+                found = read_all(client, topic, partition=partition)
+                assert [record.value for record in found] == [b"%d" % partition]
+    reported = [fields["path"] for level, fields in events.of("checkpoint_damaged") if level == "warning"]
+    assert sorted(reported) == sorted(map(str, damaged)), "once each: they are written again"
+    assert not (tmp_path / "quarantine").exists()
+    assert not events.of("replica_unclean")
 
 
 class _Unidentified(MemoryFiles):

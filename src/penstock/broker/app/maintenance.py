@@ -27,6 +27,7 @@ from penstock.ports import World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
 from penstock.storage.directory import DataDirectory
+from penstock.storage.log import Log
 from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
@@ -224,14 +225,23 @@ class Maintenance:
     async def _measure(self, partition: Partition) -> Dirt:
         opened = partition.log
         if partition not in self._clean_until:
-            read = await self._workers.in_thread(cleaner.read_checkpoint, self._files, opened.path)
-            self._clean_until[partition] = read or 0
+            self._clean_until[partition] = await self._read_clean_until(opened)
         clean_until, now_ms = self._clean_until[partition], self._clock.now_ms()
         return await retry_when_cached(
             partition,
             self._workers,
             lambda: cleaner.measure(opened, clean_until, now_ms, cached_only=True),
         )
+
+    async def _read_clean_until(self, opened: Log) -> int:
+        """The end of the compacted part of a log; 0 if that is not known."""
+        try:
+            read = await self._workers.in_thread(cleaner.read_checkpoint, self._files, opened.path)
+        except ValueError as e:
+            path = f"{opened.path}/{cleaner.CHECKPOINT_FILE}"
+            log.warning("checkpoint_damaged", path=path, error=str(e))
+            return 0
+        return read or 0
 
     async def _compact(self, partition: Partition, dirt: Dirt, cleaners: int) -> bool:
         """Compact a log with this cleaner's share of memory and disk bandwidth.

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.stored_partitions import log_damaged
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import StorageError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, format_topic_id
@@ -54,10 +55,11 @@ class DataDirectories:
         for directory in self.opened:
             if directory.holds(METADATA_TOPIC, 0):
                 own = StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
-                if directory.folders.identity(own) is None:
-                    # Release 0.1.0 wrote none. A disk that takes nothing now may do so at the next start.
-                    with suppress(OSError):
+                # Release 0.1.0 wrote no identity. A disk that takes nothing now may do so at the next start.
+                with suppress(OSError):
+                    if directory.folders.identity(own) is None:
                         directory.folders.identify(*own)
+                    directory.folders.keep_topic(METADATA_TOPIC, METADATA_TOPIC_ID)
                 return directory
         if self.lost or any(directory.partitions() for directory in self.opened):
             raise DirectoryRefused(
@@ -111,6 +113,7 @@ def open_directories(
         cluster_id = directory.cluster_id
         if directory.shutdown.problem is not None:
             log.warning("manifest_refused", directory=path, reason=directory.shutdown.problem)
+        log_damaged(directory.damaged_checkpoints)
     introduce(files, [directory.path for directory in into.opened])
 
 

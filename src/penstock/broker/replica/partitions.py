@@ -23,6 +23,7 @@ from penstock.broker.replica.stored_partitions import (
     WantedLog,
     create_partitions,
     load_logs,
+    log_damaged,
     log_findings,
     log_quarantined,
     place_logs,
@@ -120,6 +121,7 @@ class Partitions(PartitionTable):
         self.previous_broker_epoch = self.data.previous_broker_epoch
         home = self.data.metadata_home()
         opened = open_metadata_log(home)
+        log_damaged(opened.recovery.damaged_files)
         unclean = home.shutdown.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
         if unclean is not None:
             log.error("metadata_log_unclean", path=opened.path, reason=unclean)

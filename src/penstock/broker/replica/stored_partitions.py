@@ -36,6 +36,7 @@ __all__ = [
     "WantedLog",
     "create_partitions",
     "load_logs",
+    "log_damaged",
     "log_findings",
     "log_quarantined",
     "place_logs",
@@ -110,6 +111,7 @@ class StoredPartitions:
         foreign = directory.folders.foreign
         if foreign:
             log.warning("foreign_files_ignored", count=len(foreign), paths=foreign[:_NAMED_MAX])
+        log_damaged(directory.folders.damaged)
         return misplaced
 
     def _is_in_place(self, folder: PartitionFolder) -> bool:
@@ -300,9 +302,16 @@ def load_logs(
     return loaded
 
 
+def log_damaged(checkpoints: Mapping[str, str]) -> None:
+    """Log files beside the segments that were not used: paths, and the errors."""
+    for path, error in checkpoints.items():
+        log.warning("checkpoint_damaged", path=path, error=error)
+
+
 def log_findings(topic: str, partition: int, opened: Log) -> None:
     """Log what opening a log has found: damage, and files that are not the log's."""
     recovery = opened.recovery
+    log_damaged(recovery.damaged_files)
     if recovery.foreign:
         log.warning("foreign_files_ignored", directory=opened.path, names=recovery.foreign)
     if recovery.transactions_rebuilt_from >= 0:

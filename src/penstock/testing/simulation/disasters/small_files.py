@@ -34,7 +34,6 @@ _ELECTION_S: Final = 10.0
 _GLANCE_S: Final = 0.0005
 #: the damage to a file
 WAYS: Final = ("removed", "emptied", "flipped")
-_IDENTITY: Final = "partition.metadata"
 #: in a data directory
 _IN_DIRECTORY: Final = (
     "recovery-point-offset-checkpoint",
@@ -42,10 +41,12 @@ _IN_DIRECTORY: Final = (
     "replication-offset-checkpoint",
     "clean-shutdown",
 )
-#: in a partition folder
+#: in a partition folder, or in that of its topic
 _BESIDE_SEGMENTS: Final = (
     "leader-epoch-checkpoint",
-    _IDENTITY,
+    "cleaner-offset-checkpoint",
+    "partition.metadata",
+    "topic.metadata",
     ".index",
     ".timeindex",
     ".txnindex",
@@ -188,9 +189,7 @@ def spoil_some(cluster: SimCluster, node: Node) -> None:
         suffix = rng.choice((*_IN_DIRECTORY, *_BESIDE_SEGMENTS))
         chosen = [path for path in found if path.endswith(suffix)]
     for path in chosen:
-        # Another topic's id would make the folder a stray, whose records only an operator brings back.
-        ways = WAYS[:2] if path.endswith(_IDENTITY) else WAYS
-        damage_of(cluster).spoil(node, path, rng.choice(ways))
+        damage_of(cluster).spoil(node, path, rng.choice(WAYS))
 
 
 def _derived_files(node: Node) -> list[str]:
@@ -201,9 +200,9 @@ def _derived_files(node: Node) -> list[str]:
         for name in _IN_DIRECTORY
         if node.disk.exists(f"{directory}/{name}")
     ]
-    for folder in tampering.folders(node.disk, node.directories):
-        names = node.disk.listdir(folder.path)
-        found += [f"{folder.path}/{name}" for name in names if name.endswith(_BESIDE_SEGMENTS)]
+    folders = tampering.folders(node.disk, node.directories)
+    for path in dict.fromkeys(path for folder in folders for path in (folder.path, folder.topic_path)):
+        found += [f"{path}/{name}" for name in node.disk.listdir(path) if name.endswith(_BESIDE_SEGMENTS)]
     return found
 
 
