@@ -50,6 +50,9 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_segments_lost_after_a_crash_are_fetched_again": ("replica_unclean",),
         "test_segments_lost_while_all_brokers_were_stopped_are_fetched_again": ("controller_unavailable",),
     },
+    "tests/broker/healing/test_log_starts.py": {
+        "test_no_follower_adopts_it_and_the_records_before_it_are_copied_back": ("log_start_unexplained",),
+    },
     "tests/broker/healing/test_repair.py": {
         "test_a_flipped_bit_is_found_never_served_and_healed": (
             "corruption_found",

@@ -172,15 +172,55 @@ def test_a_log_that_was_reset_begins_where_it_was_reset_to() -> None:
     files = MemoryFiles()
     directory, log = rolled(files)
     log.reset_to(100)
-    assert parse_checkpoint(files.read(STARTS)) == ["a 0 100"]
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 100 unexplained"]
     directory.close(clean=False)
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.end_offset, again.recovery.corruption) == (100, 100, [])
+    assert again.explained_start == 0, "the leader has to say that records were deleted"
+
+
+@pytest.mark.parametrize("lost", [(), (STARTS,), (RECOVERY_POINTS,)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_without_any_record_stays_unexplained(clean: bool, lost: tuple[str, ...]) -> None:
+    """Otherwise it would have a record, and so count as the result of retention, after the next restart."""
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    directory.close(clean=False)
+    remove_segment(files, log, 0)
+    lose_checkpoint(files, "both removed")
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.explained_start) == (2, 0)
+    directory.close(clean)
+    if not clean:
+        directory.checkpoint().write()
+    for path in lost:
+        files.remove(path)
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.explained_start, again.recovery.corruption) == (2, 0, [])
+    again.advance_high_watermark(6)
+    assert again.delete_records(2) == again.explained_start == 2, "an operator has given up the rest"
+    directory.checkpoint().write()
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 2"]
+
+
+@pytest.mark.parametrize("how", ["removed", "damaged"])
+def test_retention_and_deletions_explain_the_start(how: str) -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    log.delete_records(1)
+    assert log.explained_start == 1
+    log.retention.apply(NOW_MS + 2001)
+    assert log.explained_start == log.log_start_offset == 2
+    directory.close(clean=False)
+    lose_checkpoint(files, how)
+    assert opened(files).open_log("a", 0, CONFIG, CLOCK).explained_start == 2
 
 
 def test_starts_that_release_0_1_0_wrote_damage_nothing() -> None:
     """That release removed segments first, and had lines only for logs whose start was not 0."""
-    for lines in ([], ["a 0 1"]):
+    for lines, line in (([], "a 0 2 unexplained"), (["a 0 1"], "a 0 2")):
         files = MemoryFiles()
         directory, log = rolled(files)
         directory.close(clean=False)
@@ -194,7 +234,7 @@ def test_starts_that_release_0_1_0_wrote_damage_nothing() -> None:
         again = directory.open_log("a", 0, CONFIG, CLOCK)
         assert (again.log_start_offset, again.recovery.corruption) == (2, [])
         directory.checkpoint().write()
-        assert parse_checkpoint(files.read(STARTS)) == ["a 0 2"]
+        assert parse_checkpoint(files.read(STARTS)) == [line]
 
 
 def test_a_checked_checkpoint_whose_bytes_changed_is_refused() -> None:

@@ -16,6 +16,7 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 
 __all__ = [
+    "begin_earlier",
     "blocking_damage",
     "describe_holes",
     "find_lost_files",
@@ -105,6 +106,19 @@ def find_lost_files(files: Files, segments: Iterable[tuple[str, int]]) -> list[s
         except FileNotFoundError:
             found.append(path)
     return found
+
+
+def begin_earlier(log: Log, offset: int) -> Corruption:
+    """Another replica has the records from `offset` on, which is before the unexplained log start.
+
+    The log starts at `offset` from now on, and lacks the records before its first segment. The log start of
+    the other replica may be unexplained, too.
+    """
+    assert log.explained_start <= offset < log.log_start_offset
+    hole = Corruption(log.segments.first.path(LOG), 0, 0, offset, log.log_start_offset)
+    log.log_start_offset = log.local_log_start_offset = offset
+    log.recovery.found(hole)
+    return hole
 
 
 def lose_segment(log: Log, segment: Segment) -> Corruption | None:

@@ -43,8 +43,8 @@ __all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
 class Log:
     """The log in one directory.
 
-    Invariant: log_start_offset <= high_watermark <= end_offset, and recovery_point <= end_offset. Records
-    below the high watermark are committed; the log's owner moves it (`advance_high_watermark`).
+    Invariant: explained_start <= log_start_offset <= high_watermark <= end_offset, and recovery_point <=
+    end_offset. Records below the high watermark are committed; the log's owner moves it.
 
     Why it has more than 25 methods: all users of a log share one set of offsets, and read them on the hot
     path without a call. The methods move these offsets together and leave the work to the parts of the log.
@@ -59,6 +59,7 @@ class Log:
         "config",
         "durability",
         "end_offset",
+        "explained_start",
         "file_lost",
         "high_watermark",
         "leader_epochs",
@@ -122,6 +123,9 @@ class Log:
         self.recovery.forget_before(loaded.log_start_offset)
         self.end_offset = loaded.end_offset
         self.log_start_offset = loaded.log_start_offset
+        #: The log start that followers adopt: up to here retention or DeleteRecords has deleted records, here
+        #: or at the leader. Below the log start if all records of it were lost.
+        self.explained_start = loaded.log_start_offset
         #: the start of this broker's own copy; the same as the log start as long as nothing is tiered
         self.local_log_start_offset = loaded.log_start_offset
         self.high_watermark = loaded.log_start_offset
@@ -286,10 +290,11 @@ class Log:
         return self.log_start_offset
 
     def start_at(self, offset: int) -> None:
-        """Move the log start to `offset`; it never moves back."""
+        """Move the log start to `offset`, for a reason; it never moves back."""
         if offset > self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
             self.recovery.forget_before(offset)
+        self.explained_start = max(offset, self.explained_start)
 
     # -- the end of the log
 
@@ -300,12 +305,6 @@ class Log:
     def reset_to(self, offset: int) -> None:
         """Drop everything and start over, empty, at `offset`."""
         self._truncation.reset_to(offset)
-
-    def delete(self) -> None:
-        """Close the log and remove its directory."""
-        with self._health.disk(f"delete {self.path}"):
-            self._store.release()
-            self._store.files.rmtree(self.path)
 
     # -- reading
 

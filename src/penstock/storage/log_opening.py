@@ -77,6 +77,14 @@ class LogOpener:
         recorded = self._checkpoints.recorded_start(key)
         return expected.log_start_offset if recorded is None and expected is not None else recorded
 
+    def _is_explained(self, key: TopicPartition, expected: LoggedState | None) -> bool:
+        """Whether retention or DeleteRecords has moved the log start to where it is.
+
+        If all records of the log start are lost, the log starts at its first segment, and nothing says why.
+        """
+        explained = self._checkpoints.is_explained(key)
+        return expected is not None and not expected.unexplained if explained is None else explained
+
     def _recovery_point(self, key: TopicPartition, expected: LoggedState | None) -> int:
         """The offset below which everything was on the disk: after a clean shutdown, the log's end."""
         recorded = self._checkpoints.recovery_points.get(key, 0)
@@ -110,6 +118,8 @@ class LogOpener:
             health=self._health,
             cache=self._cache,
         )
+        if not self._is_explained(key, expected):
+            log.explained_start = 0
         log.durability.unsynced_identity = self._folders.unsynced_identity(*key)
         # An older high watermark does no harm: fetches from the leader, or of the followers, advance it.
         log.restore_high_watermark(min(high_watermark, held_end(log)))

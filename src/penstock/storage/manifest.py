@@ -79,6 +79,8 @@ class LoggedState(NamedTuple):
     aborted: Sequence[int] | None = None
     #: each leader epoch and its first offset in turn, rising; None if not known
     epochs: Sequence[int] | None = None
+    #: 1 if nothing explains the log start
+    unexplained: int = 0
 
     @property
     def closed(self) -> ClosedLog:
@@ -111,6 +113,7 @@ def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
         log.segments.active.tail(),
         int(log.producers.is_empty),
         epochs=epochs.within(min(log.segments.first.base_offset, log.log_start_offset), end),
+        unexplained=int(log.explained_start < log.log_start_offset),
     )
 
 

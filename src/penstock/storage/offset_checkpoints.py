@@ -10,6 +10,9 @@ log in a checkpoint of version 0 (written by release 0.1.0, which removed segmen
 The recovery point checkpoint is of version 2: its lines have the log start, too, if it is such a record. They
 are used if the log start checkpoint is missing or damaged. Both are written before segments are removed.
 
+A log start is `unexplained` if neither retention nor DeleteRecords moved it there: the record was lost, and
+the log starts at its first segment. Followers do not adopt it.
+
 Invariants: a recovery point on the disk is never above the log's own when the log is cut; of two checkpoints
 the later one stays, whichever thread is done first.
 """
@@ -17,7 +20,7 @@ the later one stays, whichever thread is done first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Lock
@@ -41,7 +44,9 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 #: ends the line of a log start that was read from a checkpoint of version 0 and never verified since
 _UNVERIFIED: Final = "unverified"
-_UNVERIFIED_END: Final = f" {_UNVERIFIED}"
+#: ends the lines of a log start that nothing explains
+_UNEXPLAINED: Final = "unexplained"
+_MARKS: Final = (f" {_UNVERIFIED}", f" {_UNEXPLAINED}")
 #: a high watermark that is lowered to the log's end when the log is opened
 _ALL_OF_IT: Final = 2**63 - 1
 _LOG_PATH: Final = re.compile(r"(?P<root>.*)/topics/(?P<topic>[^/]+)/partition-(?P<index>\d+)")
@@ -54,6 +59,8 @@ class _Offsets(Protocol):
     def recovery_point(self) -> int: ...
     @property
     def log_start_offset(self) -> int: ...
+    @property
+    def explained_start(self) -> int: ...
     @property
     def high_watermark(self) -> int: ...
 
@@ -91,8 +98,9 @@ class Checkpoint:
         newest: _Newest,
         number: int,
         contents: Mapping[str, Mapping[TopicPartition, int]],
-        unverified: Set[TopicPartition],
+        marks: Mapping[TopicPartition, str],
     ) -> None:
+        """`marks` are the last fields of the lines of log starts that have one."""
         self._files = files
         self._path = path
         self._health = health
@@ -100,12 +108,12 @@ class Checkpoint:
         #: later ones have higher ones
         self.number = number
         starts = contents.get(_LOG_STARTS, {})
-        self.log_starts = {key: start for key, start in starts.items() if key not in unverified}
+        self.log_starts = {key: start for key, start in starts.items() if marks.get(key) != _UNVERIFIED}
         self.recovery_points = dict(contents.get(_RECOVERY_POINTS, {}))
         self._contents = {name: _format_offsets(offsets) for name, offsets in contents.items()}
         if starts:
-            self._contents[_LOG_STARTS] = _format_starts(starts, unverified)
-            self._contents[_RECOVERY_POINTS] = _format_points(self.recovery_points, self.log_starts)
+            self._contents[_LOG_STARTS] = _format_starts(starts, marks)
+            self._contents[_RECOVERY_POINTS] = _format_points(self.recovery_points, self.log_starts, marks)
         #: that it speaks of
         self.partitions = frozenset[TopicPartition]().union(*contents.values())
 
@@ -136,9 +144,10 @@ class OffsetCheckpoints:
         self.damaged: dict[str, str] = {}
         #: the files name the same partitions
         keys: dict[str, TopicPartition] = {}
+        #: `_UNVERIFIED` for keys of `log_starts` that say nothing about which segments must exist,
+        #: `_UNEXPLAINED` for those that followers must not adopt
+        self._marks: dict[TopicPartition, str] = {}
         self.recovery_points, also_recorded = self._read_recovery_points(keys)
-        #: keys of `log_starts` that say nothing about which segments must exist
-        self._unverified: set[TopicPartition] = set()
         self.log_starts = self._read_log_starts(keys, also_recorded)
         self.high_watermarks = self._read(_HIGH_WATERMARKS, keys)
         self._knows_high_watermarks = bool(self.high_watermarks)
@@ -170,6 +179,8 @@ class OffsetCheckpoints:
                 points[key] = int(point)
                 if start:
                     starts[key] = int(start[0])
+                if len(start) > 1:
+                    self._marks[key] = start[1]
         except (FileNotFoundError, ValueError) as e:
             self._not_used(_RECOVERY_POINTS, e)
         return points, starts
@@ -177,25 +188,27 @@ class OffsetCheckpoints:
     def _read_log_starts(
         self, keys: dict[str, TopicPartition], also_recorded: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The log starts; those of an earlier version's checkpoint are `_unverified`.
+        """The log starts; those of an earlier version's checkpoint are `_UNVERIFIED`.
 
         If the file is missing or damaged, they are `also_recorded`.
         """
-        starts = {}
+        starts, marks = {}, {}
         try:
             data = self._files.read(f"{self._path}/{_LOG_STARTS}")
             verified = is_checked(data)
             for line in parse_checkpoint(data):
-                unverified = line.endswith(_UNVERIFIED_END)
-                partition, _, offset = line.removesuffix(_UNVERIFIED_END).rpartition(" ")
+                mark = "" if verified else _UNVERIFIED
+                if line.endswith(_MARKS):
+                    line, _, mark = line.rpartition(" ")
+                partition, _, offset = line.rpartition(" ")
                 key = keys.get(partition) or _key(partition, keys)
                 starts[key] = int(offset)
-                if unverified or not verified:
-                    self._unverified.add(key)
+                if mark:
+                    marks[key] = mark
         except (FileNotFoundError, ValueError) as e:
             self._not_used(_LOG_STARTS, e)
-            self._unverified.clear()
             return also_recorded
+        self._marks = marks
         return starts
 
     def _not_used(self, name: str, error: Exception) -> None:
@@ -205,7 +218,11 @@ class OffsetCheckpoints:
 
     def recorded_start(self, key: TopicPartition) -> int | None:
         """The start below which segments may have been removed; None if none is recorded."""
-        return None if key in self._unverified else self.log_starts.get(key)
+        return None if self._marks.get(key) == _UNVERIFIED else self.log_starts.get(key)
+
+    def is_explained(self, key: TopicPartition) -> bool | None:
+        """Returns true if a recorded start has a reason, or is of a release that recorded none."""
+        return self._marks.get(key) != _UNEXPLAINED if key in self.log_starts else None
 
     def _keys(self) -> set[TopicPartition]:
         return {*self.recovery_points, *self.log_starts, *self.high_watermarks}
@@ -214,7 +231,7 @@ class OffsetCheckpoints:
         for key in keys:
             self.recovery_points.pop(key, None)
             self.log_starts.pop(key, None)
-            self._unverified.discard(key)
+            self._marks.pop(key, None)
             self.high_watermarks.pop(key, None)
 
     def may_be_written(self, keys: Iterable[TopicPartition]) -> bool:
@@ -226,7 +243,10 @@ class OffsetCheckpoints:
         if key in self.high_watermarks:
             self.high_watermarks[key] = log.high_watermark
         self.log_starts[key] = log.log_start_offset
-        self._unverified.discard(key)
+        if log.explained_start < log.log_start_offset:
+            self._marks[key] = _UNEXPLAINED
+        else:
+            self._marks.pop(key, None)
 
     def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
         self.high_watermarks[key] = offset
@@ -263,9 +283,7 @@ class OffsetCheckpoints:
 
     def _checkpoint(self, contents: Mapping[str, Mapping[TopicPartition, int]]) -> Checkpoint:
         number = next(self._numbers)
-        return Checkpoint(
-            self._files, self._path, self._health, self._newest, number, contents, self._unverified
-        )
+        return Checkpoint(self._files, self._path, self._health, self._newest, number, contents, self._marks)
 
     def written(self, checkpoint: Checkpoint) -> None:
         """`checkpoint` or a later one is on the disk, where logs that only earlier ones list are gone."""
@@ -278,17 +296,24 @@ def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return format_checked(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
-def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPartition]) -> bytes:
+def _format_starts(starts: Mapping[TopicPartition, int], marks: Mapping[TopicPartition, str]) -> bytes:
     return format_checked(
-        f"{key.topic} {key.partition} {offset}{_UNVERIFIED_END if key in unverified else ''}"
-        for key, offset in starts.items()
+        f"{key.topic} {key.partition} {offset}{_ending(marks, key)}" for key, offset in starts.items()
     )
 
 
-def _format_points(points: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> bytes:
+def _ending(marks: Mapping[TopicPartition, str], key: TopicPartition) -> str:
+    return f" {marks[key]}" if key in marks else ""
+
+
+def _format_points(
+    points: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    marks: Mapping[TopicPartition, str],
+) -> bytes:
     """Recovery points, each with the log start if it is recorded."""
     lines = (
-        f"{key.topic} {key.partition} {point} {starts[key]}"
+        f"{key.topic} {key.partition} {point} {starts[key]}{_ending(marks, key)}"
         if key in starts
         else f"{key.topic} {key.partition} {point}"
         for key, point in points.items()

@@ -31,6 +31,7 @@ class TruncatedLog(Protocol):
     high_watermark: int
     log_start_offset: int
     local_log_start_offset: int
+    explained_start: int
     producers: ProducerStates
 
     @property
@@ -90,7 +91,10 @@ class Truncation:
         log.recovery.forget_from(end_offset)
 
     def reset_to(self, offset: int) -> None:
-        """Drop everything and start over, empty, at `offset`."""
+        """Drop everything and start over, empty, at `offset`.
+
+        Its reason is not known: the leader's next responses have the log start that followers adopt.
+        """
         log, store = self._log, self._store
         before = log.log_start_offset
         log.log_start_offset = log.local_log_start_offset = offset
@@ -106,6 +110,7 @@ class Truncation:
         except StorageError:
             log.log_start_offset = log.local_log_start_offset = before
             raise
+        log.explained_start = min(log.explained_start, offset)
         log.producers = ProducerStates()
         log.leader_epochs.clear()
         log.recovery.forget_from(-1)

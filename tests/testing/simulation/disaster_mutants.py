@@ -157,6 +157,11 @@ DISASTER_MUTANTS: Final = (
         disaster="first_segment_removed",
     ),
     Mutant(
+        guard="unexplained log starts are not adopted",
+        changes=((LogOpener, "_is_explained", _always),),
+        disaster="log_start_forgotten",
+    ),
+    Mutant(
         guard="holes are damage, and do not match the manifest",
         changes=((loading, "find_holes", lambda *_: []), (log_opening, "mismatch", _nothing)),
         disaster="middle_segment_removed",

@@ -37,6 +37,7 @@ _SEEDS = {
     "tail_lost": 3,
     "middle_segment_removed": 0,
     "first_segment_removed": 0,
+    "log_start_forgotten": 0,
     "metadata_flipped": 5,
     "voter_wiped": 0,
     "majority_rolled_back": 0,

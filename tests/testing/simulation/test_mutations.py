@@ -27,6 +27,7 @@ _SLOW = {
     "committed records are set aside",
     "holes are damage, and do not match the manifest",
     "the manifest records the log start",
+    "unexplained log starts are not adopted",
     "foreign files are ignored",
     "a wrong clock deletes nothing",
     "rebuilds need brokers",

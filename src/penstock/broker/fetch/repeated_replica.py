@@ -191,7 +191,7 @@ class RepeatedReplicaFetches(WaitingFetch):
                     return None
                 size += len(newest)
                 records = newest
-            found.append((followed, log.high_watermark, log.log_start_offset, records))
+            found.append((followed, log.high_watermark, log.explained_start, records))
         if size < least:
             return None
         self._environment.metrics.replication_bytes_out += size

@@ -189,7 +189,7 @@ class ReplicaFetch(Fetch[ReplicaRead]):
         fetched: list[FetchedPartition] = []
         for followed, partition, records in read.fetched + read.quiet if read.quiet else read.fetched:
             log = partition.log
-            high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+            high_watermark, log_start_offset = log.high_watermark, log.explained_start
             if followed.mark_sent(high_watermark, log_start_offset, records) or is_full:
                 fetched.append((followed.topic_id, followed.index, high_watermark, log_start_offset, records))
         for followed, _ in read.refused:
@@ -234,7 +234,7 @@ def _described(
 
 def _diverging(partition: Partition, diverging: EpochEnd) -> PartitionData:
     log = partition.log
-    answer = _described(partition.index, log.high_watermark, log.log_start_offset)
+    answer = _described(partition.index, log.high_watermark, log.explained_start)
     answer.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
     return answer
 

@@ -63,5 +63,6 @@ def _log_info(index: int, slot: Slot) -> PartitionLogInfo:
         log_end_offset=log.end_offset,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
-        is_damaged=bool(log.recovery.corruption),
+        is_damaged=bool(log.recovery.corruption) or log.explained_start < log.log_start_offset,
+        explained_start_offset=log.explained_start,
     )

@@ -21,10 +21,10 @@ from penstock.broker.healing.compacted_repair import within_gaps
 from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.repair import (
     Outcome,
-    fetch_replica,
     leader_of,
     log_repaired,
     read_replica,
+    replica_log_info,
     try_each,
 )
 from penstock.broker.healing.transaction_repair import RepairedBytes, rebuild_transactions
@@ -177,12 +177,14 @@ class _Filling:
         return True
 
     async def _follow_start(self, offset: int) -> bool:
-        """Advance the log start offset to the leader's if that is above `offset`; whether it was."""
+        """Advance the log start offset to the leader's if that is above `offset`; whether it was.
+
+        Nothing is given up for a leader's log start that nothing explains.
+        """
         opened = self._partition.log
-        behind = min(self._hole.next_offset, opened.high_watermark)
-        answer = await fetch_replica(self._env, self._partition, behind, self._leader)
-        start = min(answer.log_start_offset, opened.high_watermark)
-        if answer.error_code or start <= offset:
+        info = await replica_log_info(self._env, self._partition, self._leader)
+        start = min(info.explained_start_offset, opened.high_watermark)
+        if start <= offset:
             return False
         opened.delete_records(start)
         return True

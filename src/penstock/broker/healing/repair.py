@@ -27,18 +27,25 @@ from penstock.storage.recovery_report import Corruption
 from penstock.storage.scrub import repair_target, repaired
 from penstock.storage.validation import check_replicated
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.apis.get_replica_log_info import (
+    GET_REPLICA_LOG_INFO,
+    GetReplicaLogInfoRequest,
+    LogInfoTopic,
+    PartitionLogInfo,
+)
 
 __all__ = [
     "PIECE_BYTES",
     "Outcome",
     "all_in_sync",
-    "fetch_replica",
     "has_other_replicas",
     "leader_of",
     "log_repaired",
+    "other_replicas",
     "others_in_sync",
     "read_replica",
     "repair_range",
+    "replica_log_info",
     "try_each",
 ]
 
@@ -86,13 +93,19 @@ def has_other_replicas(env: RepairEnvironment, partition: Partition) -> bool:
     return known is not None and len(known.replicas) > 1
 
 
+def other_replicas(env: RepairEnvironment, partition: Partition) -> list[int]:
+    """The other assigned replicas of a partition."""
+    known = _known(env, partition)
+    return [] if known is None else [node for node in known.replicas if node != env.node_id]
+
+
 def leader_of(env: RepairEnvironment, partition: Partition) -> int:
     """The leader of a partition according to this broker's metadata; -1 if there is none."""
     known = _known(env, partition)
     return -1 if known is None else known.leader
 
 
-async def fetch_replica(
+async def _fetch_replica(
     env: RepairEnvironment, partition: Partition, offset: int, replica: int
 ) -> PartitionData:
     """The response of another replica to a Fetch from `offset` on, sent like a consumer's."""
@@ -109,9 +122,21 @@ async def fetch_replica(
     return answer
 
 
+async def replica_log_info(env: RepairEnvironment, partition: Partition, replica: int) -> PartitionLogInfo:
+    """The offsets of another replica's log; ApiError if the broker cannot tell them."""
+    topic = LogInfoTopic(topic_id=partition.topic_id, partitions=[partition.index])
+    request = GetReplicaLogInfoRequest(topic_partitions=[topic])
+    timeout_s = env.config.replica_socket_timeout_ms / 1000
+    response = await env.peer(replica, "repair").send(GET_REPLICA_LOG_INFO, request, timeout_s)
+    ((info,),) = [topic.partition_log_info for topic in response.topic_partition_log_info_list]
+    if info.error_code:
+        raise ApiError(ErrorCode(info.error_code))
+    return info
+
+
 async def read_replica(env: RepairEnvironment, partition: Partition, offset: int, replica: int) -> memoryview:
     """Committed bytes of another replica from `offset` on."""
-    answer = await fetch_replica(env, partition, offset, replica)
+    answer = await _fetch_replica(env, partition, offset, replica)
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     assert isinstance(answer.records, memoryview)

@@ -24,6 +24,7 @@ from penstock.broker.healing.compacted_repair import needs_rewrite, rewrite_segm
 from penstock.broker.healing.comparison import compare_replica
 from penstock.broker.healing.environment import RepairEnvironment, is_hosted
 from penstock.broker.healing.hole_filling import fill_hole
+from penstock.broker.healing.log_starts import examine_log_start
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
     Outcome,
@@ -148,6 +149,9 @@ class Scrubber:
             if partition is not self._compared:
                 if partition.log.file_lost:
                     await self._find_lost_files(partition)
+                missing = await examine_log_start(self._env, partition)
+                if missing is not None:
+                    self._report(partition, missing)
                 await self.repair(partition)
 
         await self._each(repair)

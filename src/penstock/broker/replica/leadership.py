@@ -159,7 +159,7 @@ class Leadership:
     def deleted(self) -> asyncio.Future[bool]:
         """The log start has moved: true once it has on all live replicas, false if the leadership ends."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._deletions.append((self.partition.log.log_start_offset, done))
+        self._deletions.append((self.partition.log.explained_start, done))
         for follower in self.partition.followers:
             follower.grew(_URGENT)
         self._check_deletions()

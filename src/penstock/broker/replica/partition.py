@@ -237,7 +237,7 @@ class Partition:
         before = log.high_watermark
         self.leader_high_watermark = high_watermark
         log.advance_high_watermark(high_watermark)
-        if log_start_offset > log.log_start_offset:
+        if log_start_offset > log.explained_start:
             log.delete_records(min(log_start_offset, log.high_watermark))
         if (self.waiters or self.committed_waiters) and log.high_watermark > before:
             self.wake_waiters(max(size, 1))
@@ -256,7 +256,7 @@ class Partition:
 
     def advance_log_start(self, offset: int) -> None:
         """Delete the records below a committed offset; the next fetch responses carry it to followers."""
-        if offset > self.log.log_start_offset:
+        if offset > self.log.explained_start:
             self.log.delete_records(offset)
             for follower in self.followers:
                 follower.moved()

@@ -321,6 +321,9 @@ def log_findings(topic: str, partition: int, opened: Log) -> None:
             partition=partition,
             first_offset=recovery.transactions_rebuilt_from,
         )
+    if opened.explained_start < opened.log_start_offset:
+        start = opened.log_start_offset
+        log.warning("log_start_unexplained", topic=topic, partition=partition, log_start_offset=start)
     if recovery.kept:
         log.error(
             "committed_records_cut",

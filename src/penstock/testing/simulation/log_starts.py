@@ -5,7 +5,8 @@ reset to it, because it is behind), and when retention removes old segments. A s
 records of `__share_group_state` that snapshots replace, and the leader of a delay topic those that it has
 moved. It falls only if the log starts over: the replica is created again, the new start was not on its disk
 at a crash, or the replica truncates its whole log. An empty replica whose start lies within a batch takes the
-whole batch.
+whole batch. A log start that nothing explains (its record was lost in a crash) is no deletion, and followers
+do not adopt it.
 
 Like the other invariants, it does not depend on brokers: it gets views, one replica at a time.
 """
@@ -41,6 +42,8 @@ class StartView(NamedTuple):
     first_end: int
     #: true if retention expires the records that are gone
     expired: bool
+    #: false if the record of the log start was lost
+    explained: bool = True
 
 
 class LogStarts:
@@ -72,9 +75,11 @@ class LogStarts:
         """Its start, its high watermark or its role has changed, or it is new."""
         key, start = (replica.partition, replica.node_id), replica.start
         known = self._starts.get(key, 0)
-        self._starts[key] = start
+        self._starts[key] = start if replica.explained else min(start, known)
         if start > replica.high_watermark:
             raise Violation("log start above the high watermark", f"{replica}")
+        if not replica.explained:
+            return
         if start > known and not replica.expired:
             self._may_rise(known, replica, has_led=key in self._leaders)
         if not replica.is_new and start < replica.first_end <= known:

@@ -288,6 +288,7 @@ def _start_view(
         is_new=gone is None,
         first_end=batches[0].end if batches else log.log_start_offset,
         expired=_expired(log.config, gone, broker.clock.now_ms()),
+        explained=log.explained_start >= log.log_start_offset,
     )
 
 

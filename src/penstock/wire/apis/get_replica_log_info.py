@@ -25,6 +25,8 @@ class PartitionLogInfo(Struct):
     high_watermark: int = int64(tag=OWN_TAGS + 1)
     #: whether the log is known to have damaged ranges or holes
     is_damaged: bool = boolean(tag=OWN_TAGS + 2)
+    #: the log start up to which retention or DeleteRecords has deleted records
+    explained_start_offset: int = int64(tag=OWN_TAGS + 3)
 
 
 class TopicPartitionLogInfo(Struct):

@@ -147,6 +147,21 @@ async def first_segment_removed(cluster: SimCluster) -> None:
     await all_up(cluster, victim)
 
 
+async def log_start_forgotten(cluster: SimCluster) -> None:
+    """After a crash, one replica lacks its oldest segment and every record of its log start."""
+    roles, victim = await one_or_all_down(cluster, cluster.rng.choice(DOWN[1:]))
+    damage = damage_of(cluster)
+    folder = folder_of(cluster, victim, roles.partition)
+    segments = damage.segments(victim, folder)
+    if len(segments) < 2:
+        raise StateNotReached
+    damage.remove(victim, segments[0])
+    for name in _LOG_STARTS:
+        if victim.disk.exists(f"{folder.directory}/{name}"):
+            damage.spoil(victim, f"{folder.directory}/{name}", cluster.rng.choice(("removed", "emptied")))
+    await all_up(cluster, victim)
+
+
 async def metadata_flipped(cluster: SimCluster) -> None:
     """One bit of the metadata log changes, on one voter or on all but one."""
     how = cluster.rng.choice(("stopped", "stopped", "killed"))
@@ -289,6 +304,7 @@ DIRECTED: Final[dict[str, Disaster]] = {
         operator_gives_up,
         middle_segment_removed,
         first_segment_removed,
+        log_start_forgotten,
         metadata_flipped,
         voter_wiped,
         majority_rolled_back,
