@@ -1,10 +1,11 @@
 """`python -m bench.cores`: the cost of many brokers on one machine, and how throughput grows with them.
 
-The first part sends the same load to a machine of 1, 2, 4, 8 and 16 brokers (`penstock up --cores N`) and
-takes the processor time of all of them. The second part holds each broker to a small share of a core by a
-cgroup, so that 8 of them fit on two cores with room for the load, and takes the throughput. Apache Kafka, one
-JVM, gets the sum of the shares. Results go to `bench/results/cores.json`, and from there to `docs/cores.md`.
-QUICK=1 measures shorter, `NOTE=…` is printed on the page, `RENDER=1` only renders it.
+The first part sends the same loads to a machine of 1, 2, 4, 8 and 16 brokers (`penstock up --cores N`) and
+takes the processor time of all of them, and the time that they take without any load: a cost per message and
+a cost per second. The second part holds each broker to a small share of a core by a cgroup, so that 8 of them
+fit on two cores with room for the load, and takes the throughput. Apache Kafka, one JVM, gets the sum of the
+shares. Results go to `bench/results/cores.json`, and from there to `docs/cores.md`. QUICK=1 measures shorter,
+`ROWS=cost` or `ROWS=limited` only one part, `NOTE=…` is printed on the page, `RENDER=1` only renders it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.cores_load import MESSAGES_PER_BATCH, at_rate, saturated, streams
-from bench.cores_page import AT_FULL_SPEED, COST, COUNTS, LIMITED, RATE, SHARE, write
+from bench.cores_load import LOADS, SMALL_BATCHES, at_rate, saturated, streams
+from bench.cores_page import AT_FULL_SPEED, COUNTS, IDLE, LIMITED, SHARE, cost_of, write
 from bench.process import family, thread_seconds
-from bench.results import CORES, Run, commit, load, machine, save, today, versions
+from bench.results import CORES, Run, commit, load, machine, merged, save, today, versions
 from lab import LabError
 from lab.apache_kafka import apache_kafka
 from lab.cgroup import CpuGroup, cpu_limited
@@ -31,10 +32,15 @@ from tools.arguments import Arguments
 
 ROUNDS, QUICK_ROUNDS = 3, 1
 SECONDS, QUICK_SECONDS = 8.0, 3.0
-WARM_S = 1.0
+SETTLE_S = 2.0
+WARM_S = 1.5
 KAFKA_WARM_S = 8.0
 START_S = 60.0
+LATE = 1.1
+"""A load that takes longer than this part of its time was not the load that was asked for."""
 NO_SYNC = {"penstock.flush": "os"}
+_SHARED_MEMORY = "/dev/shm"
+PARTS = ("cost", "limited")
 
 
 def main() -> int:
@@ -44,78 +50,101 @@ def main() -> int:
     if os.environ.get("RENDER"):
         write(load(CORES))
         return 0
+    parts = os.environ.get("ROWS", "").replace(",", " ").split() or PARTS
+    if unknown := sorted(set(parts) - set(PARTS)):
+        print(f"cores: no part {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if is_quick else (ROUNDS, SECONDS)
     note = " ".join(filter(None, ["A quick run." if is_quick else "", os.environ.get("NOTE", "")]))
     run = Run(machine(), versions(), commit(), rounds, seconds, ["penstock", "kafka"], date=today())
     run.circumstances = note
+    before = load(CORES)
     for number in range(1, rounds + 1):
-        for brokers in COUNTS:
-            _measure(run, number, COST, brokers, "penstock", seconds)
-        for brokers in LIMITED:
-            _measure(run, number, AT_FULL_SPEED, brokers, "penstock", seconds)
-            _measure(run, number, AT_FULL_SPEED, brokers, "kafka", seconds)
+        if "cost" in parts:
+            for brokers in COUNTS:
+                _add(run, number, IDLE, brokers, "penstock", costs(brokers, seconds))
+        if "limited" in parts:
+            for brokers in LIMITED:
+                _add(run, number, AT_FULL_SPEED, brokers, "penstock", limited(brokers, seconds))
+                _add(run, number, AT_FULL_SPEED, brokers, "kafka", limited_kafka(brokers, seconds))
         # After each round, because a run takes long.
-        save(CORES, [run])
-        write([run])
+        runs = merged(before, run)
+        save(CORES, runs)
+        write(runs)
     for failure in run.failures:
         print(f"cores: FAILED {failure}", file=sys.stderr)
     return 1 if run.failures else 0
 
 
-def _measure(run: Run, number: int, row: str, brokers: int, contender: str, seconds: float) -> None:
+def _add(
+    run: Run, number: int, part: str, brokers: int, contender: str, found: Iterator[tuple[str, float]]
+) -> None:
+    """Add the values of a measurement as they come; a failure ends it, and the run goes on.
+
+    `part` is the row that a failure is noted at: a later run of the row takes the note away.
+    """
+    shown = f"round {number} {contender} {brokers}"
     try:
-        if row == COST:
-            value = cost(brokers, seconds)
-        elif contender == "penstock":
-            value = limited(brokers, seconds)
-        else:
-            value = limited_kafka(brokers, seconds)
+        for row, value in found:
+            print(f"  {shown} {row}: {value:,.4g}", file=sys.stderr)
+            run.add(row, contender, {str(brokers): value})
     except (LabError, OSError, RuntimeError) as error:
-        print(f"  round {number} {row} {contender} {brokers}: FAILED, {error}", file=sys.stderr)
-        run.fail(f"{row} {brokers}", contender, error)
-        return
-    print(f"  round {number} {row} {contender} {brokers}: {value:,.4g}", file=sys.stderr)
-    run.add(row, contender, {str(brokers): value})
+        print(f"  {shown}: FAILED, {error}", file=sys.stderr)
+        run.fail(part, f"{brokers} brokers, {contender}", error)
 
 
-def cost(brokers: int, seconds: float) -> float:
-    """Seconds of processor time per million messages, of the supervisor and all brokers."""
-    with running(brokers) as server, streams(server.bootstrap, brokers) as opened:
-        at_rate(opened, RATE, WARM_S)
-        before = thread_seconds(server.pid)
-        at_rate(opened, RATE, seconds)
-        spent = thread_seconds(server.pid) - before
-    return spent / (int(RATE * seconds) * MESSAGES_PER_BATCH) * 1e6
+def costs(brokers: int, seconds: float) -> Iterator[tuple[str, float]]:
+    """The cores of idle brokers, then seconds of processor time per million messages of each load.
+
+    All processes count, the supervisor's too. The data is in memory, because the loads write more than a disk
+    takes; a sync costs the same for a gigabyte of one broker and of sixteen.
+    """
+    with running(brokers, NO_SYNC, folder=_memory()) as server:
+        time.sleep(SETTLE_S)
+        before, began = thread_seconds(server.pid), time.perf_counter()
+        time.sleep(seconds)
+        yield IDLE, (thread_seconds(server.pid) - before) / (time.perf_counter() - began)
+        for each in LOADS:
+            with streams(server.bootstrap, brokers, each) as opened:
+                at_rate(opened, each.requests_per_second, WARM_S)
+                before = thread_seconds(server.pid)
+                took = at_rate(opened, each.requests_per_second, seconds)
+                spent = thread_seconds(server.pid) - before
+            if took > seconds * LATE:
+                raise RuntimeError(
+                    f"load {each.name} took {took:.1f} s, not {seconds:g}: the machine is too busy"
+                )
+            yield cost_of(each), spent / (each.messages_per_second * seconds) * 1e6
 
 
-def limited(brokers: int, seconds: float) -> float:
+def limited(brokers: int, seconds: float) -> Iterator[tuple[str, float]]:
     """Messages a second of brokers that have a share of a core each."""
-    with running(brokers, NO_SYNC) as server, streams(server.bootstrap, brokers) as opened:
+    with running(brokers, NO_SYNC) as server, streams(server.bootstrap, brokers, SMALL_BATCHES) as opened:
         pids = _brokers(server, brokers)
         shares = [(f"broker-{number}", SHARE, [pid]) for number, pid in enumerate(pids)]
         with cpu_limited(shares) as groups:
             rate = saturated(opened, seconds, WARM_S)
             _check_limit(groups)
-    return rate * MESSAGES_PER_BATCH
+    yield AT_FULL_SPEED, rate * SMALL_BATCHES.messages_per_batch
 
 
-def limited_kafka(brokers: int, seconds: float) -> float:
+def limited_kafka(brokers: int, seconds: float) -> Iterator[tuple[str, float]]:
     """Messages a second of one Apache Kafka that has the shares of so many brokers."""
     with tempfile.TemporaryDirectory(prefix="penstock-cores-") as folder:
         server = apache_kafka(Path(folder), {})
         server.start()
         try:
-            with streams(server.bootstrap, 1) as opened:
+            with streams(server.bootstrap, 1, SMALL_BATCHES) as opened:
                 # At full speed, so that the just-in-time compiler does not have to share what is left later.
-                at_rate(opened, RATE, KAFKA_WARM_S)
+                at_rate(opened, SMALL_BATCHES.requests_per_second, KAFKA_WARM_S)
                 with CpuGroup("kafka", SHARE * brokers) as group:
                     group.add(family(server.pid))
                     rate = saturated(opened, seconds, WARM_S)
                     _check_limit([group])
         finally:
             server.stop()
-    return rate * MESSAGES_PER_BATCH
+    yield AT_FULL_SPEED, rate * SMALL_BATCHES.messages_per_batch
 
 
 def _check_limit(groups: list[CpuGroup]) -> None:
@@ -124,17 +153,22 @@ def _check_limit(groups: list[CpuGroup]) -> None:
         raise RuntimeError("a broker did not use its share: the load is the limit")
 
 
+def _memory() -> str | None:
+    """A folder in memory; None, the usual place for temporary files, if there is none."""
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+
+
 @contextmanager
-def running(brokers: int, configs: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A machine of `brokers` brokers on an empty folder, all of which know each other."""
+def running(brokers: int, configs: Mapping[str, str], folder: str | None = None) -> Iterator[Server]:
+    """A machine of `brokers` brokers on an empty folder, in `folder`, all of which know each other."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cores-")))
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cores-", dir=folder)))
         port = free_block(HOST, brokers + 1)
         program = [str(Path(sys.executable).with_name("penstock")), "up", "--cores", str(brokers)]
-        program += ["--port", str(port), "--data", str(folder / "data")]
-        for key, value in (configs or {}).items():
+        program += ["--port", str(port), "--data", str(home / "data")]
+        for key, value in configs.items():
             program += ["--set", f"{key}={value}"]
-        server = Server("penstock", port, program, folder / "penstock.log")
+        server = Server("penstock", port, program, home / "penstock.log")
         stack.callback(server.stop)
         server.start()
         _wait_for_all(server, brokers)

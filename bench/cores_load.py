@@ -18,16 +18,48 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.interpreters import batch_of_records
 from bench.requests import _first_answer, produce_frame
 
-__all__ = ["MESSAGES_PER_BATCH", "PARTITIONS", "Stream", "at_rate", "saturated", "streams"]
+__all__ = [
+    "FULL_BATCHES",
+    "LOADS",
+    "PARTITIONS",
+    "SMALL_BATCHES",
+    "Load",
+    "Stream",
+    "at_rate",
+    "saturated",
+    "streams",
+]
 
 PARTITIONS = 16
-MESSAGES_PER_BATCH = 16
 MESSAGE_BYTES = 1000
-_TOPIC = "load"
 _CALL_S = 30.0
 _WINDOW = 32
 """Requests without an answer on a connection that is to be saturated."""
 _READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A fixed load: so many messages a second, in batches of one size."""
+
+    name: str
+    messages_per_batch: int
+    messages_per_second: int
+
+    @property
+    def requests_per_second(self) -> float:
+        return self.messages_per_second / self.messages_per_batch
+
+    @property
+    def batch_bytes(self) -> int:
+        return self.messages_per_batch * MESSAGE_BYTES
+
+
+FULL_BATCHES = Load("full", 1000, 600_000)
+"""Batches of 1 MB, which librdkafka sends under load (`batch.size`): half a core of one broker."""
+SMALL_BATCHES = Load("small", 16, 32_000)
+"""Batches of 16 KB, Java's `batch.size`: a wake-up of a broker for each."""
+LOADS = (FULL_BATCHES, SMALL_BATCHES)
 
 
 @dataclass(slots=True)
@@ -59,30 +91,30 @@ class Stream:
 
 
 @contextmanager
-def streams(bootstrap: str, brokers: int) -> Iterator[list[Stream]]:
+def streams(bootstrap: str, brokers: int, load: Load) -> Iterator[list[Stream]]:
     """A topic whose partitions are spread over all brokers, and a connection for each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    wanted = NewTopic(_TOPIC, PARTITIONS, 1)
-    admin.create_topics([wanted], operation_timeout=_CALL_S)[_TOPIC].result(_CALL_S)
-    addresses = _leaders(admin, brokers)
-    batch = batch_of_records(MESSAGES_PER_BATCH, b"x" * MESSAGE_BYTES)
+    topic = f"load-{load.name}"
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)], operation_timeout=_CALL_S)[topic].result(_CALL_S)
+    addresses = _leaders(admin, topic, brokers)
+    batch = batch_of_records(load.messages_per_batch, b"x" * MESSAGE_BYTES)
     with ExitStack() as opened:
         made = []
         for partition, address in enumerate(addresses):
             connection = opened.enter_context(socket.create_connection(address, _CALL_S))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            frame = produce_frame(_TOPIC, partition, batch)
-            made.append(Stream(connection, frame, _first_answer(connection, _TOPIC, frame)))
+            frame = produce_frame(topic, partition, batch)
+            made.append(Stream(connection, frame, _first_answer(connection, topic, frame)))
         yield made
-    admin.delete_topics([_TOPIC])[_TOPIC].result(_CALL_S)
+    admin.delete_topics([topic])[topic].result(_CALL_S)
 
 
-def _leaders(admin: AdminClient, brokers: int) -> list[tuple[str, int]]:
+def _leaders(admin: AdminClient, topic: str, brokers: int) -> list[tuple[str, int]]:
     """The address of each partition's leader, once all have one and every broker leads some."""
     deadline = time.monotonic() + _CALL_S
     while True:
-        metadata = admin.list_topics(_TOPIC, timeout=_CALL_S)
-        leaders = [metadata.topics[_TOPIC].partitions[at].leader for at in range(PARTITIONS)]
+        metadata = admin.list_topics(topic, timeout=_CALL_S)
+        leaders = [metadata.topics[topic].partitions[at].leader for at in range(PARTITIONS)]
         if len(set(leaders)) == min(brokers, PARTITIONS) and all(
             each in metadata.brokers for each in leaders
         ):

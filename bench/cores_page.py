@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
 from bench.charts import number
-from bench.cores_load import MESSAGES_PER_BATCH
+from bench.cores_load import FULL_BATCHES, LOADS, SMALL_BATCHES, Load
 from bench.results import Run
 
 __all__ = [
     "AT_FULL_SPEED",
     "BEGIN",
-    "COST",
     "COUNTS",
     "END",
+    "IDLE",
     "LIMITED",
     "PAGE",
-    "RATE",
     "SHARE",
+    "cost_of",
     "section",
     "write",
 ]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cores.md"
 BEGIN, END = "<!-- measured: begin (make cores-cost) -->", "<!-- measured: end -->"
-COST, AT_FULL_SPEED = "cost", "limited"
+IDLE, AT_FULL_SPEED = "idle", "limited"
 COUNTS = (1, 2, 4, 8, 16)
 LIMITED = (1, 2, 4, 8)
-RATE = 4000
-"""Requests a second of the fixed load."""
 SHARE = 0.06
 """Of a core, for each broker."""
 GROWTH_LIMIT = 1.15
 LEAST_OF_N = 0.85
 WIDTH = 140
+
+
+def cost_of(load: Load) -> str:
+    """The name of the row with the cost of a load."""
+    return f"cost-{load.name}"
 
 
 def write(runs: Sequence[Run]) -> None:
@@ -47,13 +50,15 @@ def write(runs: Sequence[Run]) -> None:
 
 
 def section(runs: Sequence[Run]) -> str:
-    """The text from one comment to the other, both included. Only the newest run counts."""
-    if not runs:
-        return (
-            f"{BEGIN}\nNot measured yet: `make cores-cost` does it, on a machine without other work.\n{END}"
-        )
-    run = runs[-1]
-    return "\n".join([BEGIN, *_circumstances(run), "", *_cost(run), "", *_limited(run), END])
+    """The text from one comment to the other, both included. The newest run that has a part counts."""
+    lines = [BEGIN]
+    for row, part in ((cost_of(FULL_BATCHES), _cost), (AT_FULL_SPEED, _limited)):
+        measured = [run for run in runs if row in run.values]
+        if measured:
+            lines += [*_circumstances(measured[-1]), "", *part(measured[-1]), ""]
+    if len(lines) == 1:
+        lines += ["Not measured yet: `make cores-cost` does it, on a machine without other work.", ""]
+    return "\n".join([*lines[:-1], END])
 
 
 def _circumstances(run: Run) -> Iterator[str]:
@@ -68,29 +73,46 @@ def _values(run: Run, row: str, brokers: int, contender: str = "penstock") -> li
 
 
 def _cost(run: Run) -> Iterator[str]:
-    messages = RATE * MESSAGES_PER_BATCH
     yield from wrap(
-        f"The same load, {messages:,} messages/s of 1 KB in batches of {MESSAGES_PER_BATCH} to 16 "
-        "partitions, on more and more brokers. CPU is that of all brokers and the supervisor:",
+        "The same requests on more and more brokers: 1-KB messages to 16 partitions, each with a connection "
+        f"of its own, evenly spaced. {_described(FULL_BATCHES)}, as of a producer under load; "
+        f"{_described(SMALL_BATCHES)}. CPU is that of all brokers and the supervisor, in seconds per million "
+        "messages; *idle* is what they take without any load:",
         WIDTH,
     )
     yield ""
-    yield "| brokers | CPU per million, s | × one broker |"
-    yield "|--:|--:|--:|"
-    one = _values(run, COST, 1)
-    growth = 0.0
+    sizes = [_size(load) for load in LOADS]
+    yield f"| brokers | idle, cores |{''.join(f' CPU, {size} | × one |' for size in sizes)}"
+    yield f"|--:|--:|{'--:|--:|' * len(LOADS)}"
     for brokers in COUNTS:
-        values = _values(run, COST, brokers)
-        if values and one:
-            growth = min(values) / min(one)
-            median = number(statistics.median(values))
-            yield f"| {brokers} | {number(min(values))} ({median}) | {growth:.2f} |"
-        else:
-            growth = 0.0
-            yield f"| {brokers} | not measured | |"
+        idle = _values(run, IDLE, brokers)
+        cells = [f"{min(idle):.4f}" if idle else "not measured"]
+        for load in LOADS:
+            growth = _growth(run, load, brokers)
+            cells += [_best(_values(run, cost_of(load), brokers), min), f"{growth:.2f}" if growth else ""]
+        yield f"| {brokers} | {' | '.join(cells)} |"
     yield ""
-    verdict = _verdict(0 < growth <= GROWTH_LIMIT)
-    yield f"Target: at most {GROWTH_LIMIT} × at {COUNTS[-1]}: {verdict}."
+    verdicts = []
+    for load in LOADS:
+        growth = _growth(run, load, COUNTS[-1])
+        verdicts.append(f"{_verdict(0 < growth <= GROWTH_LIMIT)} in batches of {_size(load)}")
+    yield f"Target: at most {GROWTH_LIMIT} × at {COUNTS[-1]}: {', '.join(verdicts)}."
+
+
+def _described(load: Load) -> str:
+    return f"{load.messages_per_second:,} messages/s in batches of {_size(load)}"
+
+
+def _size(load: Load) -> str:
+    return (
+        f"{load.batch_bytes // 1000} KB" if load.batch_bytes < 1_000_000 else f"{load.batch_bytes / 1e6:g} MB"
+    )
+
+
+def _growth(run: Run, load: Load, brokers: int) -> float:
+    """The cost of a message in multiples of one broker's; 0 if it was not measured."""
+    one, many = _values(run, cost_of(load), 1), _values(run, cost_of(load), brokers)
+    return min(many) / min(one) if one and many else 0.0
 
 
 def _limited(run: Run) -> Iterator[str]:
@@ -109,14 +131,14 @@ def _limited(run: Run) -> Iterator[str]:
         if values and one:
             shares.append(max(values) / max(one) / brokers)
         share = f"{shares[-1]:.2f}" if values and one else ""
-        yield f"| {brokers} | {_best(values)} | {share} | {_best(kafka)} |"
+        yield f"| {brokers} | {_best(values, max)} | {share} | {_best(kafka, max)} |"
     yield ""
     is_met = len(shares) == len(LIMITED) and min(shares) >= LEAST_OF_N
     yield f"Target: at least {LEAST_OF_N} × N: {_verdict(is_met)}."
 
 
-def _best(values: list[float]) -> str:
-    return f"{number(max(values))} ({number(statistics.median(values))})" if values else "not measured"
+def _best(values: list[float], best: Callable[[list[float]], float]) -> str:
+    return f"{number(best(values))} ({number(statistics.median(values))})" if values else "not measured"
 
 
 def _verdict(is_met: bool) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bench.cores_page import BEGIN, COST, END, PAGE, section
+from bench.cores_load import LOADS
+from bench.cores_page import BEGIN, END, PAGE, cost_of, section
 from bench.results import CORES, Run, load
 
 
 def a_run(cost: dict[str, float], limited: dict[str, float]) -> Run:
-    values = {
-        COST: {brokers: {"penstock": [value, value + 1]} for brokers, value in cost.items()},
-        "limited": {brokers: {"penstock": [value]} for brokers, value in limited.items()},
-    }
+    costs = {brokers: {"penstock": [value, value + 1]} for brokers, value in cost.items()}
+    values = {cost_of(each): costs for each in LOADS if costs}
+    if limited:
+        values["limited"] = {brokers: {"penstock": [value]} for brokers, value in limited.items()}
     return Run("a machine", {}, "abc1234", 2, 8.0, ["penstock"], values, date="2026-01-01")
 
 
@@ -20,9 +21,9 @@ def test_the_published_part_is_the_one_of_the_results() -> None:
 
 def test_growth_is_taken_from_the_best_rounds() -> None:
     text = section([a_run({"1": 4.0, "16": 4.4}, {})])
-    assert "| 16 | 4.4 (4.9) | 1.10 |" in text
-    assert "at most 1.15 × at 16: met" in text
-    assert "at most 1.15 × at 16: missed" in section([a_run({"1": 4.0, "16": 4.8}, {})])
+    assert "| 16 | not measured | 4.4 (4.9) | 1.10 | 4.4 (4.9) | 1.10 |" in text
+    assert "at most 1.15 × at 16: met in batches of 1 MB, met in batches of 16 KB." in text
+    assert "at most 1.15 × at 16: missed in" in section([a_run({"1": 4.0, "16": 4.8}, {})])
 
 
 def test_throughput_is_compared_with_that_many_times_one_broker() -> None:
@@ -35,7 +36,16 @@ def test_throughput_is_compared_with_that_many_times_one_broker() -> None:
 
 def test_a_growth_that_was_not_measured_meets_no_target() -> None:
     text = section([a_run({}, {"1": 100.0})])
-    assert ": met" not in text
+    assert "met in" not in text
+
+
+def test_a_part_that_was_measured_again_replaces_its_own_alone() -> None:
+    older = a_run({"1": 4.0, "16": 4.4}, {"1": 100.0})
+    newer = a_run({}, {"1": 200.0})
+    text = section([older, newer])
+    assert "| 1 | 200 (200) |" in text
+    assert "| 1 | not measured | 4 (4.5) |" in text
+    assert "| 1 | 100 (100) |" not in text
 
 
 def test_without_results_the_page_says_so() -> None:
