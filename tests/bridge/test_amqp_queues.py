@@ -90,7 +90,9 @@ async def _send(bootstrap: str) -> None:
         await producer.send("answers", "hello", headers={"own": "1"})
 
 
-def test_failures_are_one_line(amqp_url: str, bootstrap: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_one_line(
+    amqp_url: str, bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failure(*arguments: str) -> str:
         assert run_here("bridge", "amqp", *arguments) == 1
         errors = capfd.readouterr().err
@@ -98,8 +100,8 @@ def test_failures_are_one_line(amqp_url: str, bootstrap: str, capfd: pytest.Capt
         return errors
 
     assert "127.0.0.1 has no queue nowhere" in failure("nowhere", "tasks", "--url", amqp_url)
-    wrong = amqp_url.replace("guest:guest", "guest:secret")
-    refused = failure("tasks", "tasks", "--url", wrong)
+    monkeypatch.setenv("AMQP_URL", amqp_url.replace("guest:guest", "guest:secret"))
+    refused = failure("tasks", "tasks")
     assert "no AMQP broker accepts the connection" in refused and "secret" not in refused
 
 
