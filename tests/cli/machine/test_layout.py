@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.config_sources import effective
 from penstock.cli.failure import Failure
 from penstock.cli.machine.layout import Machine, lay_out
 from penstock.model.config import BrokerConfig, effective_configs
 from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import InvalidConfig
+
+PAGE = Path(__file__).parents[3] / "docs" / "cores.md"
 
 
 def configs(folder: Path, **others: str) -> dict[str, str]:
@@ -70,6 +74,19 @@ def test_machines_of_a_cluster_have_the_same_file(tmp_path: Path) -> None:
     assert second.configs["default.replication.factor"] == "3"
     assert "penstock.cluster.id" not in second.configs, "it follows from the voters, on every machine"
     assert machines[1].address == "m2:9092"
+
+
+def test_the_file_of_the_page_starts_each_of_three_machines(tmp_path: Path) -> None:
+    found = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    file = tmp_path / "machine.yaml"
+    file.write_text(found[1].replace("/var/lib/penstock", str(tmp_path / "data")))
+    for number in (1, 2, 3):
+        _, given = effective(file, {"node.id": str(number), "log.dirs": str(tmp_path / str(number))}, ())
+        allowed = {**given, "penstock.insecure.listeners.allow": "true"}
+        machine = lay_out(allowed, 2)
+        assert machine.address == f"machine-{number}:9092"
+        assert machine.voter is machine.homes[0]
 
 
 def test_a_sixth_machine_has_no_voter(tmp_path: Path) -> None:
