@@ -10,12 +10,12 @@ the beginning, whichever test comes first.
 from __future__ import annotations
 
 import gc
-import os
+import re
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +41,10 @@ _PROCESS_FIXTURES = frozenset(
 )
 
 
+#: the mark of all tests of a file
+_NOT_FAST = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.(?:process|slow)\b", re.MULTILINE)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests without child processes and Spark")
 
@@ -49,6 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         settings.load_profile("fast")
         _count_processes(config.stash)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file for the fast set of which no test belongs to it."""
+    if not config.getoption("--fast") or not collection_path.match("test_*.py"):
+        return None
+    return True if _NOT_FAST.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -136,7 +147,8 @@ def spark(
         pytest.skip("java is not installed")
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from tests.spark_workers import worker_python
+
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.ui.enabled": "false",
@@ -154,10 +166,14 @@ def spark(
     builder = SparkSession.builder.master("local[2]").appName("penstock-tests")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with worker_python() as python:
+        # For this session alone: commands in other processes choose their interpreter themselves.
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("PYSPARK_PYTHON", python)
+            session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")
