@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
 from penstock.testing import QueueCluster
 from penstock.testing.brokers import BrokerThread, broker
 from penstock.wire.apis import alter_share_group_offsets as alter
@@ -92,6 +93,24 @@ def test_a_new_record_wakes_a_waiting_fetch(client: RawClient, topic: Topic, gro
     with client.another() as producer:
         append(producer, topic, b"b")
         assert member.take(max_wait_ms=20_000) == [(1, 1, 1)]
+
+
+def test_a_fetch_of_no_bytes_at_least_does_not_wait(client: RawClient, topic: Topic, group: str) -> None:
+    append(client, topic, b"a")
+    member = Member(client, group, topic).join()
+    assert member.take() == [(0, 0, 1)]
+    response, partition = member.fetch(min_bytes=0, max_wait_ms=600_000)
+    assert response.error_code == ErrorCode.NONE
+    assert partition is None or partition.acquired_records == []
+
+
+def test_a_group_without_state_is_not_loaded_again_and_again(
+    client: RawClient, topic: Topic, group: str
+) -> None:
+    """Each attempt would be a request to the share coordinator, and a line in the log."""
+    Member(client, group, topic).join()
+    _, partition = Member(client, new_name("group"), topic).fetch(max_wait_ms=600_000)
+    assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_closed_connection_releases(client: RawClient, topic: Topic, group: str) -> None:
@@ -216,6 +235,9 @@ def test_bad_requests(client: RawClient, topic: Topic, group: str) -> None:
     assert ErrorCode(member.fetch((0, 0, [ACCEPT]))[0].error_code).name == "INVALID_REQUEST"
     assert member.outcome(epoch=1) == "SHARE_SESSION_NOT_FOUND"
     assert fetched(max_wait_ms=1) == "NONE"
+    known, member.topic = member.topic, member.topic._replace(id=TopicId(bytes(15) + b"\x07"))
+    assert member.outcome((2, 1, [ACCEPT])) == "UNKNOWN_TOPIC_ID", "before all other errors"
+    member.topic = known
     assert member.outcome(epoch=0) == "INVALID_SHARE_SESSION_EPOCH"
     assert member.outcome(epoch=9) == "INVALID_SHARE_SESSION_EPOCH"
     assert fetched(share_session_epoch=9) == "INVALID_SHARE_SESSION_EPOCH"

@@ -81,7 +81,7 @@ class ShareFetch:
         """The result, or a Deferred of it."""
         may_wait = self._wishes.max_wait_s > 0
         self._try(may_wait)
-        if self._is_done or (not self._cold and (not may_wait or not self._hosts)):
+        if self._is_done or (not self._cold and (not may_wait or not self._hosts or self._wants_no_bytes)):
             self._warm_for_the_next()
             return self._result
         self._deferred = Deferred()
@@ -97,6 +97,14 @@ class ShareFetch:
         return any(
             found not in _UNKNOWN if isinstance(found, ErrorCode) else bool(found.ranges)
             for found in self._result.values()
+        )
+
+    @property
+    def _wants_no_bytes(self) -> bool:
+        """Returns true if the request does not wait for records, but for the load of share partitions."""
+        return self._wishes.min_bytes <= 0 and any(
+            host.share is not None and host.share.next_fetch_offset(host.limits) is not None
+            for host in self._hosts
         )
 
     # -- the wait
@@ -125,7 +133,7 @@ class ShareFetch:
             self._finish()
         elif self._cold:
             self._warm()
-        elif not may_wait:
+        elif not may_wait or self._wants_no_bytes:
             self._finish()
         else:
             for host in self._hosts:
@@ -182,6 +190,11 @@ class ShareFetch:
                     missing -= found.record_count
 
     def _found_hosts(self) -> Iterable[SharePartitionHost]:
+        """The share partitions to read. Others have an error in the result.
+
+        A share partition that could not be loaded while the request waited is not loaded again and again.
+        """
+        failed = {h.key: h.error for h in self._hosts if h.error is not None and h.share is None}
         for wanted in self._wanted:
             partition = self._find(TopicId(wanted.topic_id), wanted.partition)
             if isinstance(partition, ErrorCode):
@@ -189,11 +202,11 @@ class ShareFetch:
             elif not partition.leading:
                 self._result[wanted] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             else:
-                host = self._shares.find(ShareStateKey(self._wishes.group_id, *wanted), partition)
-                if host.error is None:
-                    yield host
+                key = ShareStateKey(self._wishes.group_id, *wanted)
+                if key in failed:
+                    self._result[wanted] = failed[key]
                 else:
-                    self._result[wanted] = host.error
+                    yield self._shares.find(key, partition)
 
     def _lacks_bytes(self) -> bool:
         """Returns true if all partitions together have fewer bytes than the request waits for."""
