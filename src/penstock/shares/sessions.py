@@ -57,17 +57,20 @@ class ShareSession:
         for partition in forgotten:
             self.partitions.pop(partition, None)
 
-    def mark_sent(self, partition: TopicIdPartition, is_due: bool, has_records: bool) -> bool:
+    def mark_sent(
+        self, partition: TopicIdPartition, is_due: bool, has_records: bool, has_error: bool
+    ) -> bool:
         """Returns true if a response has to list the partition, and marks it as sent.
 
-        A partition with records moves to the end, so that other partitions are read before it next time.
+        A partition with records moves to the end, so that other partitions are read before it next time. One
+        with an error is listed once more without it, so that the member learns that the error is gone.
         """
         was_due = self.partitions.get(partition)
         if was_due is None:
             return is_due
         if has_records:
             del self.partitions[partition]
-        self.partitions[partition] = False
+        self.partitions[partition] = has_error
         return is_due or was_due
 
 

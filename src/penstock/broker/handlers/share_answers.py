@@ -13,16 +13,21 @@ __all__ = ["acknowledge_response", "fetch_response"]
 
 
 def fetch_response(
-    session: ShareSession, is_full: bool, outcome: AckOutcome, found: FetchResult
+    session: ShareSession, is_full: bool, outcome: AckOutcome, found: FetchResult | None
 ) -> share_fetch.ShareFetchResponse:
-    """A full response lists all partitions of the session, any other those with news."""
+    """A full response lists all partitions of the session, any other those with news.
+
+    `found` is None for a request that fetches nothing: only acknowledgements are answered.
+    """
     response = share_fetch.ShareFetchResponse()
     topics: dict[bytes, share_fetch.ShareFetchableTopicResponse] = {}
     for partition in [*session.partitions, *(p for p in outcome if p not in session.partitions)]:
-        result, error = found.get(partition), outcome.get(partition)
+        result, error = None if found is None else found.get(partition), outcome.get(partition)
         is_due = result is not None or partition in outcome
-        is_due = session.mark_sent(partition, is_due, isinstance(result, AcquiredData))
-        if not is_due and not is_full:
+        if found is not None:
+            has_records, has_error = isinstance(result, AcquiredData), isinstance(result, ErrorCode)
+            is_due = session.mark_sent(partition, is_due, has_records, has_error) or is_full
+        if not is_due:
             continue
         topic = topics.get(partition.topic_id)
         if topic is None:

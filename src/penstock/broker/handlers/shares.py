@@ -95,7 +95,8 @@ class ShareHandlers:
             outcome = Acknowledging(self._shares, find).run(acks)
         found: FetchResult | Deferred[FetchResult] = {}
         is_final = request.share_session_epoch == FINAL_EPOCH
-        if not is_final and not request.is_renew_ack:
+        fetches = not is_final and not request.is_renew_ack
+        if fetches:
             if isinstance(context, MeteredContext) and context.meter.fetch_bytes_max is not None:
                 request.max_bytes = min(request.max_bytes, context.meter.fetch_bytes_max)
             wishes = self._wishes(request, group_id, member_id)
@@ -106,7 +107,7 @@ class ShareHandlers:
             if is_final:
                 self._end(group_id, member_id)
             self._release_denied(context, session, outcome, found)
-            response = fetch_response(session, is_full, outcome, found)
+            response = fetch_response(session, is_full, outcome, found if fetches else None)
             if isinstance(context, MeteredContext):
                 context.meter.charge_delivery(_size_of(found))
             response.acquisition_lock_timeout_ms = self._shares.settings(group_id).limits.lock_ms

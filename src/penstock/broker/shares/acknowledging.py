@@ -78,8 +78,11 @@ class Acknowledging:
         done: Callable[[TopicIdPartition, ApiError | None], None],
     ) -> None:
         try:
-            check_acknowledgements(batches, may_renew=request.may_renew, is_renewal=request.is_renewal)
             found = self._find(TopicId(partition.topic_id), partition.partition)
+            if found is ErrorCode.UNKNOWN_TOPIC_ID:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            # As in Kafka, before all other errors of the partition.
+            check_acknowledgements(batches, may_renew=request.may_renew, is_renewal=request.is_renewal)
             if isinstance(found, ErrorCode):
                 raise ApiError(found)
             if not found.leading:
