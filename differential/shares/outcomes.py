@@ -15,7 +15,6 @@ _INTERNAL: Final = "Kafka fails with an internal error"
 _SILENT: Final = "Kafka does not answer"
 _DELETED: Final = "a state that does not exist is deleted"
 DEVIATIONS: Final[Mapping[str, str]] = {
-    "ShareFetch: an empty group": _INTERNAL,
     "ShareFetch: an unknown topic id": _INTERNAL,
     "ShareFetch: a topic id of zeros": _INTERNAL,
     "ShareFetch: negative bytes": _INTERNAL,
@@ -24,6 +23,7 @@ DEVIATIONS: Final[Mapping[str, str]] = {
     "ShareFetch: acknowledges in a topic with an id of zeros": _INTERNAL,
     "administration: altering offsets of a negative partition": _INTERNAL,
     "administration: describing offsets of an unknown partition": _SILENT,
+    "state: writing a lower start offset": "a late write does not take back a start offset",
     "state: deleting in an unknown topic": _DELETED,
     "state: deleting an unknown partition": _DELETED,
 }

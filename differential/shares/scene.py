@@ -61,7 +61,8 @@ def shown(answer: Any) -> str:
     message: Any = answer
     if getattr(message, "error_code", 0):
         return ErrorCode(message.error_code).name
-    found = [text for part in _lists(message) for text in _parts(part)]
+    # The order of topics and partitions has no meaning, and Kafka's is that of a hash map.
+    found = sorted(text for part in _lists(message) for text in _parts(part))
     return ", ".join(found) or "NONE"
 
 

@@ -71,9 +71,13 @@ def get(scene: Scene, leader_epoch: int = 0, partition: int = 0, topic_id: bytes
     if outcome != "NONE":
         return outcome
     (found,) = answer.results[0].partitions
-    batches = [
-        (b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in found.state_batches
-    ]
+    batches: list[_Batch] = []
+    for b in found.state_batches:
+        batch = (b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+        if batches and batches[-1][1] + 1 == batch[0] and batches[-1][2:] == batch[2:]:
+            # Kafka joins some of them.
+            batch = (batches.pop()[0], *batch[1:])
+        batches.append(batch)
     return f"NONE, epoch {found.state_epoch}, start {found.start_offset}, {batches}"
 
 
