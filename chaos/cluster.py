@@ -168,6 +168,8 @@ class Cluster:
                 "offsets.topic.replication.factor": _REPLICAS,
                 "offsets.topic.num.partitions": 3,
                 "transaction.state.log.num.partitions": 3,
+                # A Metadata request that a paused broker executes late would create a deleted topic again.
+                "auto.create.topics.enable": "false",
                 # Namespaces have addresses of their own, which only this machine can reach.
                 "penstock.insecure.listeners.allow": "true",
                 **secured,

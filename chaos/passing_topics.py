@@ -61,7 +61,6 @@ class PassingTopics:
             self._delete({name})
 
     def _write(self, name: str) -> None:
-        # A producer that lives on asks for the metadata of the deleted topic, which creates it again.
         producer = Producer({**self._configs, "message.timeout.ms": 3000})
         producer.produce(name, b"x")
         producer.flush(_CALL_S)

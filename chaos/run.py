@@ -24,9 +24,9 @@ from lab.home import lab_root
 
 __all__ = ["Verdict", "run"]
 
-_START_S: Final = 60.0
-#: how long a cluster may take that is whole again until everything works
-_HEALED_S: Final = 60.0
+_START_S: Final = 120.0
+#: how long a cluster may take that is whole again until everything works; long, because tests share machines
+_HEALED_S: Final = 150.0
 #: messages sent when all is whole again
 _LAST: Final = 8
 

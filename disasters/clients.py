@@ -37,6 +37,8 @@ _QUIET: Final[dict[str, Any]] = {
 _REQUEST_S: Final = 10.0
 #: a partition that gives nothing for this long is not waited for
 _STALLED_S: Final = 8.0
+#: after this a record has failed for its sender
+_DELIVERY_S: Final = 20.0
 
 
 class Place(NamedTuple):
@@ -88,7 +90,7 @@ class Client:
                 "batch.num.messages": _BATCH_RECORDS,
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 200,
-                "delivery.timeout.ms": 20_000,
+                "delivery.timeout.ms": round(_DELIVERY_S * 1000),
                 "request.timeout.ms": 5_000,
             }
         )
@@ -140,13 +142,13 @@ class Client:
         except (KafkaException, TimeoutError):
             return
 
-    def write(self, topic: str, count: int, timeout_s: float = 25.0) -> int:
+    def write(self, topic: str, count: int) -> int:
         """Sends records to all partitions in turn; returns how many were acknowledged."""
         before = self.ledger.acknowledgements
         partitions = len(self.layout_of(topic)) or PARTITIONS
         for number in range(count):
             self._send(topic, number % partitions)
-        self._pump(lambda: self._producer.flush(timeout_s))
+        self._pump(lambda: self._producer.flush(_DELIVERY_S + 5))
         return self.ledger.acknowledgements - before
 
     def _send(self, topic: str, partition: int) -> None:

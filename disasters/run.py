@@ -189,7 +189,7 @@ def _lacking(scene: Scene, node: int, wanted: set[Place]) -> int:
     def missing() -> int:
         return sum(place[:2] in assigned for place in scene.missing_on(node) & wanted)
 
-    wait_until(lambda: not missing(), 5)
+    wait_until(lambda: not missing(), 20)
     return missing()
 
 
@@ -204,7 +204,7 @@ def _disagreements(scene: Scene) -> list[str]:
         host, _, port = scene.cluster.address(node).rpartition(":")
         assert host == HOST
         try:
-            answer = call((host, int(port)), METADATA_ALL_TOPICS_V0, timeout=5.0)
+            answer = call((host, int(port)), METADATA_ALL_TOPICS_V0, timeout=30.0)
         except OSError as error:
             found.append(f"broker {node} does not answer: {error}")
             continue

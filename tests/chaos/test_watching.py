@@ -52,7 +52,7 @@ def test_a_healthy_broker_causes_no_complaint() -> None:
         watch = HealthWatch({1: watched})
         watch.start()
         eventually(lambda: watch.reports > 0)
-        assert watch.finish(20, "deleted-") == []
+        assert watch.finish(60, "deleted-") == []
     assert leaderless(watched) == frozenset()
 
 
@@ -61,7 +61,7 @@ def test_samples_of_deleted_topics_are_a_complaint() -> None:
         assert running.broker.monitor is not None
         producer = Producer({"bootstrap.servers": running.bootstrap})
         producer.produce("passing-1", b"x")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         clients = ("127.0.0.1", running.broker.listeners[0].port)
         watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.monitor.port))})
         watch.start()
