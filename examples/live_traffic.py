@@ -10,6 +10,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ TOPIC = "gpu-telemetry"
 PARTITIONS = 4
 GPUS = 8
 REFRESH_S = 0.5
+LAST_S = 10.0
 
 
 class Traffic:
@@ -109,10 +111,15 @@ def produce(address: str, traffic: Traffic, rate: int) -> None:
 
 
 def consume(address: str, traffic: Traffic) -> None:
-    """Read everything until `stop` is set."""
+    """Read everything until `stop` is set and what was sent has arrived, which may take some seconds."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": TOPIC, "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    while not traffic.stopping.is_set():
+    deadline = math.inf
+    while time.monotonic() < deadline:
+        if traffic.stopping.is_set():
+            deadline = min(deadline, time.monotonic() + LAST_S)
+            if traffic.received >= traffic.sent:
+                break
         message = consumer.poll(0.1)
         if message is None or message.error() is not None:
             continue

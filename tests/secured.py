@@ -68,7 +68,7 @@ def pki() -> Pki:
 
 def versions(port: int, context: ssl.SSLContext | None = None, name: str = HOST) -> ApiVersionsResponse:
     """What a listener serves; OSError if it refuses the connection."""
-    with socket.create_connection((HOST, port), timeout=20) as plain:
+    with socket.create_connection((HOST, port), timeout=60) as plain:
         connected = plain if context is None else context.wrap_socket(plain, server_hostname=name)
         with connected:
             return versions_over(connected)

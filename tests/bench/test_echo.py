@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 TOPIC = "echoed"
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,9 @@ def fetch(offsets: dict[int, int]) -> FetchRequest:
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         for index, offset in offsets.items()
     ]
-    return FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)])
+    return FetchRequest(
+        max_wait_ms=TIMEOUT_S * 1000, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)]
+    )
 
 
 def test_a_client_finds_its_way(clients: tuple[Client, Client], server: Server) -> None:

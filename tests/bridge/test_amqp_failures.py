@@ -168,7 +168,7 @@ def copy(count: int) -> FakeSource:
     records = FakeSource(map(message, range(count)))
 
     async def run() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await Copier(records, AmqpTarget("amqp://127.0.0.1/", "tasks"), QUICK).run()
 
     asyncio.run(run())

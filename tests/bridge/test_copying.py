@@ -28,7 +28,7 @@ def copy(
     said = [] if report is None else report
 
     async def run() -> Counts:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await Copier(source, target, settings, report=said.append).run()
 
     return asyncio.run(run())
@@ -209,7 +209,7 @@ def test_one_message_of_a_pass_tries_to_reach_the_target() -> None:
             target.unreachable = None
 
     async def run() -> Counts:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await Copier(source, target, settings, report=report).run()
 
     counts = asyncio.run(run())
@@ -226,7 +226,7 @@ def test_a_stop_does_not_wait_for_a_target_that_is_down() -> None:
     settings = CopySettings(in_flight=50, backoff_s=60.0, backoff_max_s=60.0, poll_s=0.001, drain_s=60.0)
 
     async def run() -> Counts:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             copier = Copier(source, target, settings, is_stopped=lambda: bool(lines), report=lines.append)
             return await copier.run()
 
@@ -241,7 +241,7 @@ def test_a_stop_does_not_wait_for_a_source_that_is_down() -> None:
     settings = CopySettings(backoff_s=60.0, poll_s=0.001)
 
     async def run() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # The source is closed before the pause.
             await Copier(source, target, settings, is_stopped=lambda: source.closed > 0).run()
 

@@ -10,10 +10,8 @@ from tests.broker.nodes import Cluster
 
 METADATA = "/data/topics/__cluster_metadata/partition-0"
 SEGMENT = f"{METADATA}/{0:020d}.log"
-
-
 #: so that a start that must fail does so soon
-IMPATIENT = {"initial.broker.registration.timeout.ms": "2500"}
+_IMPATIENT = {"initial.broker.registration.timeout.ms": "2500"}
 
 
 def flip(files: MemoryFiles, path: str = SEGMENT, position: int | None = None) -> None:
@@ -37,11 +35,10 @@ def tree(files: MemoryFiles, path: str) -> dict[str, bytes]:
     return found
 
 
-def be_patient(nodes: Cluster) -> None:
-    for settings in nodes.settings.values():
-        settings.update(dict.fromkeys(IMPATIENT, "60000"))
-
-
 async def fails(nodes: Cluster, *starting: int) -> list[BaseException]:
+    """The errors of nodes that must not start. Other starts may be as slow as their machine."""
+    patient = {node: nodes.settings[node] for node in starting}
+    nodes.settings.update({node: {**settings, **_IMPATIENT} for node, settings in patient.items()})
     results = await asyncio.gather(*(nodes.start(node) for node in starting), return_exceptions=True)
+    nodes.settings.update(patient)
     return [result for result in results if isinstance(result, BaseException)]

@@ -25,6 +25,8 @@ __all__ = ["HOST", "Cluster", "cluster", "eventually", "run"]
 
 #: longer than anything here takes, on any machine: what waits this long has failed
 PATIENCE_S: Final = 60.0
+#: of a whole test
+_LIMIT_S: Final = 300.0
 #: so long that no session expires because the test machine is slow: a machine
 #: may stand still for seconds
 PATIENT: Final = {
@@ -36,8 +38,11 @@ PATIENT: Final = {
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """On the loop of brokers: asyncio's own leaves connections open that it accepts while a server closes."""
-    uvloop.run(main)
+    """On the loop of brokers: asyncio's own leaves connections open that it accepts while a server closes.
+
+    uvloop swallows the exception of pytest's timeout: a test that hangs would never end.
+    """
+    uvloop.run(asyncio.wait_for(main, _LIMIT_S))
 
 
 async def eventually(condition: Callable[..., bool], within_s: float = PATIENCE_S) -> None:

@@ -112,7 +112,7 @@ class Member:
 
     def take(self, **changes: Any) -> list[tuple[int, int, int]]:
         """Fetch until there are acquired records: (first, last, delivery count)."""
-        for _ in range(40):
+        for _ in range(120):
             response, partition = self.fetch(**changes)
             assert response.error_code == ErrorCode.NONE, response.error_message
             if partition is not None and partition.acquired_records:

@@ -20,7 +20,7 @@ class Speaker:
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         """With `context`, over TLS."""
-        self.socket = socket.create_connection((HOST, port), timeout=20)
+        self.socket = socket.create_connection((HOST, port), timeout=60)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname=HOST)
         self._file = self.socket.makefile("rb")

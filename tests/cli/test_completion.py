@@ -60,6 +60,8 @@ def completed(
 def test_topics_and_groups_come_from_the_broker(
     penstock: Command, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broker: str
 ) -> None:
+    # Longer than at the Tab key: the broker may have to wait for the processor.
+    monkeypatch.setattr("penstock.cli.completion._ANSWER_S", 60.0)
     penstock("topic", "create", "completed-1", "completed-2")
     penstock("consume", "completed-1", "--group", "completed-group", "--exit-at-end")
     host, port = broker.split(":")

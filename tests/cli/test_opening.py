@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 import webbrowser
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from penstock.cli import opening
+from penstock.testing.clusters import reserve_port
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -25,14 +25,14 @@ class _Page(BaseHTTPRequestHandler):
 def test_a_page_is_opened_when_its_server_responds(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    waiting = opening.open_when_ready(f"http://127.0.0.1:{port}/#/fleet")
-    assert opened == []
-    with HTTPServer(("127.0.0.1", port), _Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        waiting.join(30)
-        server.shutdown()
+    with reserve_port() as reserved:
+        port = reserved.getsockname()[1]
+        waiting = opening.open_when_ready(f"http://127.0.0.1:{port}/#/fleet")
+        assert opened == []
+        with HTTPServer(("127.0.0.1", port), _Page) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            waiting.join(60)
+            server.shutdown()
     assert opened == [f"http://127.0.0.1:{port}/#/fleet"]
 
 

@@ -23,6 +23,7 @@ from penstock.client import (
     SerializationError,
 )
 from penstock.testing import broker
+from penstock.testing.clusters import reserve_port
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -177,16 +178,15 @@ def test_a_wrong_address_is_reported_before_messages_time_out() -> None:
 
 def test_a_broker_that_starts_late_gets_the_messages(name: str) -> None:
     async def send(address: str, port: int) -> None:
-        async with Producer(address, connect_timeout=20.0) as producer:
+        async with Producer(address, connect_timeout=60.0) as producer:
             sending = asyncio.create_task(producer.send(name, b"x"))
             await asyncio.sleep(0)
             with broker(config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"}):
                 assert (await sending).offset == 0
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{port}", port), 60))
+    with reserve_port() as reserved:
+        port = reserved.getsockname()[1]
+        asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{port}", port), 90))
 
 
 def test_closing_in_a_hurry_fails_waiting_sends() -> None:

@@ -64,8 +64,9 @@ def test_delayed_messages_of_a_transaction(bootstrap: str, name: str) -> None:
 
     async def play() -> list[Any]:
         async with Admin(bootstrap) as admin:
-            await admin.create_topic(target)
-            await admin.create_topic(later, config={"penstock.delay.target": target, "retention.ms": "-1"})
+            await admin.create_topic(target, partitions=1)
+            config = {"penstock.delay.target": target, "retention.ms": "-1"}
+            await admin.create_topic(later, partitions=1, config=config)
         async with Producer(bootstrap, transactional_id=name) as producer:
             with pytest.raises(ZeroDivisionError):
                 async with producer.transaction() as tx:

@@ -35,7 +35,8 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def console(bootstrap: str) -> Iterator[TestClient]:
     """The console, with the header that its own pages send."""
-    app = build_app(ConsoleSettings(bootstrap=parse_bootstrap(bootstrap), hosts=["testserver"]))
+    settings = ConsoleSettings(bootstrap=parse_bootstrap(bootstrap), hosts=["testserver"], timeout_s=20.0)
+    app = build_app(settings)
     with TestClient(app, headers={"x-penstock-console": "1"}) as client:
         yield client
 

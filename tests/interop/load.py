@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 __all__ = ["Load", "Reader", "read_all", "wait_until"]
 
-DEADLINE_S: Final = 60.0
+DEADLINE_S: Final = 120.0
 #: messages that a producer may have under way: enough for several batches in flight
 WINDOW: Final = 300
 

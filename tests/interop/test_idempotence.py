@@ -32,7 +32,7 @@ def test_many_producers_on_one_partition(bootstrap: str, new_topic: NewTopicName
             producer.produce(topic, b"%d" % i, b"%d" % number)
             producer.poll(0)
     for producer in producers:
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     read = ConfluentKafka().consume(bootstrap, topic, EACH * len(producers))
     for number in range(len(producers)):
         assert [m.value for m in read if m.key == b"%d" % number] == [b"%d" % i for i in range(EACH)]
@@ -52,7 +52,7 @@ def with_confluent(bootstrap: str, restart: Restart) -> None:
             restart()
         producer.produce(TOPIC, b"%d" % i, partition=0, on_delivery=lambda e, _: errors.append(e))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert errors == [None] * EACH
 
 

@@ -150,7 +150,7 @@ def test_kafka_python_seeks(bootstrap: str, topic: str) -> None:
     with kafka_python_consumer(bootstrap, topic) as (consumer, where):
         for offset in (7, 2, 9, 0):
             consumer.seek(where, offset)
-            (record, *_) = consumer.poll(10_000, max_records=1)[where]
+            (record, *_) = consumer.poll(60_000, max_records=1)[where]
             assert (record.offset, int(record.value)) == (offset, offset)
             assert consumer.position(where) == offset + 1
         consumer.seek_to_beginning(where)
@@ -236,7 +236,7 @@ def kcat(bootstrap: str, *arguments: str) -> list[str]:
         ["kcat", "-b", bootstrap, *fast_end, *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     return done.stdout.splitlines()

@@ -34,7 +34,7 @@ KEYS = [f"customer {n}" for n in range(10)]
 BEFORE, LAST = 50, 200
 """Payments per key: those that are committed before the crash, and all. Number N is over N, so that the total
 after it is N * (N + 1) / 2."""
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 
 @pytest.mark.slow

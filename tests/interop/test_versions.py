@@ -36,7 +36,7 @@ def test_kafka_python_of_any_age(bootstrap: str, age: tuple[int, int]) -> None:
         assert consumer.end_offsets([where]) == {where: 9}
         assert consumer.offsets_for_times({where: 1004})[where].offset == 4
         consumer.seek(where, 4)
-        records = consumer.poll(10_000)[where]
+        records = consumer.poll(60_000)[where]
     assert [r.value for r in records] == [b"%d" % i for i in range(4, 9)]
     assert records[0].headers == [("h", b"v")]
 

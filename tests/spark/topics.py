@@ -47,7 +47,7 @@ class Topics:
         producer = Producer(config)
         for value in values:
             producer.produce(topic, value, partition=partition, **fields)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         assert not any(errors), errors
 
     def create(self, topic: str, partitions: int, **configs: str) -> None:

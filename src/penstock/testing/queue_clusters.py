@@ -17,7 +17,7 @@ from penstock.wire.apis import describe_share_group_offsets as offsets
 __all__ = ["QueueCluster", "queues"]
 
 T = TypeVar("T")
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 #: members get their partitions soon, and locks may be short
 _SETTINGS: Final = {
     "group.share.min.heartbeat.interval.ms": "100",

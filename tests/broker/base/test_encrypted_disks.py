@@ -48,16 +48,16 @@ def fill(running: BrokerThread) -> None:
     """Records, a topic, a user and committed offsets."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     topic = NewTopic("secret-topic", 1, config={"index.interval.bytes": "100"})
-    admin.create_topics([topic])["secret-topic"].result(30)
+    admin.create_topics([topic])["secret-topic"].result(60)
     user = UserScramCredentialUpsertion(
         "secret-user", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
     )
     for future in admin.alter_user_scram_credentials([user]).values():
-        future.result(30)
+        future.result(60)
     producer = Producer({"bootstrap.servers": running.bootstrap, "batch.num.messages": 10})
     for _ in range(COUNT):
         producer.produce("secret-topic", VALUE)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert read(running, "secret-group") == [VALUE] * COUNT
 
 

@@ -85,7 +85,7 @@ class Cluster:
         return [(marker.producer_id, marker.coordinator_epoch) for marker in sent]
 
     async def until_written(self, *partitions: Partition, times: int = 1) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not all(self.written.count(partition) >= times for partition in partitions):
                 self.changed.clear()
                 await self.changed.wait()

@@ -190,7 +190,7 @@ def test_pushes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_librdkafka_pushes_and_the_metrics_are_exported(running: BrokerThread, received: Receiver) -> None:
     producer = Producer({"bootstrap.servers": running.bootstrap, "client.id": "pusher"})
     producer.produce("orders", b"value")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     def arrived() -> bool:
         producer.poll(0)

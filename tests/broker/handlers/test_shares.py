@@ -160,15 +160,15 @@ def test_expired_locks_and_the_delivery_limit(penstock_queues: QueueCluster) -> 
         topic = create_topic(client)
         set_group_configs(client, "group", share_auto_offset_reset="earliest")
         set_group_configs(
-            client, "group", share_delivery_count_limit="2", share_record_lock_duration_ms="1000"
+            client, "group", share_delivery_count_limit="2", share_record_lock_duration_ms="20000"
         )
         append(client, topic, b"a", b"b")
         member = Member(client, "group", topic).join()
         assert member.take() == [(0, 1, 1)]
         assert member.fetch(max_wait_ms=1)[1] is None
-        penstock_queues.advance(1.1)
+        penstock_queues.advance(20.1)
         assert member.take() == [(0, 1, 2)]
-        penstock_queues.advance(1.1)
+        penstock_queues.advance(20.1)
         until(lambda: offsets(client, "group") == [(2, 0)])  # archived when the second lock expires
         assert member.fetch(max_wait_ms=1)[1] is None
 

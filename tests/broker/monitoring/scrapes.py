@@ -17,7 +17,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, str, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
         response = connection.getresponse()

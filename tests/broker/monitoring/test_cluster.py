@@ -27,11 +27,11 @@ CONFIG = MONITORED | {
 def nodes() -> Iterator[Cluster]:
     with cluster(brokers=3, config=CONFIG) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic("spread", 3, 3)])["spread"].result(30)
+        admin.create_topics([NewTopic("spread", 3, 3)])["spread"].result(60)
         producer = Producer({"bootstrap.servers": running.bootstrap, "acks": "all"})
         for partition in range(3):
             producer.produce("spread", b"value", partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer(
             {"bootstrap.servers": running.bootstrap, "group.id": "far", "enable.auto.commit": False}
         )
@@ -66,7 +66,7 @@ def test_only_the_coordinator_reports_a_group_and_knows_the_ends_on_other_leader
     for running in nodes._nodes.values():
         monitor = running.broker.monitor
         assert monitor is not None
-        asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(30)
+        asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
 
     def lags() -> list[float]:
         pages = [scrape(port) for port in ports(nodes).values()]
@@ -90,7 +90,8 @@ def test_leaders_report_the_lag_of_their_followers(nodes: Cluster) -> None:
 
     eventually(caught_up)
     first = next(iter(ports(nodes).values()))
-    assert scrape(first).value("penstock_brokers", state="active") == 3
+    # The session of a broker is short here: on a busy machine it may be over for a moment.
+    eventually(lambda: scrape(first).value("penstock_brokers", state="active") == 3)
     eventually(lambda: scrape(first).value("penstock_loop_lag_seconds_count") > 0)
 
 
@@ -109,11 +110,11 @@ def test_a_dead_broker_shows_in_health_and_in_the_lag_of_its_replicas(nodes: Clu
             )
 
         eventually(is_seen)
-        assert all(get(port, "/readyz")[0] == 200 for port in alive)
+        eventually(lambda: all(get(port, "/readyz")[0] == 200 for port in alive))
         producer = Producer({"bootstrap.servers": nodes.bootstrap, "acks": "all"})
         for partition in range(3):
             producer.produce("spread", b"value", partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
         def lags() -> bool:
             pages = [scrape(port) for port in alive]

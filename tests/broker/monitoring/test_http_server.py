@@ -28,7 +28,7 @@ def served(test: Callable[[HttpServer, int], Awaitable[None]], **policy: object)
         server = HttpServer(page, Policy(**settings))  # type: ignore[arg-type]
         port = await server.start("127.0.0.1", 0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(server, port)
         finally:
             await server.stop()

@@ -31,7 +31,7 @@ def running() -> Iterator[BrokerThread]:
         producer = Producer({"bootstrap.servers": found.bootstrap, "acks": "all"})
         for index in range(RECORDS):
             producer.produce("orders", f"value {index}".encode(), partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer(
             {"bootstrap.servers": found.bootstrap, "group.id": "billing", "enable.auto.commit": False}
         )
@@ -138,7 +138,7 @@ def test_labels_end_with_their_topic_and_totals_stay(running: BrokerThread) -> N
     admin.create_topics([NewTopic("gone", 1)])["gone"].result(60)
     producer = Producer({"bootstrap.servers": running.bootstrap})
     producer.produce("gone", b"value")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     port = port_of(running)
     before = running.broker.metrics.messages_in
     eventually(lambda: {"topic": "gone"} in scrape(port).labels("penstock_topic_records_in_total"))

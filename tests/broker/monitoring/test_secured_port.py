@@ -20,7 +20,7 @@ def get(running: BrokerThread, path: str, token: str = "") -> tuple[int, str]:
     assert running.broker.monitor is not None
     context = ssl._create_unverified_context()
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", running.broker.monitor.port, timeout=20, context=context
+        "127.0.0.1", running.broker.monitor.port, timeout=60, context=context
     )
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})

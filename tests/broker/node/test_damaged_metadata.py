@@ -11,7 +11,7 @@ from penstock.broker.node.controller_client import ControllerUnavailable
 from penstock.model.errors import ErrorCode
 from penstock.raft.state import Recovery
 from tests.broker.events import Events
-from tests.broker.metadata_damage import IMPATIENT, METADATA, SEGMENT, be_patient, disk, fails, flip, tree
+from tests.broker.metadata_damage import METADATA, SEGMENT, disk, fails, flip, tree
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.topics import create
 
@@ -51,7 +51,7 @@ def test_one_damaged_voter_of_three_fetches_its_metadata_again(how: str, events:
 
 def test_two_damaged_voters_of_three_do_not_start_and_the_third_keeps_its_data() -> None:
     async def main() -> None:
-        async with cluster(3, config=IMPATIENT) as nodes:
+        async with cluster(3) as nodes:
             assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
             await nodes.stop()
             for node in (1, 2):
@@ -71,14 +71,13 @@ def test_two_damaged_voters_of_three_do_not_start_and_the_third_keeps_its_data()
 
 def test_a_damaged_voter_stays_out_over_a_restart() -> None:
     async def main() -> None:
-        async with cluster(3, config=IMPATIENT) as nodes:
+        async with cluster(3) as nodes:
             assert await create(nodes, 1, "orders") == ErrorCode.NONE
             await nodes.stop()
             flip(disk(nodes, 1))
             for _ in range(2):
                 (error,) = await fails(nodes, 1)
                 assert "metadata log was damaged" in str(error)
-            be_patient(nodes)
             await nodes.start()
             await eventually(lambda: state(nodes, 1) == Recovery.NONE)
             assert "orders" in nodes[1].image.topics
@@ -118,7 +117,7 @@ def test_the_log_names_the_directories_of_all_voters() -> None:
 
 def test_a_node_refuses_to_drop_what_two_rolled_back_ones_lack() -> None:
     async def main() -> None:
-        async with cluster(3, config=IMPATIENT) as nodes:
+        async with cluster(3) as nodes:
             assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
             await nodes.stop()
             old = {node: deepcopy(disk(nodes, node)) for node in (1, 2)}

@@ -7,14 +7,14 @@ import pytest
 from penstock.broker.node.metadata_home import MetadataRefused
 from penstock.model.errors import ErrorCode
 from tests.broker.events import Events
-from tests.broker.metadata_damage import IMPATIENT, METADATA, SEGMENT, disk, flip, tree
+from tests.broker.metadata_damage import METADATA, SEGMENT, disk, flip, tree
 from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.topics import create
 
 
 def test_a_broker_alone_refuses_damaged_metadata_and_touches_nothing() -> None:
     async def main() -> None:
-        nodes = Cluster([1], config=IMPATIENT)
+        nodes = Cluster([1])
         try:
             await nodes.start()
             assert await create(nodes, 1, "orders") == ErrorCode.NONE

@@ -19,9 +19,7 @@ from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles
 from tests.broker.events import Events
 from tests.broker.metadata_damage import (
-    IMPATIENT,
     METADATA,
-    be_patient,
     disk,
     fails,
     flip,
@@ -93,7 +91,7 @@ def test_voters_that_were_rolled_back_join_the_one_that_was_not() -> None:
 
 def test_the_loss_of_every_quorum_state_is_no_loss_of_metadata() -> None:
     async def main() -> None:
-        async with cluster(3, config=IMPATIENT) as nodes:
+        async with cluster(3) as nodes:
             assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
             await nodes.stop()
             for node in (1, 2, 3):
@@ -102,7 +100,6 @@ def test_the_loss_of_every_quorum_state_is_no_loss_of_metadata() -> None:
             recover(disk(nodes, 2), ["/data"], CLOCK, RNG)
             for node in (1, 3):
                 rejoin(disk(nodes, node), ["/data"], RNG)
-            be_patient(nodes)
             await nodes.start()
             await all_vote(nodes)
             assert "orders" in nodes[1].image.topics

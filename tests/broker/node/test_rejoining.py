@@ -10,14 +10,14 @@ from penstock.broker.node.quorum_recovery import rejoin
 from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles
 from tests.broker.events import Events
-from tests.broker.metadata_damage import IMPATIENT, be_patient, disk, fails
+from tests.broker.metadata_damage import disk, fails
 from tests.broker.nodes import cluster, eventually, run
 from tests.broker.topics import create
 
 
 def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Events) -> None:
     # As shipped: a voter that follows a leader which has gone elects another one after this time.
-    timeouts = {**IMPATIENT, "controller.quorum.fetch.timeout.ms": "2000"}
+    timeouts = {"controller.quorum.fetch.timeout.ms": "2000"}
 
     async def main() -> None:
         async with cluster(3, config=timeouts) as nodes:
@@ -29,7 +29,6 @@ def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Eve
             nodes.disks[1] = MemoryFiles()
             errors = await fails(nodes, 1, 3)
             assert len(errors) == 2 and all(isinstance(e, ControllerUnavailable) for e in errors)
-            be_patient(nodes)
             await nodes.start()
             for broker in nodes.brokers.values():
                 await eventually(lambda image=broker.image: "orders" in image.topics)

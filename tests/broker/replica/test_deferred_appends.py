@@ -31,7 +31,7 @@ def test_copies_count_as_memory_of_requests_in_flight(monkeypatch: pytest.Monkey
     recompress = deferred_appends._recompress
 
     def stuck(*args: Any) -> bytearray:
-        go_on.wait(10)
+        go_on.wait(120)
         return recompress(*args)
 
     monkeypatch.setattr(deferred_appends, "_recompress", stuck)

@@ -259,7 +259,7 @@ def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytes
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 topics = (await nodes.call(2, METADATA, request)).topics
                 found = await coordinator(nodes, 2)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

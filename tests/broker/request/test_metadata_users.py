@@ -46,7 +46,7 @@ def test_a_user_of_the_metadata_authenticates(sasl: BrokerThread) -> None:
     def works() -> bool:
         conversation = Conversation("t", login=Login("SCRAM-SHA-256", "carol", lambda: "pw", lambda: "C"))
         try:
-            with socket.create_connection((HOST, port), timeout=20) as connected:
+            with socket.create_connection((HOST, port), timeout=60) as connected:
                 authenticate(connected, conversation)
         except ProtocolError:
             return False

@@ -111,13 +111,15 @@ def test_a_produce_request_is_logged_with_its_offsets_and_flush(
 
 
 def test_the_threshold_changes_while_the_broker_runs(events: Events) -> None:
-    with broker() as running, RawClient(running.bootstrap, "writer") as client:
+    patient = {"penstock.slow.request.ms": "60000"}
+    with broker(config=patient) as running, RawClient(running.bootstrap, "writer") as client:
         topic = create_topic(client, new_name())
         append(client, topic, b"quick")
         assert slow(events, "Produce", "writer") == []
         assert alter(client, BROKER, DEFAULT_BROKER, ("penstock.slow.request.ms", SET, "0"))[0] == 0
         append(client, topic, b"slow", b"er")
         # Answered at once: the count comes from the request, and the offset from the response.
+        eventually(lambda: bool(slow(events, "Produce", "writer")))
         assert slow(events, "Produce", "writer")[0]["partitions"] == f"{topic.name}-0@1+2"
         request = FetchRequest(
             max_wait_ms=0,
@@ -125,6 +127,7 @@ def test_the_threshold_changes_while_the_broker_runs(events: Events) -> None:
             topics=[FetchTopic(topic=topic.name, partitions=[FetchPartition(partition=0, fetch_offset=1)])],
         )
         client.call(FETCH, 11, request)
+        eventually(lambda: bool(slow(events, "Fetch", "writer")))
         assert slow(events, "Fetch", "writer")[0]["partitions"].startswith(f"{topic.name}-0@1")
         assert running.broker.metrics.apis["Produce"].slow == 1
         assert alter(client, BROKER, DEFAULT_BROKER, ("penstock.slow.request.ms", SET, "-1"))[0] == 0

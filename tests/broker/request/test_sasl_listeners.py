@@ -35,7 +35,7 @@ SASL_LISTENERS = ("SASL", "INTERNAL")
 @pytest.mark.parametrize("listener", SASL_LISTENERS)
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_user_authenticates(sasl: BrokerThread, listener: str, mechanism: str) -> None:
-    with socket.create_connection((HOST, ports(sasl)[listener]), timeout=20) as connected:
+    with socket.create_connection((HOST, ports(sasl)[listener]), timeout=60) as connected:
         conversation = Conversation("t", login=Login(mechanism, "bob", lambda: PASSWORD, lambda: "CLIENT"))
         authenticate(connected, conversation)
         assert conversation.peer is not None and conversation.peer.api_keys

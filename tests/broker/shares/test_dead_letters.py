@@ -57,7 +57,7 @@ def test_records_whose_last_delivery_fails(penstock_queues: QueueCluster) -> Non
     with RawClient(penstock_queues.bootstrap) as client:
         topic, group = create_topic(client), "group"
         set_group_configs(client, group, share_auto_offset_reset="earliest")
-        set_group_configs(client, group, share_record_lock_duration_ms="1000")
+        set_group_configs(client, group, share_record_lock_duration_ms="20000")
         dead = dead_letter_topic(client, group, copies=False)
         append(client, topic, b"a", b"b")
         member = Member(client, group, topic).join()
@@ -65,7 +65,7 @@ def test_records_whose_last_delivery_fails(penstock_queues: QueueCluster) -> Non
         assert member.outcome((0, 1, [RELEASE])) == "NONE"
         assert member.take() == [(0, 1, 2)]
         assert member.outcome((0, 0, [RELEASE])) == "NONE"
-        penstock_queues.advance(1.1)
+        penstock_queues.advance(20.1)
         until(lambda: offsets(client, group) == [(2, 0)])
         assert member.fetch(max_wait_ms=1)[1] is None
         found = read_all(client, dead)

@@ -152,7 +152,7 @@ class Cluster:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait; fails if the mover does."""
         assert self.task is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 if self.task.done():
                     self.task.result()

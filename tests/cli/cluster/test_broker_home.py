@@ -228,7 +228,7 @@ def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_
     good, bad = make_homes(tmp_path, PLAN._replace(brokers=2))
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
     with pytest.raises(Failure, match=r"broker 2 did not start: .*num.partitions.*broker-2/broker.log"):
-        start_all([good, bad], 30, together=True)
+        start_all([good, bad], 90, together=True)
     assert good.process() is bad.process() is None
     assert not good.pid_file.exists()
 
@@ -240,7 +240,7 @@ def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tm
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
     try:
         with pytest.raises(Failure, match=r"broker 3 did not start: .*num\.partitions"):
-            start_all([good, *others], 30)
+            start_all([good, *others], 90)
         assert [home.process() is not None for home in (good, *others)] == [True, True, False]
     finally:
         stop_again([good, *others])

@@ -42,7 +42,10 @@ def test_a_broker_that_is_gone_is_forgotten_with_its_vote() -> None:
         left = [broker for broker in running.ids if broker != gone]
         assert running.wait_for_isr("t") == left
         with DirectLine(running.bootstrap, PATIENCE_S) as line:
-            assert [broker["broker"] for broker in cluster_overview(line)["brokers"]] == left
+            # The broker that answers may not know it yet.
+            running.wait_until(
+                lambda: [broker["broker"] for broker in cluster_overview(line)["brokers"]] == left
+            )
             assert sorted(voter["node"] for voter in quorum_overview(line)["voters"]) == left
         assert read(running, "t", 1) == [b"kept"]
         with pytest.raises(Failure, match=f"there is no broker {gone}"):

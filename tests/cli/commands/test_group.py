@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.cli.running import PENSTOCK, WAIT_S, Command
+from tests.waiting import eventually
 
 _numbers = count()
 
@@ -105,7 +106,14 @@ def test_a_groups_members_and_lag(
 ) -> None:
     read(penstock, topic, group, "--from-beginning", "--count", "4")
     with live_member(broker, group, topic, group_protocol=protocol, group_instance_id="desk") as consumer:
-        (described,) = json.loads(penstock("group", "describe", group, "--json").stdout)
+
+        def describe() -> Any:
+            (described,) = json.loads(penstock("group", "describe", group, "--json").stdout)
+            return described
+
+        # The broker learns from the next heartbeat that the member has taken its partitions.
+        eventually(lambda: describe()["state"] == "stable")
+        described = describe()
         (member,) = described["members"]
         assert member == {
             "member": consumer.memberid(),

@@ -86,7 +86,7 @@ def test_describe_live_shows_rates_and_the_lag_of_groups(
     producer = Producer({"bootstrap.servers": broker})
     for _ in range(5):
         producer.produce("lively", b"x", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "readers"})
     consumer.commit(offsets=[TopicPartition("lively", 0, 2)], asynchronous=False)
     consumer.close()

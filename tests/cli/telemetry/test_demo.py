@@ -113,6 +113,7 @@ def test_some_seconds_of_everything_end_with_every_message_accounted_for(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = [*PENSTOCK, "telemetry", "demo", "--data", str(folder), "--hosts", "1"]
@@ -125,7 +126,7 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
         while not re.match(r".*brokers 3/3  produced [1-9]", line := process.stdout.readline()):
             assert line
         os.killpg(process.pid, signal.SIGINT)
-        rest, _ = process.communicate(timeout=240)
+        rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0, rest
     # How much of it the pipeline had read by then is a matter of luck.
     account = re.search(r"^([1-9][\d,]*) produced = (.*)$", rest, re.MULTILINE)

@@ -24,7 +24,7 @@ from tests.client.queues.sharing import lag, quick, send
 
 
 def play(coroutine: Any) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 60))
+    asyncio.run(asyncio.wait_for(coroutine, 120))
 
 
 def test_each_message_goes_to_one_member(bootstrap: str, name: str) -> None:
@@ -54,11 +54,11 @@ def test_outcomes(bootstrap: str, name: str) -> None:
         async with quick(
             bootstrap, name, group=name, acknowledgement="explicit", value_serializer=JSON
         ) as queue:
-            one, two, three = await queue.poll(wait=10)
+            one, two, three = await queue.poll(wait=60)
             await one.accept()
             await two.release()
             await three.reject()
-            (again,) = await queue.poll(wait=10)
+            (again,) = await queue.poll(wait=60)
             assert (again.value, again.delivery_count) == (2, 2)
             await again.renew()
             with pytest.raises(MisusedClient, match="one outcome"):

@@ -41,7 +41,7 @@ def open_transaction(bootstrap: str, topic: str, name: str) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(90)
     try:
         yield
     finally:

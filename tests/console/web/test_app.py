@@ -81,7 +81,7 @@ async def _event(
     """The data of the first event of a name; of the second one, if `then` runs after the first."""
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             line = (await reader.readline()).decode().strip()
             assert line or not reader.at_eof()

@@ -35,13 +35,14 @@ from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
 from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.outcomes import QUICK_JVM, contents
+from tests.telemetry.pipeline.processes import below, command_of
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PATIENCE_S = 400.0
 BATCH_ROWS = 2500
 DIRT = Shares(late=0.005, out_of_order=0.01, duplicates=0.01, malformed=0.005, sentinels=0.005)
-EXECUTOR = b"CoarseGrainedExecutorBackend"
+EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 @pytest.fixture
@@ -61,23 +62,8 @@ def environment(spark_home: Path) -> dict[str, str]:
     return {**os.environ, **QUICK_JVM, **reported, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-def children(pid: int) -> Iterator[int]:
-    """All processes below one."""
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        for child in (task / "children").read_text().split():
-            yield int(child)
-            yield from children(int(child))
-
-
 def executors(pid: int) -> list[int]:
-    found = []
-    for child in children(pid):
-        try:
-            if EXECUTOR in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-        except OSError:  # it has ended
-            continue
-    return found
+    return [each for each in below(pid) if EXECUTOR in command_of(each)]
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def values(bootstrap: str, topic: str) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, **reading})
     consumer.subscribe([topic])
     found: list[bytes] = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(120)) is not None and message.error() is None:
         found.append(message.value())
     consumer.close()
     return found
