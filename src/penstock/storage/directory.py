@@ -43,9 +43,8 @@ from penstock.storage.log_opening import LogOpener
 from penstock.storage.manifest import (
     NO_BROKER_EPOCH,
     LastShutdown,
-    aborted_counts,
+    closing_entry,
     encode_manifest,
-    log_entry,
 )
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
@@ -153,8 +152,7 @@ class DataDirectory:
 
     def _write_manifest(self, broker_epoch: int) -> None:
         logs = (
-            log_entry(key, self.folders.topic_id_text(key.topic), log)._replace(aborted=aborted_counts(log))
-            for key, log in self._logs.items()
+            closing_entry(key, self.folders.topic_id_text(key.topic), log) for key, log in self._logs.items()
         )
         manifest = encode_manifest(self.directory_id, broker_epoch, logs)
         try:

@@ -89,6 +89,8 @@ class LeaderEpochs:
 
     def within(self, start: int, end: int) -> list[int]:
         """Epoch and first offset in turn of the entries that apply to the offsets from `start` to `end`."""
+        if not self.starts:
+            return []
         last = bisect_left(self.starts, end)
         first = max(0, min(bisect_right(self.starts, start), last) - 1)
         pairs = zip(self.epochs[first:last], self.starts[first:last], strict=True)

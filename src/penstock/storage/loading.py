@@ -144,7 +144,7 @@ def load(
         changed=not (clean and bases),
     )
     _fit_log_start(files, path, loaded, start_recorded, now_ms)
-    if closed and report.clean:
+    if closed and report.clean and (closed.epochs or epochs.epochs):
         _compare_epochs(loaded, closed.epochs)
     if snapshots:
         _remove_stray_snapshots(files, path, snapshots, bases, loaded.end_offset, report.clean)

@@ -34,7 +34,7 @@ __all__ = [
     "LoggedState",
     "Manifest",
     "ManifestRefused",
-    "aborted_counts",
+    "closing_entry",
     "encode_manifest",
     "log_entry",
     "mismatch",
@@ -89,7 +89,7 @@ class LoggedState(NamedTuple):
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
-    """The manifest entry of a log that is about to be closed, or has just been loaded."""
+    """The manifest entry of a log that has just been loaded, without the fields of `closing_entry`."""
     end, epochs = log.end_offset, log.leader_epochs
     # A leader that wrote nothing is forgotten when the log is loaded again.
     last = bisect_left(epochs.starts, end) - 1
@@ -112,13 +112,21 @@ def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
         damage,
         log.segments.active.tail(),
         int(log.producers.is_empty),
-        epochs=epochs.within(min(log.segments.first.base_offset, log.log_start_offset), end),
+    )
+
+
+def closing_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
+    """The manifest entry of a log that is about to be closed."""
+    start = min(log.segments.first.base_offset, log.log_start_offset)
+    return log_entry(key, topic_id, log)._replace(
+        aborted=_aborted_counts(log),
+        epochs=log.leader_epochs.within(start, log.end_offset),
         unexplained=int(log.explained_start < log.log_start_offset),
     )
 
 
-def aborted_counts(log: Log) -> list[int] | None:
-    """The field `aborted` of a log that is about to be closed; None if an index cannot be read."""
+def _aborted_counts(log: Log) -> list[int] | None:
+    """The field `aborted`; None if an index cannot be read."""
     try:
         found = [(s.base_offset, len(s.transactions.entries())) for s in log.segments.aborting_since(0)]
     except OSError:
