@@ -11,5 +11,5 @@
 No Spark here: tables are read through deltalake and Arrow, in the thread of the caller.
 
 Imports: the schemas of `telemetry.pipeline`.
-Used by: `telemetry.api`, `telemetry.report`, `penstock telemetry top`.
+Used by: `telemetry.api`, `telemetry.report`, `penstock telemetry now`.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final
 
 from penstock.telemetry.models import power_limit_w
@@ -13,10 +14,12 @@ from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["Idle", "IdleGroup", "Idleness", "fake_busy", "find_idle", "group_idle"]
+__all__ = ["Idle", "IdleGroup", "Idleness", "busy_power_w", "fake_busy", "find_idle", "group_idle"]
 
 _UTIL, _SM_ACTIVE, _POWER, _MEMORY = 203, 1002, 155, 252
 _LIMITS: Final = (164, 160)
+#: as in the pipeline's rule
+_PEERS_MIN: Final = 8
 _KEYS: Final = ("gpu_id", "hostname", "model", "workload", "pod", "job", "namespace")
 
 
@@ -64,21 +67,44 @@ class Idleness:
         return sum(one.idle_s for one in self.gpus) / 3600 if self.is_known else None
 
 
+def busy_power_w(
+    thresholds: Thresholds, measured: Iterable[tuple[str | None, float | None, float | None]]
+) -> dict[str | None, float]:
+    """By model, the median power of busy GPUs, from (model, utilisation, power); none where there are few."""
+    powers: dict[str | None, list[float]] = {}
+    for model, util, power_w in measured:
+        if util is not None and power_w is not None and util >= thresholds.fake_busy.gpu_util_min_percent:
+            powers.setdefault(model, []).append(power_w)
+    return {model: median(own) for model, own in powers.items() if len(own) >= _PEERS_MIN}
+
+
 def fake_busy(
-    thresholds: Thresholds, util: float, active: float | None, power_w: float | None, limit_w: float | None
+    thresholds: Thresholds,
+    util: float,
+    active: float | None,
+    power_w: float | None,
+    limit_w: float | None,
+    peers_w: float | None = None,
 ) -> str | None:
     """The evidence that a GPU is busy in name only, from its means or newest values.
 
-    None without evidence.
+    `peers_w` is the power of busy GPUs of its model, for a GPU without a known limit. None without evidence.
     """
     limit = thresholds.fake_busy
     if util < limit.gpu_util_min_percent:
         return None
     if active is not None:
         return f"SM_ACTIVE is {active:.2f}" if active <= limit.sm_active_max_share else None
-    if power_w is None or not limit_w or power_w > limit.power_max_share * limit_w:
+    if power_w is None:
         return None
-    return f"no SM_ACTIVE; power is {power_w / limit_w:.0%} of the limit"
+    if limit_w:
+        is_little, of, what = power_w <= limit.power_max_share * limit_w, limit_w, "the limit"
+    elif peers_w:
+        is_little, of = power_w <= limit.peer_power_max_share * peers_w, peers_w
+        what = "the median of busy peers"
+    else:
+        return None
+    return f"no SM_ACTIVE; power is {power_w / of:.0%} of {what}" if is_little else None
 
 
 def find_idle(reader: TableReader, span: Span, thresholds: Thresholds, only: Only = ALL) -> Idleness:
@@ -89,16 +115,29 @@ def find_idle(reader: TableReader, span: Span, thresholds: Thresholds, only: Onl
     """
     levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
     rows = totals(reader, span, thresholds.idle_occupied.gpu_util_max_percent, levels, only)
+    peers_w: dict[str | None, float] = {}
+    if any(power_limit_w(model) is None for model in rows["model"].unique().to_pylist()):
+        # Peers are those of the whole fleet, whatever the question is about.
+        peers_w = _peers_w(rows if only == ALL else totals(reader, span, levels=levels), thresholds)
     found, is_known = [], False
     for about, fields in by_field(rows, *_KEYS).items():
+        gpu = dict(zip(_KEYS, about, strict=True))
         used, busy = fields.get(_UTIL), mean_of(fields.get(_UTIL))
         if used is None or busy is None:
             continue
         is_known = True
-        one = _judged(dict(zip(_KEYS, about, strict=True)), fields, used, busy, thresholds)
+        one = _judged(gpu, fields, used, busy, thresholds, peers_w.get(gpu["model"]))
         if one is not None:
             found.append(one)
     return Idleness(sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.workload or "")), is_known)
+
+
+def _peers_w(rows: Any, thresholds: Thresholds) -> dict[str | None, float]:
+    """By model, the power of its busy GPUs, from totals."""
+    by_gpu = by_field(rows, "gpu_id", "model").items()
+    return busy_power_w(
+        thresholds, ((model, mean_of(own.get(_UTIL)), mean_of(own.get(_POWER))) for (_, model), own in by_gpu)
+    )
 
 
 def _judged(
@@ -107,11 +146,12 @@ def _judged(
     used: dict[str, Any],
     busy: float,
     thresholds: Thresholds,
+    peers_w: float | None,
 ) -> Idle | None:
     active, memory = mean_of(fields.get(_SM_ACTIVE)), mean_of(fields.get(_MEMORY))
     limits = [limit for limit in (mean_of(fields.get(field)) for field in _LIMITS) if limit]
     limit_w = next(iter(limits), None) or power_limit_w(about["model"])
-    evidence = fake_busy(thresholds, busy, active, mean_of(fields.get(_POWER)), limit_w)
+    evidence = fake_busy(thresholds, busy, active, mean_of(fields.get(_POWER)), limit_w, peers_w)
     is_held = about["workload"] or (memory or 0.0) >= thresholds.idle_occupied.memory_used_min_mib
     if not is_held or not (used["idle_s"] or evidence):
         return None

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.queries.gpus import ALL, Gpu, Only, find_gpus, latest
-from penstock.telemetry.queries.idleness import fake_busy
+from penstock.telemetry.queries.idleness import busy_power_w, fake_busy
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Span, instant
 from penstock.telemetry.thresholds import Thresholds
@@ -32,6 +32,8 @@ _FIELDS: Final = (
     *(_REASONS, _TEMPERATURE, _POWER, _UTIL, _XID, *_LIMITS),
     *(_TOTAL, _FREE, _USED, _SM_ACTIVE, _REMAP_FAILED, _REMAP_PENDING),
 )
+#: by field: when it was last measured, and the value
+_Values: TypeAlias = Mapping[int, tuple[int, float]]
 _POWER_BITS, _HEAT_BITS = 0x04 | 0x80, 0x20 | 0x40
 #: How far back a GPU's newest values are looked for, step by step: most are in the first.
 _LOOKS_MS: Final = (60_000, 600_000, HOUR_MS)
@@ -62,7 +64,7 @@ class NowGpu:
     power_w: float | None
     temperature_c: float | None
     last_seen: datetime
-    #: behind the newest sample of all GPUs
+    #: behind the newest sample of all GPUs, or behind the pipeline if that sample is from the future
     age_s: float
 
 
@@ -71,10 +73,32 @@ def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> l
     extent = reader.extent()
     if extent is None:
         return []
-    gpus = find_gpus(reader, latest(reader), only)
-    values = _newest_values(reader, extent.end, [gpu.gpu_id for gpu in gpus])
-    found = [_judged(gpu, values.get(gpu.gpu_id, {}), extent.end - 1, thresholds) for gpu in gpus]
+    known = find_gpus(reader, latest(reader))
+    gpus = [gpu for gpu in known if only.has(gpu)]
+    unlimited = {gpu.model for gpu in gpus if power_limit_w(gpu.model) is None}
+    peers = [gpu for gpu in known if gpu.model in unlimited]
+    values = _newest_values(reader, extent.end, [*{gpu.gpu_id for gpu in (*gpus, *peers)}])
+    peers_w = busy_power_w(thresholds, (_load(gpu, values.get(gpu.gpu_id, {})) for gpu in peers))
+    now_ms = _now_ms(reader, extent)
+    found = [
+        _judged(gpu, values.get(gpu.gpu_id, {}), now_ms, thresholds, peers_w.get(gpu.model)) for gpu in gpus
+    ]
     return sorted(found, key=lambda one: (STATES.index(one.state), -len(one.findings), one.gpu_id))
+
+
+def _now_ms(reader: TableReader, extent: Span) -> int:
+    """The time of the newest sample, but no later than the last batch began.
+
+    Why: all other GPUs would be silent for as long as the clock of one host is ahead.
+    """
+    batches = reader.extent("batches")
+    return min(each.end for each in (extent, batches) if each is not None) - 1
+
+
+def _load(gpu: Gpu, values: _Values) -> tuple[str | None, float | None, float | None]:
+    """The model of a GPU, its utilisation and its power."""
+    util, power_w = (values[field][1] if field in values else None for field in (_UTIL, _POWER))
+    return gpu.model, util, power_w
 
 
 def count_states(found: Iterable[NowGpu]) -> dict[str, int]:
@@ -83,10 +107,8 @@ def count_states(found: Iterable[NowGpu]) -> dict[str, int]:
     return {state: counted[state] for state in STATES}
 
 
-def _newest_values(
-    reader: TableReader, end_ms: int, gpu_ids: list[str]
-) -> dict[str, dict[int, tuple[int, float]]]:
-    """By GPU and field: when it was last measured, and the value."""
+def _newest_values(reader: TableReader, end_ms: int, gpu_ids: list[str]) -> Mapping[str, _Values]:
+    """The newest values of each GPU."""
     found: dict[str, dict[int, tuple[int, float]]] = {}
     stop_ms = end_ms
     for width_ms in _LOOKS_MS:
@@ -108,7 +130,13 @@ def _newest_values(
     return found
 
 
-def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, thresholds: Thresholds) -> NowGpu:
+def _judged(
+    gpu: Gpu,
+    values: _Values,
+    now_ms: int,
+    thresholds: Thresholds,
+    peers_w: float | None,
+) -> NowGpu:
     def value(*fields: int) -> float | None:
         return next((values[field][1] for field in fields if field in values), None)
 
@@ -116,7 +144,7 @@ def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, thre
     last_seen = gpu.last_seen if seen_ms is None else instant(seen_ms)
     # A closed window says when it ends, which may be after its newest sample.
     age_s = max(0.0, now_ms / 1000 - last_seen.timestamp())
-    state, evidence = _state(gpu, value, age_s, thresholds)
+    state, evidence = _state(gpu, value, age_s, thresholds, peers_w)
     used, free = value(_USED), value(_FREE)
     total = value(_TOTAL) or (None if used is None or free is None else used + free)
     return NowGpu(
@@ -136,7 +164,9 @@ def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, thre
     )
 
 
-def _state(gpu: Gpu, value: Any, age_s: float, thresholds: Thresholds) -> tuple[str, str | None]:
+def _state(
+    gpu: Gpu, value: Any, age_s: float, thresholds: Thresholds, peers_w: float | None
+) -> tuple[str, str | None]:
     limit, util = thresholds.idle_occupied, value(_UTIL)
     if age_s >= thresholds.silent.for_s:
         return "silent", f"last sample {age_s:,.0f} s before the newest of the fleet"
@@ -145,7 +175,7 @@ def _state(gpu: Gpu, value: Any, age_s: float, thresholds: Thresholds) -> tuple[
     active, used = value(_SM_ACTIVE), value(_USED) or 0.0
     if util > limit.gpu_util_max_percent or (active or 0.0) > limit.sm_active_max_share:
         limit_w = value(*_LIMITS) or power_limit_w(gpu.model)
-        evidence = fake_busy(thresholds, util, active, value(_POWER), limit_w)
+        evidence = fake_busy(thresholds, util, active, value(_POWER), limit_w, peers_w)
         return ("busy", None) if evidence is None else ("fake_busy", f"{util:.0f} % utilised; {evidence}")
     held = [f"held by {gpu.workload}"] if gpu.workload else []
     held += [f"{used:,.0f} MiB of memory in use"] if used >= limit.memory_used_min_mib else []
