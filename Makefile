@@ -207,8 +207,8 @@ exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline'
 ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each killed in the middle; kafka-transactions.sh beside Kafka
 	ECOSYSTEM=1 $(PY) -m pytest -q tests/ecosystem
 
-standalone: $(READY) ## the pipeline on a standalone Spark cluster of three workers, one of which is killed
-	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py -k worker
+standalone: $(READY) ## the pipeline on a standalone Spark cluster: a killed worker, a packed environment
+	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py tests/telemetry/pipeline/test_packed_environment.py -k 'worker or packed'
 
 .PHONY: deaths detectors
 deaths: $(READY) ## kill Python processes and the JVM below the pipeline's commands
