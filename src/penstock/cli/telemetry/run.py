@@ -32,6 +32,7 @@ __all__ = ["backfill", "run"]
 
 _LOOK_S: Final = 1
 _BEGAN_S: Final = time.monotonic()
+_COMPACT_EVERY: Final = 360
 
 Topic: TypeAlias = Annotated[
     str, typer.Option("--topic", help="Topic of samples.", autocompletion=topic_names)
@@ -164,7 +165,9 @@ def run(
     *,
     pipeline: PipelineOptions,
     trigger: Annotated[float, typer.Option(min=0.1, help="Seconds between batches.")] = 5.0,
-    compact_every: Annotated[int, typer.Option(min=0, help="Batches between compactions; 0 for none.")] = 360,
+    compact_every: Annotated[
+        int, typer.Option(min=0, help="Batches between compactions; 0 for none.")
+    ] = _COMPACT_EVERY,
     metrics_port: Annotated[
         int | None, typer.Option(help="Port for Prometheus metrics, on loopback.")
     ] = None,
@@ -187,7 +190,8 @@ def run(
 def backfill(*, pipeline: PipelineOptions) -> None:
     """Process everything in the topic now, close all windows, and end. Continues where `run` stopped."""
     with _started(pipeline) as (job, start, log):
-        _execute(replace(job, until_end=True), start, 0, None, _Ending(False, pipeline.retries), log)
+        ending = _Ending(False, pipeline.retries)
+        _execute(replace(job, until_end=True), start, _COMPACT_EVERY, None, ending, log)
 
 
 @contextmanager
