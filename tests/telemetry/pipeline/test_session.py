@@ -1,4 +1,4 @@
-"""What a session of Spark prints when its JVM ends."""
+"""The settings of a session of Spark, and what it prints when its JVM ends."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def test_py4j_prints_no_tracebacks_of_a_lost_jvm(
     logging.getLogger("penstock.telemetry").warning("maintenance failed: %s", "x")
     server.handle_error(None, None)
     assert capsys.readouterr().err == "maintenance failed: x\n"
+
+
+def test_settings_of_spark_submit_stay() -> None:
+    own = session.session_settings("spark://host:7077")
+    assert own.keys() - session.session_settings("").keys() == {
+        "spark.master",
+        "spark.ui.enabled",
+        "spark.ui.showConsoleProgress",
+    }

@@ -40,11 +40,16 @@ _NO_LOOKUP: Final = {"PYSPARK_DRIVER_PYTHON": "no-lookup-of-data-sources"}
 
 
 def session_settings(master: str) -> dict[str, str]:
-    """Spark's settings; those that a user has set with spark-submit stay."""
-    settings = {"spark.master": master} if master else {}
+    """Spark's settings. Without a master, those of spark-submit stay, except for what the pipeline needs."""
+    settings = {}
+    if master:
+        settings = {
+            "spark.master": master,
+            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.enabled": "false",
+        }
     if _is_local(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    settings |= {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
     return {
         **settings,
         "spark.sql.session.timeZone": "UTC",
