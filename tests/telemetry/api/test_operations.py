@@ -23,6 +23,7 @@ def test_ready_when_there_are_tables(tmp_path: Path) -> None:
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert "no tables" in answer.json()["detail"]
+        assert "penstock_telemetry_newest_sample_seconds NaN" in client.get("/metrics").text
         Tables(str(tmp_path)).open("samples")
         assert client.get("/readyz").status_code == 200
 

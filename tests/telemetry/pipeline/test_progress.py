@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import pytest
@@ -45,6 +46,17 @@ def test_what_prometheus_sees(progress: Progress, registry: CollectorRegistry) -
     for (name, verdict), value in expected.items():
         labels = {"verdict": verdict} if verdict else {}
         assert registry.get_sample_value(f"penstock_pipeline_{name}", labels) == value, name
+
+
+def test_what_is_not_measured_yet_is_no_zero(registry: CollectorRegistry) -> None:
+    progress = Progress(registry)
+    for name in ("batch_id", "lag_messages", "freshness_seconds"):
+        value = registry.get_sample_value(f"penstock_pipeline_{name}")
+        assert value is not None and math.isnan(value), name
+    # A batch of dead letters only says nothing about freshness.
+    progress(report()._replace(counts=report().counts._replace(newest_ms=0)))
+    assert progress.freshness_s is None
+    assert registry.get_sample_value("penstock_pipeline_batch_id") == 7
 
 
 def test_a_lag_that_nobody_knows_is_none(progress: Progress) -> None:

@@ -41,7 +41,7 @@ def table(progress: Progress) -> Table:
         "read": f"{progress.consumed:,}",
         "rows/s": measured(f"{progress.rows_per_s:,.0f}"),
         "lag": measured(f"{progress.lag:,}"),
-        "freshness": measured(f"{progress.freshness_s:.1f} s"),
+        "freshness": "-" if progress.freshness_s is None else f"{progress.freshness_s:.1f} s",
         "valid": f"{totals['valid']:,}",
         "dead letters": f"{totals['dead_lettered']:,}",
         "duplicates": f"{totals['duplicates']:,}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Final
 
@@ -48,9 +49,9 @@ def operation_routes(reader: TableReader, registry: CollectorRegistry) -> APIRou
 
     @routes.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
     def metrics() -> Response:
-        """Requests, their seconds, and the time of the newest sample."""
+        """Requests, their seconds, and the time of the newest sample (NaN if there is none)."""
         extent = reader.extent()
-        newest.set((extent.end - 1) / 1000 if extent else 0)
+        newest.set((extent.end - 1) / 1000 if extent else math.nan)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return routes

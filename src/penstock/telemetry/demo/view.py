@@ -127,7 +127,7 @@ def _flow_table(seen: Sight) -> Table:
         f"{seen.rows_per_s:,.0f}",
         str(seen.batch_id) if is_running else seen.step,
         f"{seen.batch_s:.1f} s" if is_running else "",
-        f"{seen.freshness_s:.1f} s" if is_running else "",
+        "" if seen.freshness_s is None else f"{seen.freshness_s:.1f} s",
         *(f"{rows.get(verdict, 0):,}" for verdict in VERDICTS),
     )
     return table

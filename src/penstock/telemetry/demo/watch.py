@@ -6,6 +6,7 @@ state.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -45,7 +46,8 @@ class Sight:
     rows_per_s: float = 0.0
     batch_id: int | None = None
     batch_s: float = 0.0
-    freshness_s: float = 0.0
+    #: None before the first valid sample
+    freshness_s: float | None = None
     #: changes of alerts, the newest first, and how many are open
     alerts: tuple[Mapping[str, Any], ...] = ()
     open_alerts: int = 0
@@ -124,13 +126,14 @@ class Watcher:
         done = count - self._batches[0]
         batch_s = (seconds - self._batches[1]) / done if done > 0 else seen.batch_s
         self._batches = (count, seconds)
+        freshness_s = metrics.get("freshness_seconds", math.nan)
         return replace(
             seen,
             rows=rows,
             rows_per_s=(after - before) / (last_s - first_s) if last_s > first_s else 0.0,
             batch_id=int(metrics["batch_id"]) if count else None,
             batch_s=batch_s,
-            freshness_s=metrics.get("freshness_seconds", 0.0),
+            freshness_s=None if math.isnan(freshness_s) else freshness_s,
         )
 
     def _ends(self) -> int:

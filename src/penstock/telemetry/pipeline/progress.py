@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,13 +47,17 @@ class Progress:
             buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120),
             registry=registry,
         )
+        # 0 would be a measurement, and a good one.
+        for unknown in (self._batch_id, self._lag, self._freshness):
+            unknown.set(math.nan)
         self.consumed = 0
         self.totals = dict.fromkeys(VERDICTS, 0)
         self.opened = 0
         #: of the last batch; None before the first
         self.batch_id: int | None = None
         self.batch_s = 0.0
-        self.freshness_s = 0.0
+        #: None before the first valid sample
+        self.freshness_s: float | None = None
         self.rows_per_s = 0.0
         self.lag = 0
         self._reported_s = clock()

@@ -46,10 +46,11 @@ async function mountFleet(root) {
     const open = found.alerts.filter((a) => a.state === "open");
     const busy = found.items.filter((g) => g.gpu_util_percent !== null);
     const mean = busy.length ? busy.reduce((sum, g) => sum + g.gpu_util_percent, 0) / busy.length : null;
-    const power = found.items.reduce((sum, g) => sum + (g.power_w ?? 0), 0);
+    const powers = found.items.map((g) => g.power_w ?? null).filter((w) => w !== null);
+    const power = powers.length ? `${(powers.reduce((sum, w) => sum + w, 0) / 1000).toFixed(1)} kW` : "–";
     newest.textContent = found.newest_sample ? `newest sample ${ago((Date.now() - Date.parse(found.newest_sample)) / 1000)}` : "";
     replace(stats, stat("GPUs", grouped(found.items.length), `${new Set(found.items.map((g) => g.hostname)).size} hosts`), stat("Utilization", mean === null ? "–" : `${Math.round(mean)} %`, "mean"),
-      stat("Power", `${(power / 1000).toFixed(1)} kW`, "now"), stat("Wasted", grouped((found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0)), "allocated, not used", (found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0) ? "warn" : ""),
+      stat("Power", power, "now"), stat("Wasted", grouped((found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0)), "allocated, not used", (found.gpus.idle_occupied ?? 0) + (found.gpus.fake_busy ?? 0) ? "warn" : ""),
       stat("Silent", grouped(found.gpus.silent ?? 0), "no new sample", found.gpus.silent ? "warn" : ""), stat("Open alerts", grouped(open.length), `${grouped(open.filter((a) => a.severity === "critical").length)} critical`, open.some((a) => a.severity === "critical") ? "bad" : ""));
     draw();
     replace(alerts, found.alerts.length ? [...open, ...found.alerts.filter((a) => a.state !== "open")].slice(0, 60).map(alertLine) : h("li", { class: "dim" }, h("span", {}, "no alert was raised")));
