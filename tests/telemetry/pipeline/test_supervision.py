@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.cli.failure import Failure
 from penstock.cli.telemetry import run as telemetry_run
 from penstock.cli.telemetry.spark_log import SparkLog
-from penstock.telemetry.pipeline import jobs
+from penstock.telemetry.pipeline import executors, jobs
 from penstock.telemetry.pipeline.batches import PipelineBroken, Settings
 from penstock.telemetry.pipeline.jobs import Job, Started
 from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
@@ -233,6 +233,7 @@ def keep_running(
 ) -> None:
     waiting = iter(queries)
     monkeypatch.setattr(jobs, "start", lambda *reported: next(waiting))
+    monkeypatch.setattr(executors, "executors_of", lambda spark: None)
     monkeypatch.setattr(stop, "wait", lambda seconds: stop.is_set())
     ending = telemetry_run._Ending(closes, 2)
     telemetry_run._keep_running(

@@ -298,17 +298,24 @@ def _keep_running(
 
     Calls `begin` before each try.
     """
+    from penstock.telemetry.pipeline.executors import ExecutorWatch, executors_of
     from penstock.telemetry.pipeline.jobs import start
     from penstock.telemetry.pipeline.publish import TopicsUnreachable
     from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed, Retries, reason_of
 
     retries = Retries(ending.retries)
+    watch = ExecutorWatch(lambda: executors_of(spark), lambda text: typer.echo(text, err=True))
+
+    def look() -> None:
+        show()
+        watch()
+
     while True:
         begin()
         try:
             started = start(spark, job, report)
             _say("the query runs; waiting for its first batch")
-            _run_query(started, ending, stop, progress, show)
+            _run_query(started, ending, stop, progress, look)
             return
         except (QueryFailed, TopicsUnreachable) as error:
             cause = error if isinstance(error, JvmEnded) else error.__cause__ or error
@@ -321,7 +328,7 @@ def _keep_running(
 
 
 def _run_query(
-    started: Started, ending: _Ending, stop: Event, progress: Progress, show: Callable[[], None]
+    started: Started, ending: _Ending, stop: Event, progress: Progress, look: Callable[[], None]
 ) -> None:
     from penstock.telemetry.pipeline.supervision import QueryFailed
 
@@ -334,7 +341,7 @@ def _run_query(
         while not (has_ended or may_end()):
             has_ended = started.wait(_LOOK_S)
             progress.saw(started.progress())
-            show()
+            look()
         # A query that has ended has read all that it was to read.
         if has_ended or ending.closes_windows:
             started.close()
