@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline.columns import Ints, first_number, shard_of_gpu, shard_of_number
 
-__all__ = ["ABOUT", "GPUS", "about_columns", "number_gpus", "places_of"]
+__all__ = ["ABOUT", "GPUS", "TRANSIENT", "about_columns", "number_gpus", "places_of"]
 
 #: what is said about a GPU beside its values
 ABOUT: Final = ("hostname", "model", "workload", "job", "pod", "namespace")
@@ -31,7 +31,7 @@ GPUS: Final = pa.schema(
 )
 _COLUMNS: Final = GPUS.names
 #: what a GPU may cease to have: a newest sample without it says so
-_TRANSIENT: Final = ("workload", "job", "pod", "namespace")
+TRANSIENT: Final = ("workload", "job", "pod", "namespace")
 
 
 def places_of(gpus: Any, numbers: Ints) -> Ints:
@@ -53,8 +53,7 @@ def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     latest = pa.concat_tables([grown, described]).sort_by([("at", "ascending")])
     newest: list[Any] = [("number", "max")]
     newest += [
-        (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT))
-        for name in (*ABOUT, "at")
+        (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in TRANSIENT)) for name in (*ABOUT, "at")
     ]
     newest.append(("closed", "max"))
     latest = latest.group_by("gpu_id", use_threads=False).aggregate(newest)
@@ -91,7 +90,7 @@ def _described(samples: Any) -> tuple[Any, Ints]:
     order = np.argsort(at, kind="stable")
     columns = [np.full(len(present), -1), names.take(pa.array(by_name))]
     columns += [
-        _newest(samples[name].combine_chunks(), rows, order, len(present), skip_nulls=name not in _TRANSIENT)
+        _newest(samples[name].combine_chunks(), rows, order, len(present), skip_nulls=name not in TRANSIENT)
         for name in ABOUT
     ]
     newest_at = np.zeros(len(present), np.int64)
@@ -108,9 +107,9 @@ def _newest(texts: Any, rows: Ints, order: Ints, size: int, *, skip_nulls: bool)
     return texts.take(pa.array(place, mask=place < 0)).cast(pa.string())
 
 
-def about_columns(gpus: Any, numbers: Ints) -> list[Any]:
-    """`gpu_id` and ABOUT of the GPUs with these numbers, dictionary-encoded."""
-    places = pa.array(places_of(gpus, numbers))
+def about_columns(gpus: Any, rows: Ints) -> list[Any]:
+    """`gpu_id` and ABOUT in these rows of `gpus`, dictionary-encoded."""
+    places = pa.array(rows)
     columns = []
     for name in ("gpu_id", *ABOUT):
         # Encoded anew: a dictionary that names something twice is no dictionary for Parquet.

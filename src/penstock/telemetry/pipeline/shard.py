@@ -6,7 +6,7 @@ rows and of the watermark; the order in which rows arrive does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline import admission, rollups
-from penstock.telemetry.pipeline.admission import Pending
+from penstock.telemetry.pipeline.admission import WINDOW_MS, Pending
 from penstock.telemetry.pipeline.columns import gpu_of, series_of
 from penstock.telemetry.pipeline.gpus import GPUS, number_gpus, places_of
+from penstock.telemetry.pipeline.history import HISTORY, follow, still_needed
 from penstock.telemetry.pipeline.rollups import Counters, Rollup, no_counters
 from penstock.telemetry.pipeline.shard_rows import dead_letter_rows, rollup_rows, sample_rows
 from penstock.telemetry.pipeline.tables import TEXT, encoded
@@ -69,6 +70,8 @@ class ShardState:
     #: parts of the minute, and of the hour, that are not over, in order of time
     minute: list[Rollup] = field(default_factory=list)
     hour: list[Rollup] = field(default_factory=list)
+    #: what GPUs had before, as far as open windows need it
+    history: Any = field(default_factory=HISTORY.empty_table)
 
 
 class Counts(NamedTuple):
@@ -110,7 +113,8 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
     gpus, numbers = number_gpus(state.gpus, samples)
     series = series_of(numbers, samples["field"].to_numpy().astype(np.int64))
     at, value = samples["at"].to_numpy(), samples["value"].to_numpy()
-    closed_ms = gpus["closed"].to_numpy()[places_of(gpus, numbers)]
+    places = places_of(gpus, numbers)
+    closed_ms = gpus["closed"].to_numpy()[places]
     late_before = np.maximum(closed_ms, admission.closed_before(watermark_ms))
     admitted = admission.admit(series, at, value, state.pending, late_before)
     taken, late = samples.filter(pa.array(admitted.taken)), samples.filter(pa.array(admitted.late))
@@ -123,7 +127,10 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
         newest_ms=pc.max(taken["at"]).as_py() or 0,
     )
     counts.check()
-    closed, rolled = _close_windows(state, gpus, admitted.pending, watermark_ms)
+    history = follow(state.history, state.gpus, gpus, samples, places)
+    closed, rolled = _close_windows(
+        replace(state, gpus=gpus, history=history), admitted.pending, watermark_ms
+    )
     dead = [dead_letter_rows(refused, read_at_ms), dead_letter_rows(late, read_at_ms, "late")]
     rows = {"samples": sample_rows(taken), "dead_letters": pa.concat_tables(dead), **rolled}
     added = {start: piece for start, piece in admitted.added.items() if start in closed.pending}
@@ -135,10 +142,10 @@ def close_all(state: ShardState) -> Outcome:
     closed_ms = state.gpus["closed"].to_numpy().copy()
     for window in state.pending.values():
         places = places_of(state.gpus, gpu_of(window.series))
-        np.maximum.at(closed_ms, places, window.start + admission.WINDOW_MS)
+        np.maximum.at(closed_ms, places, window.start + WINDOW_MS)
     place = GPUS.get_field_index("closed")
     gpus = state.gpus.set_column(place, GPUS.field(place), pa.array(closed_ms))
-    after, rows = _close_windows(state, gpus, state.pending, FOREVER_MS)
+    after, rows = _close_windows(replace(state, gpus=gpus), state.pending, FOREVER_MS)
     rows["dead_letters"] = encoded("dead_letters").empty_table()
     return Outcome(after, {}, rows, ROWS.empty_table(), Counts(0, 0, 0, 0, 0, 0))
 
@@ -161,7 +168,7 @@ def _in_place_order(batch: Any) -> Any:
 
 
 def _close_windows(
-    state: ShardState, gpus: Any, pending: Pending, watermark_ms: int
+    state: ShardState, pending: Pending, watermark_ms: int
 ) -> tuple[ShardState, dict[str, Any]]:
     closed, still_open = admission.close(pending, watermark_ms)
     tens, counters = [], state.counters
@@ -172,12 +179,13 @@ def _close_windows(
     done_ms = admission.closed_before(watermark_ms)
     minutes, minute = rollups.roll_up(state.minute, tens, MINUTE_MS, done_ms)
     hours, hour = rollups.roll_up(state.hour, minutes, HOUR_MS, done_ms)
+    widths = {"10s": (tens, WINDOW_MS), "1m": (minutes, MINUTE_MS), "1h": (hours, HOUR_MS)}
     rows = {
-        "rollups_10s": rollup_rows(tens, gpus),
-        "rollups_1m": rollup_rows(minutes, gpus),
-        "rollups_1h": rollup_rows(hours, gpus),
+        f"rollups_{name}": rollup_rows(windows, state.gpus, state.history, width_ms)
+        for name, (windows, width_ms) in widths.items()
     }
-    return ShardState(gpus, still_open, counters, _as_one(minute), _as_one(hour)), rows
+    history = still_needed(state.history, done_ms)
+    return ShardState(state.gpus, still_open, counters, _as_one(minute), _as_one(hour), history), rows
 
 
 def _as_one(parts: list[Rollup]) -> list[Rollup]:

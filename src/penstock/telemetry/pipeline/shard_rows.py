@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.pipeline.columns import Ints, field_of, gpu_of, is_counter, is_power
 from penstock.telemetry.pipeline.gpus import about_columns
+from penstock.telemetry.pipeline.history import named
 from penstock.telemetry.pipeline.rollups import Rollup, Summaries, quantile_columns
 from penstock.telemetry.pipeline.tables import TEXT, encoded, timestamps
 
@@ -43,7 +44,8 @@ def dead_letter_rows(rows: Any, read_at_ms: int, reason: str | None = None) -> A
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def rollup_rows(windows: list[Rollup], gpus: Any) -> Any:
+def rollup_rows(windows: list[Rollup], gpus: Any, history: Any, width_ms: int) -> Any:
+    """Windows of one width. Each names its GPU as it was at the end of the window."""
     schema = encoded("rollups_10s")
     if not windows:
         return schema.empty_table()
@@ -58,7 +60,7 @@ def rollup_rows(windows: list[Rollup], gpus: Any) -> Any:
     field_ids = field_of(found.series)
     columns = [
         timestamps(starts),
-        *about_columns(gpus, gpu_of(found.series)),
+        *about_columns(*named(gpus, history, gpu_of(found.series), starts + width_ms)),
         field_ids.astype(np.int32),
         _metric_names(field_ids),
         found.n,

@@ -8,7 +8,8 @@ Files are never changed, and state that is large is appended. A batch adds one f
 windows, in which each window is a record batch of its own; a file goes when all of its windows have closed.
 An unfinished minute is the windows of ten seconds that have closed in it, an unfinished hour its minutes.
 Only what a batch adds to or closes is read. State with one row per GPU is rewritten: the GPUs in every batch,
-counters when a window closes, the detectors' state when there are samples.
+with what changed lately about their workloads, counters when a window closes, the detectors' state when there
+are samples.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from penstock.telemetry.pipeline.admission import (
 )
 from penstock.telemetry.pipeline.columns import Ints, ShardRange, gpu_of, shard_of_gpu, shard_of_number
 from penstock.telemetry.pipeline.gpus import GPUS
+from penstock.telemetry.pipeline.history import HISTORY
 from penstock.telemetry.pipeline.rollups import (
     Rollup,
     counters_from_table,
@@ -134,11 +136,14 @@ class StateFiles:
         needed = known if starts is None else known & {*starts, *(start for start in known if start < edge)}
         closes = any(start < edge for start in needed)
         counters = self._table("counters", _series_shards) if closes else None
+        minute, hour = ([*self._read_parts(self._over(name, edge))] for name in _WIDTHS)
         return ShardState(
             self._gpus(),
             self._windows(needed),
             no_counters() if counters is None else counters_from_table(counters),
-            *([*self._read_parts(self._over(name, edge))] for name in _WIDTHS),
+            minute,
+            hour,
+            self._history(),
         )
 
     def rules(self) -> Any | None:
@@ -155,6 +160,8 @@ class StateFiles:
             kept["counters"] = [self._write(f"{name}-counters", counters_table(after.counters))]
         if rules is not None:
             kept["rules"] = [self._write(f"{name}-rules", rules)]
+        has_history = len(after.history) > 0
+        kept["history"] = [self._write(f"{name}-history", after.history)] if has_history else []
         kept["pending"] = self._still_open(edge)
         if outcome.added:
             kept["pending"].append(self._write_windows(f"{name}-pending", outcome.added))
@@ -184,6 +191,12 @@ class StateFiles:
         if found is None:
             return GPUS.empty_table()
         return found.sort_by([("number", "ascending")]).combine_chunks()
+
+    def _history(self) -> Any:
+        found = self._table("history", lambda rows: shard_of_number(rows["number"].to_numpy()))
+        if found is None:
+            return HISTORY.empty_table()
+        return found.sort_by([("number", "ascending"), ("until", "ascending")]).combine_chunks()
 
     def _windows(self, needed: set[int]) -> Pending:
         pieces: dict[int, list[Window]] = {}
