@@ -1,9 +1,10 @@
-"""`penstock` in a process that ends itself, and its JVM, with SIGKILL at a point of its work.
+"""`penstock` in a process that kills itself and its JVM, or its JVM alone, at a point of its work.
 
-    python -m tests.telemetry.pipeline.doomed before|SECONDS CLASS.METHOD CALL ARGUMENT...
+    python -m tests.telemetry.pipeline.doomed all|jvm before|SECONDS CLASS.METHOD CALL ARGUMENT...
 
-It dies before the CALL-th call of a method of the driver, or so many seconds after it: a machine that stands
-still holds up its work and its end alike. It must lead a process group of its own.
+Death comes before a call of a method of the driver, or so many seconds after it: a machine that stands still
+holds up its work and its end alike. CALL is the number of the call, or its first argument. For `all` the
+process must lead a process group of its own.
 """
 
 from __future__ import annotations
@@ -19,26 +20,35 @@ from penstock.cli import main
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import Tables
+from tests.telemetry.pipeline.processes import jvm_below, kill
 
 OWNERS = {each.__name__: each for each in (Store, Tables, Topics)}
 
 
-def die() -> None:
+def end_all() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def deadly(method: Callable[..., Any], moment: str, at_call: int) -> Callable[..., Any]:
+def end_jvm() -> None:
+    kill(jvm_below(os.getpid()))
+
+
+DEATHS = {"all": end_all, "jvm": end_jvm}
+
+
+def deadly(method: Callable[..., Any], die: Callable[[], None], moment: str, call: str) -> Callable[..., Any]:
     calls = 0
 
     def called(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == at_call and moment == "before":
+        is_it = call in (str(calls), args[1])
+        if is_it and moment == "before":
             die()
         result = method(*args, **options)
-        if calls == at_call and moment == "0":
+        if is_it and moment == "0":
             die()
-        elif calls == at_call:
+        elif is_it and moment != "before":
             Timer(float(moment), die).start()
         return result
 
@@ -46,8 +56,8 @@ def deadly(method: Callable[..., Any], moment: str, at_call: int) -> Callable[..
 
 
 if __name__ == "__main__":
-    moment, point, call, *arguments = sys.argv[1:]
+    victim, moment, point, call, *arguments = sys.argv[1:]
     owner, name = OWNERS[point.split(".")[0]], point.split(".")[1]
-    setattr(owner, name, deadly(getattr(owner, name), moment, int(call)))
+    setattr(owner, name, deadly(getattr(owner, name), DEATHS[victim], moment, call))
     sys.argv = ["penstock", *arguments]
     main()

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -31,6 +31,7 @@ from penstock.telemetry.pipeline.jobs import Job
 from penstock.telemetry.pipeline.progress import Progress
 from penstock.telemetry.pipeline.tables import TABLES
 from penstock.telemetry.pipeline.validate import now_ms
+from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
@@ -52,6 +53,21 @@ with_command = pytest.mark.skipif("DEATHS" not in os.environ, reason="make death
 PATIENCE_S = 240.0
 BATCH_ROWS = 1000
 PLANNER = "python_streaming_source_runner"
+CLEAN = Shares()
+DIRT = Shares(late=0.005, out_of_order=0.01, duplicates=0.01, malformed=0.005, sentinels=0.005)
+#: where the JVM of a backfill dies, one start after the other: moment, method of the driver, call
+JVM_DEATHS = (
+    # A batch is begun, and its tasks have not started.
+    ("0", "Store.write", "begun-1.json"),
+    # The files of a batch are written, and one of its tables has them.
+    ("before", "Tables.commit", "2"),
+    # Everything of a batch is published, and it is not done.
+    ("before", "Store.write", "manifest-2.json"),
+    # Everything is read, and windows are to be closed.
+    ("0", "Store.write", "closing-0.json"),
+    # Some rollups of the closed windows are in their table.
+    ("before", "Tables.commit", "rollups_1m"),
+)
 
 
 @contextmanager
@@ -62,10 +78,10 @@ def topic(partitions: int = 2) -> Iterator[str]:
         yield running.bootstrap
 
 
-def produce(bootstrap: str, start_ms: int, hosts: int = 1) -> int:
+def produce(bootstrap: str, start_ms: int, hosts: int = 1, dirt: Shares = CLEAN) -> int:
     """A minute of a small fleet; the number of messages."""
     outlet = TopicOutlet(bootstrap, TOPIC, "test")
-    simulation = Simulation(Scenario(hosts, 7, start_ms, duration_s=60.0), outlet)
+    simulation = Simulation(Scenario(hosts, 7, start_ms, duration_s=60.0, dirt=dirt), outlet)
     simulation.run(lambda second: True, lambda step_s: None)
     outlet.finish()
     return int(str(simulation.summary()["sent"]))
@@ -116,11 +132,13 @@ def test_killed_python_processes_are_replaced_and_the_tables_are_the_same(
 
 
 @contextmanager
-def command(name: str, bootstrap: str, tables: Path, *options: str) -> Iterator[tuple[Any, Path]]:
+def command(
+    name: str, bootstrap: str, tables: Path, *options: str, program: Sequence[str] = ("penstock",)
+) -> Iterator[tuple[Any, Path]]:
     """`penstock telemetry NAME` as a process, and the file of its output."""
     output = tables.parent / f"{name}.output"
     shared = [f"--bootstrap={bootstrap}", f"--tables={tables}", "--master=local[2]", "--retries=8"]
-    arguments = [sys.executable, "-m", "penstock", "telemetry", name, *shared, *options]
+    arguments = [sys.executable, "-m", *program, "telemetry", name, *shared, *options]
     with output.open("wb") as file:
         process = subprocess.Popen(
             arguments, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **QUICK_JVM}
@@ -156,8 +174,13 @@ def assert_jvm_kill_is_one_line(process: Any, output: Path, tables: Path) -> Non
     processes = list(below(process.pid))
     before = output.read_text()
     assert kill(jvm_below(process.pid))
-    assert process.wait(PATIENCE_S) == 1
+    assert_lost_jvm_is_one_line(process, output, tables, before)
     wait_until_gone(processes, PATIENCE_S)
+
+
+def assert_lost_jvm_is_one_line(process: Any, output: Path, tables: Path, before: str = "") -> None:
+    """The command ends by itself, with the reason as its last line after `before`."""
+    assert process.wait(PATIENCE_S) == 1, output.read_text()
     log = tables / "_queries" / "spark.log"
     said = output.read_text().removeprefix(before)
     last = said.splitlines()[-1]
@@ -209,6 +232,26 @@ def test_backfill_after_killed_workers_and_a_killed_jvm_is_complete(
             assert "next try in" in output.read_text()
             assert_jvm_kill_is_one_line(process, output, tables)
         complete(spark, backfill_of(bootstrap, tables))
+        complete(spark, backfill_of(bootstrap, undisturbed))
+    assert_equal_tables(tables, undisturbed)
+
+
+@with_command
+@pytest.mark.timeout(1800)
+def test_backfill_whose_jvm_is_killed_again_and_again_is_complete(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The driver outlives its JVM, and may end what it has begun. The same command then goes on."""
+    tables, undisturbed = tmp_path / "tables", tmp_path / "undisturbed"
+    rows = f"--batch-rows={BATCH_ROWS}"
+    with topic() as bootstrap:
+        produce(bootstrap, now_ms() - 3_600_000, hosts=2, dirt=DIRT)
+        for point in JVM_DEATHS:
+            doomed = ("tests.telemetry.pipeline.doomed", "jvm", *point)
+            with command("backfill", bootstrap, tables, rows, program=doomed) as (process, output):
+                assert_lost_jvm_is_one_line(process, output, tables)
+        with command("backfill", bootstrap, tables, rows) as (process, output):
+            assert process.wait(PATIENCE_S) == 0, output.read_text()
         complete(spark, backfill_of(bootstrap, undisturbed))
     assert_equal_tables(tables, undisturbed)
 

@@ -47,7 +47,7 @@ DIRT = Shares(late=0.002, out_of_order=0.01, duplicates=0.01, malformed=0.005, s
 def kill_at_a_point(bootstrap: str, tables: Path, *point: str) -> None:
     """Let the driver end itself there, in a process group of its own: Spark's JVM dies with it."""
     options = [f"--bootstrap={bootstrap}", f"--tables={tables}", f"--batch-rows={BATCH_ROWS}"]
-    doomed = [sys.executable, "-m", "tests.telemetry.pipeline.doomed", *point]
+    doomed = [sys.executable, "-m", "tests.telemetry.pipeline.doomed", "all", *point]
     done = subprocess.run(
         [*doomed, "telemetry", "backfill", *options, "--master=local[2]"],
         start_new_session=True,
