@@ -34,6 +34,7 @@ _DCGM_SPELLINGS: Final = {
     "host": "Hostname",
     "hostname": "Hostname",
     "raw_labels": "labels_raw",
+    "raw labels": "labels_raw",
     "labels": "labels_raw",
 }
 _SMI_NEEDS: Final = frozenset({"timestamp", "uuid"})
