@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-scenarios test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -22,7 +22,10 @@ run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (F
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Parts of the tests. Those that start other processes wait for them much of the time, so four share two cores well.
-# `make test` starts the longest ones first.
+# `make test` starts the longest ones first. Parts that only compute run beside them and take the rest of the cores:
+# no time passes in a simulation while it waits for one.
+BESIDE := nice -n 5
+SCENARIO_TESTS := tests/testing/simulation/test_scenario.py
 SIMULATION_TESTS := tests/testing/simulation
 BROKER_TESTS := tests/broker
 CLI_TESTS := tests/cli tests/docs
@@ -39,7 +42,7 @@ check: $(READY) ## lint, and every fast test without child processes and Spark
 
 # The longest parts start first.
 FAST_CLI_TESTS := tests/cli tests/docs
-FAST_CLIENT_TESTS := tests/client tests/examples
+FAST_CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
 
 FAST_LOG_TESTS := tests/storage tests/records tests/raft tests/replication
 
@@ -47,10 +50,10 @@ check-core: $(READY)
 	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
 
 check-logs: $(READY)
-	$(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
+	$(BESIDE) $(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
 
 check-simulation: $(READY)
-	$(PY) -m pytest -q --fast tests/testing
+	$(BESIDE) $(PY) -m pytest -q --fast $(SIMULATION_TESTS)
 
 check-telemetry: $(READY)
 	$(PY) -m pytest -q --fast tests/telemetry
@@ -74,15 +77,19 @@ check-nodes: $(READY)
 check-replicas: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing
 
-test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
-	@echo "four parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-pages test-cli test-conformance test-core test-simulation test-brokers test-clients test-interop
+# The first two need no environment: they run while it is made.
+test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
+	@echo "six parts run at once; each reports when it is done"
+	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-cli test-conformance test-pages test-brokers test-interop test-core test-clients
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
 
-test-simulation: $(READY) ## tests of the simulator, and the seeds that run with every test
-	$(PY) -m pytest -q $(SIMULATION_TESTS)
+test-simulation: $(READY) ## tests of the simulator, and of brokers without a guard in it
+	$(BESIDE) $(PY) -m pytest -q --timeout 1200 $(SIMULATION_TESTS) --ignore=$(SCENARIO_TESTS)
+
+test-scenarios: $(READY) ## the simulated seeds that run with every test
+	$(BESIDE) $(PY) -m pytest -q --timeout 1200 $(SCENARIO_TESTS)
 
 test-brokers: $(READY) ## tests of the broker
 	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
@@ -99,13 +106,17 @@ test-interop: $(READY) ## other people's clients, chaos and disasters on brokers
 test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
 	$(PY) -m pytest -q $(PIPELINE_TESTS)
 
-.PHONY: test-pages test-console console-cost fleet-start screenshots
-test-pages: $(READY) ## tests of the web console, in a Chromium if there is one
-	@$(PY) -m tools.chromium
+.PHONY: test-chromium test-librdkafka test-pages test-console console-cost fleet-start screenshots
+test-chromium:
+	@$(PYTHON) -m tools.chromium
+
+test-librdkafka:
+	@$(PYTHON) -m lab.librdkafka
+
+test-pages: $(READY) test-chromium ## tests of the web console, in a Chromium if there is one
 	$(PY) -m pytest -q $(CONSOLE_TESTS)
 
-test-console: $(READY) ## the same, with 10,000 topics, large messages, Apache Kafka and the cost of open pages
-	@$(PY) -m tools.chromium
+test-console: $(READY) test-chromium ## the same, with 10,000 topics, large messages, Apache Kafka and the cost of open pages
 	CONSOLE=all $(PY) -m pytest -q $(CONSOLE_TESTS)
 
 console-cost: $(READY) ## what ten open consoles cost a cluster of three brokers (on a quiet machine)
@@ -117,14 +128,14 @@ fleet-start: $(READY) ## seconds from `make run` to live data on the page of the
 screenshots: $(READY) ## pictures of the web console in docs/console
 	@$(PY) -m tools.screenshots
 
-test-conformance: $(READY) ## a part of other people's tests
+test-conformance: $(READY) test-librdkafka ## a part of other people's tests
 	$(PY) -m conformance --subset
 
 lint: $(READY) ## style, types, import contracts, commit subjects
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
-	$(VENV)/bin/lint-imports
+	$(BESIDE) $(PY) -m mypy
+	$(BESIDE) $(VENV)/bin/lint-imports
 	$(PY) -m tools.commit_subjects
 
 format: $(READY) ## put the code into shape
