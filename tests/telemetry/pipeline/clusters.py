@@ -27,10 +27,21 @@ from penstock.telemetry.thresholds import load_thresholds
 from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.outcomes import contents
 
-__all__ = ["BATCH_ROWS", "PATIENCE_S", "compare", "killed", "make_spark_home", "produce", "standalone"]
+__all__ = [
+    "BATCH_ROWS",
+    "PATIENCE_S",
+    "RETRIES",
+    "compare",
+    "killed",
+    "make_spark_home",
+    "produce",
+    "standalone",
+]
 
-PATIENCE_S = 400.0
+PATIENCE_S = 800.0
 BATCH_ROWS = 2500
+#: Spark gives a Python process ten seconds to start, which a busy machine may exceed many times in a row.
+RETRIES = 30
 DIRT = Shares(late=0.005, out_of_order=0.01, duplicates=0.01, malformed=0.005, sentinels=0.005)
 
 

@@ -21,6 +21,7 @@ from penstock.testing import broker
 from tests.telemetry.pipeline.clusters import (
     BATCH_ROWS,
     PATIENCE_S,
+    RETRIES,
     compare,
     killed,
     make_spark_home,
@@ -55,6 +56,7 @@ def backfill(bootstrap: str, tables: Path, master: str, env: dict[str, str], dis
     """Run it, and call `disturb` with its process once the second batch has begun."""
     options = [f"--bootstrap={bootstrap}", f"--tables={tables}", f"--batch-rows={BATCH_ROWS}"]
     command = [sys.executable, "-m", "penstock", "telemetry", "backfill", *options, "--shards=5"]
+    command.append(f"--retries={RETRIES}")
     with subprocess.Popen(
         [*command, f"--master={master}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
     ) as process:
@@ -68,7 +70,7 @@ def backfill(bootstrap: str, tables: Path, master: str, env: dict[str, str], dis
         assert process.returncode == 0, said
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_an_executor_that_is_killed_changes_nothing(
     spark: SparkSession, spark_home: Path, tmp_path: Path
 ) -> None:
@@ -87,7 +89,7 @@ def test_an_executor_that_is_killed_changes_nothing(
 
 
 @pytest.mark.skipif("STANDALONE" not in os.environ, reason="make standalone")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_worker_that_is_killed_changes_nothing(
     spark: SparkSession, spark_home: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,14 @@ from pyspark.sql import SparkSession
 
 from penstock.testing import broker
 from tests.docs.walkthrough import ROOT
-from tests.telemetry.pipeline.clusters import BATCH_ROWS, compare, make_spark_home, produce, standalone
+from tests.telemetry.pipeline.clusters import (
+    BATCH_ROWS,
+    RETRIES,
+    compare,
+    make_spark_home,
+    produce,
+    standalone,
+)
 from tests.telemetry.pipeline.outcomes import QUICK_JVM
 
 pytestmark = [
@@ -87,7 +94,7 @@ def test_a_packed_environment_brings_the_package(spark: SparkSession, tmp_path: 
             "spark://HOST:7077": master,
             "kafka:9092": running.bootstrap,
             "s3://telemetry/tables": str(tables),
-            "--shards 16": f"--shards 5 --batch-rows {BATCH_ROWS}",
+            "--shards 16": f"--shards 5 --batch-rows {BATCH_ROWS} --retries {RETRIES}",
         }
         run(filled(submit, **places), tmp_path, bare)
         compare(spark, running.bootstrap, tables, tmp_path / "undisturbed")
