@@ -58,7 +58,7 @@ def test_messages_are_moved_when_they_are_due(client: RawClient) -> None:
     late, soon = delayed(b"late", now + 900, b"k"), delayed(b"soon", now + 300)
     produce(client, topic, batch_of([late, soon, b"at once", delayed(b"never", now + 86_400_000)]))
     until(lambda: len(read_all(client, target)) == 3)
-    assert time.monotonic() - began >= 1.45
+    assert time.monotonic() - began >= 0.85
     found = read_all(client, target)
     assert [r.value for r in found] == [b"at once", b"soon", b"late"]
     assert (found[-1].key, found[-1].headers) == (b"k", (("trace", b"t"),))
