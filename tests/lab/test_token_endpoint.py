@@ -71,8 +71,9 @@ def test_a_request_to_the_metadata_service_gets_a_token(endpoint: TokenEndpoint)
     ],
 )
 def test_a_wrong_form_gets_none(endpoint: TokenEndpoint, form: dict[str, str]) -> None:
-    with pytest.raises(HTTPError, match="400"):
+    with pytest.raises(HTTPError, match="400") as refused:
         token(endpoint.environment["VALID_OIDC_URL"], form)
+    refused.value.close()
 
 
 @pytest.mark.parametrize("missing", METADATA)
@@ -80,8 +81,9 @@ def test_an_incomplete_request_to_the_metadata_service_gets_none(
     endpoint: TokenEndpoint, missing: str
 ) -> None:
     rest = {name: value for name, value in METADATA.items() if name != missing}
-    with pytest.raises(HTTPError, match="400"):
+    with pytest.raises(HTTPError, match="400") as refused:
         token(f"{endpoint.environment['VALID_OIDC_URL']}?{urlencode(rest)}", Metadata="true")
+    refused.value.close()
 
 
 def test_the_other_addresses_answer_with_bad_tokens(endpoint: TokenEndpoint) -> None:

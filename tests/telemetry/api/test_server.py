@@ -61,8 +61,9 @@ def test_tls_and_a_token_until_sigterm(tables: Path, tmp_path: Path) -> None:
             assert line.startswith("ready https://127.0.0.1:"), line
             url = line.split()[1]
             for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
-                with pytest.raises(HTTPError, match="401"):
+                with pytest.raises(HTTPError, match="401") as refused:
                     urlopen(Request(url, headers=headers), timeout=WAIT_S, context=context)
+                refused.value.close()
             allowed = Request(url, headers={"Authorization": "Bearer s3cret"})
             with urlopen(allowed, timeout=WAIT_S, context=context) as answer:
                 assert len(json.load(answer)["items"]) == 4
