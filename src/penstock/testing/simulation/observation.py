@@ -38,7 +38,7 @@ from penstock.testing.simulation.process import Process
 __all__ = ["Observation", "incarnation", "partition_views"]
 
 #: a replica, its log end, high watermark, recovery point and log start; whether it leads, and in which epoch
-_ReplicaState: TypeAlias = tuple[Partition, int, int, int, int, bool, int]
+_ReplicaState: TypeAlias = tuple[Partition, int, int, int, int, int, bool, int]
 
 
 class _Seen:
@@ -195,6 +195,7 @@ class Observation:
                 log.high_watermark,
                 log.durability.recovery_point,
                 log.log_start_offset,
+                log.explained_start,
                 partition.leading,
                 partition.leader_epoch,
             )
