@@ -22,7 +22,10 @@ java.io.EOFException
 """
 
 
-@pytest.mark.parametrize("error", ["java.io.EOFException", "java.io.IOException: Broken pipe"])
+@pytest.mark.parametrize(
+    "error",
+    ["java.io.EOFException", "java.io.IOException: Broken pipe", "java.io.IOException: Stream closed"],
+)
 def test_a_python_process_that_ends_is_known_by_the_frames_of_the_error(error: str) -> None:
     assert lost_process(PLANNER.replace("java.io.EOFException", error)) == error
     assert lost_process(WRAPPED.replace("java.io.EOFException", error)) == error

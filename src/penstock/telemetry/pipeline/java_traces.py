@@ -18,6 +18,7 @@ _BROKEN: Final = (
     "java.io.EOFException",
     "java.io.IOException: Broken pipe",
     "java.io.IOException: Connection reset",
+    "java.io.IOException: Stream closed",
     "java.net.SocketException",
     "java.nio.channels.AsynchronousCloseException",
     "java.nio.channels.ClosedChannelException",
