@@ -93,8 +93,10 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "metadata_diverged",
         ),
     },
-    "tests/broker/node/test_metadata_home.py": {
-        "test_damaged_leader_epochs_are_read_from_the_log": ("leader_epochs_replaced",),
+    "tests/broker/node/test_metadata_log.py": {
+        "test_leader_epochs_of_a_file_that_are_not_those_of_the_batches_are_replaced": (
+            "leader_epochs_replaced",
+        ),
     },
     "tests/broker/node/test_quorum_recovery.py": {
         "test_a_quorum_comes_back_from_one_voter_of_three": ("metadata_log_unclean",),

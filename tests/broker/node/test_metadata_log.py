@@ -13,6 +13,7 @@ from penstock.records.record import Record, build_batch
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
+from tests.broker.events import Events
 
 CLOCK = SystemClock()
 
@@ -38,6 +39,20 @@ def test_what_follows_an_installed_snapshot_is_not_lost_with_the_process() -> No
         log.append_replicated(batch(offset))
     again = reopened(files)
     assert (again.start_offset, again.end_offset, again.snapshot) == (43, 46, snapshot)
+
+
+def test_leader_epochs_of_a_file_that_are_not_those_of_the_batches_are_replaced(events: Events) -> None:
+    """Earlier releases wrote the file without a checksum, and manifests without epochs."""
+    files = MemoryFiles()
+    files.makedirs("/log")
+    log = reopened(files)
+    log.append_replicated(batch(0))
+    log.log.close()
+    files.write_atomic("/log/leader-epoch-checkpoint", b"0\n1\n9 0\n")
+    again = MetadataLog(Log.open(files, "/log", LogConfig(), CLOCK, clean=True), files, CLOCK)
+    assert [*again.log.leader_epochs.epochs] == [5]
+    ((level, fields),) = events.of("leader_epochs_replaced")
+    assert (level, fields["found"], [*fields["batches"]]) == ("warning", [9], [5])
 
 
 def test_a_log_that_parts_from_its_snapshot_starts_over() -> None:

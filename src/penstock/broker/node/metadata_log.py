@@ -64,7 +64,7 @@ class MetadataLog:
             self._continue_from(self.snapshot)
 
     def _read_epochs(self) -> None:
-        """Read the leader epochs from the batches: the file of the epochs has no checksum."""
+        """Read the leader epochs from the batches: the file of an earlier release has no checksum."""
         found, known = LeaderEpochs(), self.log.leader_epochs
         for segment in self.log.segments:
             for _, header in segment.scan(0) if segment.size else ():
