@@ -108,7 +108,7 @@ def test_no_ticket_outlives_the_removal_of_an_authority(mutual: BrokerThread, li
         assert connected.session is None or not connected.session.has_ticket
 
 
-def test_a_slow_handshake_is_cut_off(mutual: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_handshake_is_cut_off(mutual: BrokerThread) -> None:
     server = mutual.broker.server
     with socket.create_connection((HOST, ports(mutual)["TLS"]), timeout=60) as slow:
         slow.sendall(b"\x16\x03\x01")

@@ -25,7 +25,7 @@ DELAY_KEY: Final = "penstock.delay.target"
 SOURCE_KEY: Final = "penstock.delay.source.enable"
 #: how often the partitions that this broker leads are compared with the movers
 _INTERVAL_S: Final = 0.5
-#: the same without delay topics: metadata records tell of a new one, so this is for a change that was missed
+#: the same without delay topics: the metadata records of a new one start a comparison at once
 _IDLE_S: Final = 10.0
 #: warnings of each kind that all movers of the broker log
 _WARNINGS_PER_MINUTE: Final = 6
