@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,8 @@ def submit(spark_home: Path, text: str) -> None:
     script.chmod(0o755)
 
 
-def started(*, writes_archive: bool = False) -> Jvm:
-    jvm = Jvm.start(SETTINGS, {"PYSPARK_PYTHON": "stand-in"}, writes_archive=writes_archive)
+def started(settings: Mapping[str, str] = SETTINGS, *, writes_archive: bool = False) -> Jvm:
+    jvm = Jvm.start(settings, {"PYSPARK_PYTHON": "stand-in"}, writes_archive=writes_archive)
     assert jvm is not None
     return jvm
 
@@ -81,6 +82,10 @@ def test_a_jvm_writes_the_archive_that_later_ones_use(spark_home: Path, tmp_path
     second.attach()
     assert not second.end(in_order=True)
     assert f"-XX:SharedArchiveFile={archive}" in arguments(spark_home)[3]
+    third = started({"spark.driver.defaultJavaOptions": "-XX:Given"})
+    third.attach()
+    third.end(in_order=True)
+    assert f"=-XX:Given -XX:SharedArchiveFile={archive}" in arguments(spark_home)[1]
 
 
 def test_a_session_that_failed_kills_its_jvm(spark_home: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import py4j
 import pytest
 
-from penstock.telemetry.pipeline import session
+from penstock.telemetry.pipeline import jvm, session
 
 
 def test_py4j_prints_no_tracebacks_of_a_lost_jvm(
@@ -30,7 +30,15 @@ def test_py4j_prints_no_tracebacks_of_a_lost_jvm(
 def test_settings_of_spark_submit_stay() -> None:
     own = session.session_settings("spark://host:7077")
     assert own.keys() - session.session_settings("").keys() == {
+        "spark.driver.defaultJavaOptions",
         "spark.master",
         "spark.ui.enabled",
         "spark.ui.showConsoleProgress",
     }
+
+
+def test_only_a_driver_without_tasks_is_spared_the_optimising_compiler() -> None:
+    for master in ("spark://host:7077", "yarn", "local-cluster[2,1,1024]"):
+        assert session.session_settings(master)[jvm.DRIVER_OPTIONS] == "-XX:TieredStopAtLevel=1"
+    for master in ("local", "local[2]", ""):
+        assert jvm.DRIVER_OPTIONS not in session.session_settings(master)

@@ -23,7 +23,10 @@ from typing import Final
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.class_archive import ClassArchive, find_archive
 
-__all__ = ["Jvm", "JvmNotStarted", "describe_exit", "find_spark_home"]
+__all__ = ["DRIVER_OPTIONS", "Jvm", "JvmNotStarted", "describe_exit", "find_spark_home"]
+
+#: options of the driver's JVM, before those of the user
+DRIVER_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
 _PORT: Final = "PYSPARK_GATEWAY_PORT"
 _SECRET: Final = "PYSPARK_GATEWAY_SECRET"
@@ -71,8 +74,8 @@ class Jvm:
             return None
         archive = find_archive(home)
         if archive is not None and (writes_archive or archive.exists):
-            name = "spark.driver.defaultJavaOptions"
-            settings = {**settings, name: archive.writing if writes_archive else archive.reading}
+            options = archive.writing if writes_archive else archive.reading
+            settings = {**settings, DRIVER_OPTIONS: f"{settings.get(DRIVER_OPTIONS, '')} {options}".strip()}
             archive.path.parent.mkdir(parents=True, exist_ok=True)
         pairs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         connection = Path(tempfile.mkdtemp(prefix="penstock-spark-")) / "connection"

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.telemetry.pipeline.fork_server import WorkerForks
-from penstock.telemetry.pipeline.jvm import Jvm
+from penstock.telemetry.pipeline.jvm import DRIVER_OPTIONS, Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,8 @@ _PY4J: Final = "/py4j/"
 #: Spark's default, and the names of Kafka's clients for logins and private keys
 _REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|ssl[.]key"
 _EXERCISE_S: Final = 10
+#: A driver without tasks plans a few queries a minute: optimised code saves less than its compiler costs.
+_DRIVER_JVM: Final = "-XX:TieredStopAtLevel=1"
 #: Spark looks for data sources of other packages with this command, in two more Python processes.
 _NO_LOOKUP: Final = {"PYSPARK_DRIVER_PYTHON": "no-lookup-of-data-sources"}
 
@@ -50,6 +52,8 @@ def session_settings(master: str) -> dict[str, str]:
         }
     if _is_local(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master and not _is_one_process(master):
+        settings[DRIVER_OPTIONS] = _DRIVER_JVM
     return {
         **settings,
         "spark.sql.session.timeZone": "UTC",
@@ -130,8 +134,7 @@ class SessionStart:
     def begin(self, *, writes_archive: bool = False) -> None:
         """Start the JVM. The standard error of this process becomes that of the JVM."""
         environment = dict(_NO_LOOKUP)
-        is_one_process = self._master == "local" or self._master.startswith("local[")
-        if is_one_process and _PYTHON not in os.environ and WorkerForks.are_possible():
+        if _is_one_process(self._master) and _PYTHON not in os.environ and WorkerForks.are_possible():
             self._forks = WorkerForks()
             environment[_PYTHON] = os.environ[_PYTHON] = self._forks.python
         settings = session_settings(self._master)
@@ -163,6 +166,11 @@ class SessionStart:
             self._forks.close()
             os.environ.pop(_PYTHON, None)
         return has_written
+
+
+def _is_one_process(master: str) -> bool:
+    """Whether tasks run inside the driver."""
+    return master == "local" or master.startswith("local[")
 
 
 def _is_local(master: str) -> bool:
