@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from random import Random
 
@@ -105,15 +106,18 @@ class Machine:
         With `only_killed` it was the process that died: what it wrote is still in the system's cache.
         """
         assert self._disk.went_off.wait(60), "the disk did not change that often"
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._end()
         self._disk.restart(power_loss=not only_killed)
         self._disk.went_off.clear()
 
     def stop(self) -> None:
         """An orderly end."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._end()
+
+    def _end(self) -> None:
+        # A machine whose power went on the way up has closed its loop by itself.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
     async def _serve(self, up: threading.Event) -> None:
