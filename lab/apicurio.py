@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from lab.home import LabError, built, command, lab_root, require
@@ -66,6 +66,8 @@ def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             with urlopen(url, timeout=5):
                 return
         except (URLError, OSError) as error:
+            if isinstance(error, HTTPError):
+                error.close()
             if process.poll() is not None or time.monotonic() > deadline:
                 raise LabError(f"Apicurio Registry does not respond: {error} (see {log})") from error
             time.sleep(_LOOK_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -68,7 +68,10 @@ def create_connector(port: int, source: Path) -> bool:
     try:
         with urlopen(request, timeout=30) as response:
             return bool(response.status in (200, 201))
-    except (URLError, OSError):
+    except HTTPError as error:
+        error.close()
+        return False
+    except OSError:
         return False
 
 

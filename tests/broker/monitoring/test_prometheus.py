@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -98,6 +99,9 @@ def prometheus(running: BrokerThread, tmp_path_factory: pytest.TempPathFactory) 
         def scraped() -> bool:
             try:
                 counted = found.query('count_over_time(up{job="penstock"}[1m]) >= 3')
+            except HTTPError as error:
+                error.close()
+                return False
             except OSError:
                 return False
             return bool(counted) and bool(found.query('up{job="penstock"} == 1'))
