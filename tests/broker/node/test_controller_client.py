@@ -27,7 +27,7 @@ class Controllers:
     """The client of node 1, and what each node responds; a response may be an error to raise."""
 
     def __init__(self, leader: int, respond: Respond) -> None:
-        state = SimpleNamespace(leader_id=leader, state=SimpleNamespace(recovery=Recovery.NONE))
+        state = SimpleNamespace(leader_id=leader, epoch=0, state=SimpleNamespace(recovery=Recovery.NONE))
         self.quorum = SimpleNamespace(state=state, failure=None)
         self.requests: list[int] = []
         self.requested = asyncio.Event()
@@ -111,11 +111,22 @@ def test_without_a_leader_a_request_waits_for_one() -> None:
 def test_without_a_leader_in_time_there_is_an_error() -> None:
     async def main() -> None:
         controllers = Controllers(NO_NODE, lambda _: AlterPartitionResponse())
-        with pytest.raises(ControllerUnavailable, match=r"no controller has responded in 0\.01 s"):
+        silence = r"no controller has responded in 0\.01 s: epoch 0 has no leader"
+        with pytest.raises(ControllerUnavailable, match=silence):
             await controllers.send(0.01)
         controllers.quorum.failure = StorageError("the disk is gone")
         with pytest.raises(ControllerUnavailable, match="the disk is gone"):
             await controllers.send()
+
+    asyncio.run(main())
+
+
+def test_the_error_names_a_leader_that_accepts_no_requests() -> None:
+    async def main() -> None:
+        former = AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        controllers = Controllers(OTHER, lambda _: former)
+        with pytest.raises(ControllerUnavailable, match=f"node {OTHER} leads epoch 0 and accepts"):
+            await controllers.send(0.01)
 
     asyncio.run(main())
 

@@ -107,10 +107,12 @@ class ControllerClient:
             await self._wait_for_leader(min(left_s, _RETRY_S))
 
     def _reason_for_silence(self) -> str:
-        """The part of this node in a missing leader: it cannot vote while its metadata log is incomplete."""
+        """Which node leads the quorum, or what this node lacks to elect one."""
         quorum = self._quorum.state
-        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW) or quorum.leader_id != NO_NODE:
-            return ""
+        if quorum.leader_id != NO_NODE:
+            return f": node {quorum.leader_id} leads epoch {quorum.epoch} and accepts no requests"
+        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW):
+            return f": epoch {quorum.epoch} has no leader"
         others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self._node_id))
         return (
             f": this node's metadata log was damaged, or removed by `penstock quorum rejoin`; it waits until "
