@@ -18,7 +18,9 @@ _names = count()
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[BrokerThread]:
-    with broker(config={"log.cleaner.backoff.ms": "50", "penstock.log.level": "warning"}) as running:
+    # Messages have timestamps of 1970, which retention would delete within minutes.
+    config = {"log.cleaner.backoff.ms": "50", "log.retention.ms": "-1", "penstock.log.level": "warning"}
+    with broker(config=config) as running:
         yield running
         close_clusters()
 
