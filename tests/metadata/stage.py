@@ -78,7 +78,12 @@ class Stage:
     ) -> BrokerRegistrationRequest:
         """Register a new incarnation of a broker, which is fenced then."""
         if clean:
-            changes["previous_broker_epoch"] = self.image.brokers[node].epoch
+            known = self.image.brokers[node]
+            changes = {
+                "previous_broker_epoch": known.epoch,
+                "previous_incarnation_id": known.incarnation,
+                **changes,
+            }
         request = self.registration(node, **changes)
         records, epoch = register_broker(
             self.image,

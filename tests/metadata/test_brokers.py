@@ -138,6 +138,19 @@ def test_after_a_clean_stop_a_replica_is_still_eligible_and_after_an_unclean_one
         assert (partition.isr, partition.elr) == ([1], elr)
 
 
+def test_the_epoch_of_another_incarnation_is_no_proof_of_a_clean_stop() -> None:
+    """Voters that were rolled back may give the offset, and so the epoch, to another registration."""
+    for incarnation, elr in ((b"other" + bytes(11), []), (bytes(16), [2])):
+        stage = Stage(2)
+        partition = stage.topic("t", [1, 2])
+        stage.fence(2)
+
+        # A manifest of an earlier release has no incarnation.
+        stage.register(2, clean=True, previous_incarnation_id=incarnation)
+
+        assert (partition.isr, partition.elr) == ([1], elr)
+
+
 def test_a_restart_before_the_session_ended_takes_the_broker_out_of_the_isr() -> None:
     for clean, elr in ((True, [2]), (False, [])):
         stage = Stage(2)

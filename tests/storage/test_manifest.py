@@ -8,14 +8,22 @@ from random import Random
 import pytest
 
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId, TopicPartition
+from penstock.records.checksum import crc32c
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
-from penstock.storage.manifest import LoggedState, Manifest, ManifestRefused
+from penstock.storage.manifest import (
+    NO_REGISTRATION,
+    LoggedState,
+    Manifest,
+    ManifestRefused,
+    Registration,
+)
 from penstock.storage.memory import MemoryFiles
 from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, idempotent
 
 ID, OTHER_ID = TopicId(b"a" * 16), TopicId(b"b" * 16)
+REGISTRATION = Registration(7, bytes(range(16)))
 KEY = TopicPartition("a", 0)
 CONFIG = LogConfig(segment_bytes=300)
 PATH = "/data/topics/a/partition-0"
@@ -43,9 +51,9 @@ def segments(files: MemoryFiles, path: str = PATH) -> list[str]:
 
 def test_a_log_that_matches_is_not_recovered_and_knows_its_high_watermark() -> None:
     files = MemoryFiles()
-    written(files).close(broker_epoch=7)
+    written(files).close(registration=REGISTRATION)
     directory = opened(files)
-    assert (directory.shutdown.clean, directory.shutdown.broker_epoch) == (True, 7)
+    assert (directory.shutdown.clean, directory.shutdown.registration) == (True, REGISTRATION)
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     assert log.recovery.clean
     assert (log.end_offset, log.high_watermark) == (30, 27)
@@ -207,11 +215,11 @@ def test_a_metadata_log_that_was_changed_is_named_and_not_recovered() -> None:
 )
 def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes, problem: str) -> None:
     files = MemoryFiles()
-    written(files).close(broker_epoch=7)
+    written(files).close(registration=REGISTRATION)
     files.write_atomic(MANIFEST, content)
     directory = opened(files)
     assert not directory.shutdown.clean
-    assert directory.shutdown.broker_epoch == -1
+    assert directory.shutdown.registration == NO_REGISTRATION
     assert problem in (directory.shutdown.problem or "")
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     assert not log.recovery.clean and log.end_offset == 30
@@ -220,7 +228,7 @@ def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes
 
 def test_any_flipped_bit_of_a_manifest_is_noticed() -> None:
     state = LoggedState("a", 0, "x", 0, 30, 27, 3, 0, [0, 100, 10, 200], [])
-    data = Manifest.of("d", 7, [state]).encode()
+    data = Manifest.of("d", REGISTRATION, [state]).encode()
     assert Manifest.decode(data).logs == {KEY: state}
     for position in range(len(data)):
         for bit in range(8):
@@ -233,9 +241,16 @@ def test_any_flipped_bit_of_a_manifest_is_noticed() -> None:
             Manifest.decode(data[:size])
 
 
+def test_a_manifest_of_an_earlier_release_names_no_incarnation() -> None:
+    data = Manifest.of("d", REGISTRATION, []).encode()
+    body = data.splitlines()[1].replace(b'"incarnation":"%s",' % REGISTRATION.incarnation.hex().encode(), b"")
+    earlier = b"penstock-shutdown-manifest 1 %08x\n%s\n" % (crc32c(body), body)
+    assert Manifest.decode(earlier).registration == Registration(7, bytes(16))
+
+
 def test_another_directorys_manifest_says_nothing() -> None:
     files = MemoryFiles()
-    written(files).close(broker_epoch=7)
+    written(files).close(registration=REGISTRATION)
     manifest = Manifest.decode(files.read(MANIFEST))
     files.write_atomic(MANIFEST, manifest._replace(directory_id="other").encode())
     directory = opened(files)

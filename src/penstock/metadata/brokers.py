@@ -50,6 +50,7 @@ __all__ = [
 
 #: directory ids below this number stand for something (lost, unassigned, migrating)
 _RESERVED_DIRECTORIES: Final = 100
+_UNKNOWN_INCARNATION: Final = bytes(16)
 _FENCE: Final = 1
 _UNFENCE: Final = -1
 _SHUT_DOWN: Final = 1
@@ -103,11 +104,20 @@ def register_broker(
         record.fenced = known.fenced
         record.in_controlled_shutdown = known.in_controlled_shutdown
         return [record], known.epoch
-    clean = known is not None and known.epoch == request.previous_broker_epoch
+    clean = known is not None and _is_previous(known, request)
     emptied = known is not None and set(known.log_directories).isdisjoint(request.log_dirs)
     records = _withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
     record.broker_epoch = next_offset + len(records)
     return [*records, record], record.broker_epoch
+
+
+def _is_previous(known: BrokerImage, request: BrokerRegistrationRequest) -> bool:
+    """Whether the broker ended the known registration itself, by a clean shutdown.
+
+    The epoch is an offset: voters that were rolled back may have given it to another incarnation.
+    """
+    incarnations = (_UNKNOWN_INCARNATION, known.incarnation)
+    return known.epoch == request.previous_broker_epoch and request.previous_incarnation_id in incarnations
 
 
 def _registration_record(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:

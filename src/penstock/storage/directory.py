@@ -41,8 +41,9 @@ from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.log_opening import LogOpener
 from penstock.storage.manifest import (
-    NO_BROKER_EPOCH,
+    NO_REGISTRATION,
     LastShutdown,
+    Registration,
     closing_entry,
     encode_manifest,
 )
@@ -133,11 +134,11 @@ class DataDirectory:
         directory.keep_reserve()
         return directory
 
-    def close(self, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    def close(self, clean: bool = True, registration: Registration = NO_REGISTRATION) -> None:
         """Close every log that is still open; with `clean`, the next start needs no recovery.
 
-        `broker_epoch` is the one of the registration that ends here. It touches files, and syncs logs that
-        were not sealed: that belongs into a worker thread.
+        `registration` is the one that ends here. It touches files, and syncs logs that were not sealed: that
+        belongs into a worker thread.
         """
         if clean:
             self.health.check()
@@ -146,15 +147,15 @@ class DataDirectory:
             log.close(clean and not (sealed or log.is_untouched))
         if clean:
             self.checkpoint().write()
-            self._write_manifest(broker_epoch)
+            self._write_manifest(registration)
         self._logs = {}
         self._lock.close()
 
-    def _write_manifest(self, broker_epoch: int) -> None:
+    def _write_manifest(self, registration: Registration) -> None:
         logs = (
             closing_entry(key, self.folders.topic_id_text(key.topic), log) for key, log in self._logs.items()
         )
-        manifest = encode_manifest(self.directory_id, broker_epoch, logs)
+        manifest = encode_manifest(self.directory_id, registration, logs)
         try:
             self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest)
         except OSError as e:

@@ -1,14 +1,14 @@
 """The manifest of a clean shutdown: the state of every log of a data directory when its broker stopped.
 
     penstock-shutdown-manifest 1 CRC32C
-    {"directory_id": …, "broker_epoch": …, "logs": [[topic, partition, topic id, …], …]}
+    {"directory_id": …, "broker_epoch": …, "incarnation": …, "logs": [[topic, partition, topic id, …], …]}
 
 A broker writes it last of all, and the next start removes it, durably, before it uses the directory. A start
 trusts a log without reading it only if the log on the disk agrees with the manifest. A folder that was
 removed, swapped or rolled back to an older copy while the broker was stopped is found in this way.
 
-All directories of a broker name the epoch of the registration that ended. A directory that was rolled back as
-a whole has a manifest that matches its logs, but an older epoch.
+All directories of a broker name the registration that ended. A directory that was rolled back as a whole has
+a manifest that matches its logs, but an older registration.
 """
 
 from __future__ import annotations
@@ -28,26 +28,41 @@ from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
     "NOT_LISTED",
-    "NO_BROKER_EPOCH",
+    "NO_REGISTRATION",
     "OTHER_EPOCHS",
     "LastShutdown",
     "LoggedState",
     "Manifest",
     "ManifestRefused",
+    "Registration",
     "closing_entry",
     "encode_manifest",
     "log_entry",
     "mismatch",
 ]
 
-#: no clean shutdown, or one whose registration is unknown
-NO_BROKER_EPOCH: Final = -1
 #: why a log is unclean that was there without having been closed
 NOT_LISTED: Final = "the manifest of the last clean shutdown does not list it"
 #: why a log is unclean whose segments are those of the last clean shutdown
 OTHER_EPOCHS: Final = "its leader epochs are not those of the last clean shutdown"
 _MAGIC: Final = b"penstock-shutdown-manifest"
 _VERSION: Final = b"1"
+
+
+class Registration(NamedTuple):
+    """The registration of a broker: its epoch, and the incarnation that makes it unique.
+
+    The epoch alone is the offset of a metadata record. Voters that were rolled back give the same offset to
+    another registration.
+    """
+
+    epoch: int = -1
+    #: zero in manifests of releases that did not write it
+    incarnation: bytes = bytes(16)
+
+
+#: no clean shutdown, or one whose registration is unknown
+NO_REGISTRATION: Final = Registration()
 
 
 class ManifestRefused(PenstockError):
@@ -168,17 +183,17 @@ class Manifest(NamedTuple):
     """The manifest of one data directory."""
 
     directory_id: str
-    broker_epoch: int
+    registration: Registration
     logs: dict[TopicPartition, LoggedState]
 
     @classmethod
-    def of(cls, directory_id: str, broker_epoch: int, logs: Iterable[LoggedState]) -> Manifest:
+    def of(cls, directory_id: str, registration: Registration, logs: Iterable[LoggedState]) -> Manifest:
         return cls(
-            directory_id, broker_epoch, {TopicPartition(log.topic, log.partition): log for log in logs}
+            directory_id, registration, {TopicPartition(log.topic, log.partition): log for log in logs}
         )
 
     def encode(self) -> bytes:
-        return encode_manifest(self.directory_id, self.broker_epoch, self.logs.values())
+        return encode_manifest(self.directory_id, self.registration, self.logs.values())
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
@@ -197,13 +212,20 @@ class Manifest(NamedTuple):
             content = json.loads(body)
             # Earlier releases wrote fewer fields.
             logs = [LoggedState(*fields) for fields in content["logs"]]
-            return cls.of(str(content["directory_id"]), int(content["broker_epoch"]), logs)
+            incarnation = bytes.fromhex(content.get("incarnation", "")) or NO_REGISTRATION.incarnation
+            registration = Registration(int(content["broker_epoch"]), incarnation)
+            return cls.of(str(content["directory_id"]), registration, logs)
         except (KeyError, TypeError, ValueError) as e:
             raise ManifestRefused(f"it is not a manifest: {e!r}") from e
 
 
-def encode_manifest(directory_id: str, broker_epoch: int, logs: Iterable[LoggedState]) -> bytes:
-    content = {"directory_id": directory_id, "broker_epoch": broker_epoch, "logs": list(logs)}
+def encode_manifest(directory_id: str, registration: Registration, logs: Iterable[LoggedState]) -> bytes:
+    content = {
+        "directory_id": directory_id,
+        "broker_epoch": registration.epoch,
+        "incarnation": registration.incarnation.hex(),
+        "logs": list(logs),
+    }
     body = json.dumps(content, separators=(",", ":")).encode()
     return b"%s %s %08x\n%s\n" % (_MAGIC, _VERSION, crc32c(body), body)
 
@@ -211,14 +233,14 @@ def encode_manifest(directory_id: str, broker_epoch: int, logs: Iterable[LoggedS
 class LastShutdown:
     """The manifest of a data directory, for the logs that have not been loaded since."""
 
-    __slots__ = ("_expected", "broker_epoch", "clean", "problem", "unclean")
+    __slots__ = ("_expected", "clean", "problem", "registration", "unclean")
 
     def __init__(self, content: bytes | None, directory_id: str) -> None:
         """`content` is the manifest's file, None where there was none."""
         #: true if the last broker that used the directory shut down in order
         self.clean = False
-        #: the epoch of that broker's registration
-        self.broker_epoch = NO_BROKER_EPOCH
+        #: that of this broker
+        self.registration = NO_REGISTRATION
         #: why the manifest is not used, None if it is or if there was none
         self.problem: str | None = None
         #: logs that differ from the manifest, with the reason
@@ -234,7 +256,7 @@ class LastShutdown:
             self.problem = str(e)
         else:
             self.clean = True
-            self.broker_epoch = manifest.broker_epoch
+            self.registration = manifest.registration
             self._expected = manifest.logs
 
     def expected(self, key: TopicPartition) -> LoggedState | None:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import ErrorCode
+from penstock.storage.manifest import Registration
 from tests.broker.disks import Disk
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic
@@ -111,7 +112,7 @@ def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> 
                 last = nodes[1].broker_epoch
                 await end(1)
                 await nodes.start(1)
-                assert nodes[1].partitions.previous_broker_epoch == (last if remembered else -1)
+                assert nodes[1].partitions.previous_registration.epoch == (last if remembered else -1)
 
     run(main())
 
@@ -122,9 +123,9 @@ def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.Mo
         disk = nodes.disks[1] = Disk()
         close = Partitions.close
 
-        async def fail(partitions: Partitions, broker_epoch: int) -> None:
+        async def fail(partitions: Partitions, registration: Registration) -> None:
             disk.sync_error = errno.EIO
-            await close(partitions, broker_epoch)
+            await close(partitions, registration)
 
         try:
             await nodes.start()
@@ -135,7 +136,7 @@ def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.Mo
             disk.sync_error = None
             await nodes.start(1)
             assert nodes[1].broker_epoch > last
-            assert nodes[1].partitions.previous_broker_epoch == -1
+            assert nodes[1].partitions.previous_registration.epoch == -1
         finally:
             await nodes.close()
 

@@ -28,7 +28,7 @@ def test_a_broker_alone_refuses_damaged_metadata_and_touches_nothing() -> None:
             disk(nodes, 1).write_atomic(SEGMENT, sound)
             await nodes.start()
             assert "orders" in nodes[1].image.topics
-            assert nodes[1].partitions.previous_broker_epoch >= 0, "the shutdown still counts as clean"
+            assert nodes[1].partitions.previous_registration.epoch >= 0, "the shutdown still counts as clean"
         finally:
             await nodes.close()
 

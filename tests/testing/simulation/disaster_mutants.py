@@ -30,7 +30,7 @@ from penstock.storage import health, loading, log_opening
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.log_opening import LogOpener
-from penstock.storage.manifest import LoggedState
+from penstock.storage.manifest import LoggedState, Registration
 from tests.testing.simulation.hunting import Mutant
 
 __all__ = ["DISASTER_MUTANTS"]
@@ -50,8 +50,8 @@ def _delete(place: DataDirectory, name: str, indexes: Sequence[int], reason: str
     removal.delete()
 
 
-def _first_epoch(self: DataDirectories) -> int:
-    return self.opened[0].shutdown.broker_epoch
+def _first_registration(self: DataDirectories) -> Registration:
+    return self.opened[0].shutdown.registration
 
 
 def _by_name(self: StoredPartitions, folder: PartitionFolder) -> StoredPartition | None:
@@ -109,7 +109,7 @@ DISASTER_MUTANTS: Final = (
     ),
     Mutant(
         guard="manifests agree on the epoch",
-        changes=((DataDirectories, "previous_broker_epoch", property(_first_epoch)),),
+        changes=((DataDirectories, "previous_registration", property(_first_registration)),),
         disaster="directory_rolled_back",
     ),
     Mutant(

@@ -35,6 +35,7 @@ from penstock.ports import World
 from penstock.quotas.connections import address_rates
 from penstock.security.principal import canonical_address
 from penstock.storage.directory import DirectoryRefused
+from penstock.storage.manifest import Registration
 from penstock.wire.metadata_records import BrokerRegistrationChangeRecord, ConfigRecord
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import ClientQuotaRecord
@@ -211,7 +212,7 @@ class Broker:
         if self.lifecycle is not None:
             await self.node.quorum.resign(_RESIGNATION_S)
         await self._leave()
-        await self.partitions.close(self.broker_epoch if self.lifecycle is None else self.lifecycle.epoch)
+        await self.partitions.close(self._registration())
         self.workers.close()
         log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
 
@@ -265,6 +266,12 @@ class Broker:
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration in the cluster image."""
         return self.node.broker_epoch
+
+    def _registration(self) -> Registration:
+        if self.lifecycle is not None:
+            return self.lifecycle.registration
+        registered = self.image.brokers[self.node_id]
+        return Registration(registered.epoch, registered.incarnation)
 
     @property
     def address(self) -> str:

@@ -23,6 +23,7 @@ from penstock.model.config.listeners import security_protocol_id
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
 from penstock.ports import Rng
+from penstock.storage.manifest import Registration
 from penstock.wire.apis.broker_heartbeat import (
     BROKER_HEARTBEAT,
     BrokerHeartbeatRequest,
@@ -65,7 +66,7 @@ class Lifecycle:
         directories: list[bytes],
         rng: Rng,
         *,
-        previous_epoch: int,
+        previous: Registration,
         offline: Callable[[], list[bytes]],
         without_room: Callable[[], list[TopicWithoutRoom]],
         failed: Callable[[], list[FailedTopic]],
@@ -74,7 +75,7 @@ class Lifecycle:
         """`offline` returns the failed data directories, `without_room` the replicas in full directories,
         `failed` those in failed ones.
 
-        `previous_epoch` is the broker epoch before the last clean shutdown, -1 if the shutdown was not clean.
+        `previous` is the registration that ended with the last clean shutdown.
         `unclean` contains the replicas to report before this broker is unfenced, and those found later.
         """
         self._config = config
@@ -82,7 +83,7 @@ class Lifecycle:
         self._listeners = listeners
         self._directories = directories
         self._rng = rng
-        self._previous_epoch = previous_epoch
+        self._previous = previous
         self._offline = offline
         self._without_room = without_room
         self._failed = failed
@@ -143,7 +144,13 @@ class Lifecycle:
             for e in listeners
         ]
 
+    @property
+    def registration(self) -> Registration:
+        """The registration of this process; its epoch is -1 as long as there is none."""
+        return Registration(self.epoch, self._incarnation)
+
     async def _register(self) -> None:
+        previous = self._previous if self.epoch == _NO_EPOCH else self.registration
         request = BrokerRegistrationRequest(
             broker_id=self._node.node_id,
             cluster_id=self._node.cluster_id,
@@ -153,7 +160,8 @@ class Lifecycle:
             rack=self._config.broker_rack,
             machine=self._config.penstock_machine,
             log_dirs=self._directories,
-            previous_broker_epoch=self._previous_epoch if self.epoch == _NO_EPOCH else self.epoch,
+            previous_broker_epoch=previous.epoch,
+            previous_incarnation_id=previous.incarnation,
         )
         while True:
             if self._node.quorum.failure is not None:

@@ -336,7 +336,7 @@ class BrokerParts:
             [internal, *self.listeners],
             [parse_topic_id(directory.directory_id) for directory in directories],
             self.rng,
-            previous_epoch=self.partitions.previous_broker_epoch,
+            previous=self.partitions.previous_registration,
             offline=lambda: [parse_topic_id(d.directory_id) for d in self.full_directories.failed()],
             without_room=self.full_directories.without_room,
             failed=self.full_directories.failed_replicas,

@@ -16,7 +16,7 @@ from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.directory import MANY_FILES, DataDirectory, StoredPartition
 from penstock.storage.flush import FlushPlan
 from penstock.storage.folders import PartitionFolders
-from penstock.storage.manifest import NO_BROKER_EPOCH
+from penstock.storage.manifest import NO_REGISTRATION, Registration
 from penstock.storage.ownership import DirectoryRefused, introduce, survey
 from penstock.storage.quarantine import Quarantine
 
@@ -37,18 +37,18 @@ class DataDirectories:
     lost: frozenset[str] = frozenset()
 
     @property
-    def previous_broker_epoch(self) -> int:
-        """The epoch of the registration that ended with the last clean shutdown; -1 if there was none.
+    def previous_registration(self) -> Registration:
+        """The registration that ended with the last clean shutdown; NO_REGISTRATION if there was none.
 
         All data directories have to name the same one. One that was rolled back as a whole does not.
         """
         if self.lost or not all(directory.shutdown.clean for directory in self.opened):
-            return NO_BROKER_EPOCH
-        epochs = {directory.path: directory.shutdown.broker_epoch for directory in self.opened}
-        if len(set(epochs.values())) > 1:
-            log.error("manifests_disagree", broker_epochs=epochs)
-            return NO_BROKER_EPOCH
-        return self.opened[0].shutdown.broker_epoch
+            return NO_REGISTRATION
+        found = {directory.path: directory.shutdown.registration for directory in self.opened}
+        if len(set(found.values())) > 1:
+            log.error("manifests_disagree", broker_epochs={path: each.epoch for path, each in found.items()})
+            return NO_REGISTRATION
+        return self.opened[0].shutdown.registration
 
     def metadata_home(self) -> DataDirectory:
         """The directory with the metadata log, which is made if this broker is new."""
@@ -117,7 +117,9 @@ def open_directories(
     introduce(files, [directory.path for directory in into.opened])
 
 
-async def close_cleanly(workers: Workers, directory: DataDirectory, broker_epoch: int, threads: int) -> None:
+async def close_cleanly(
+    workers: Workers, directory: DataDirectory, registration: Registration, threads: int
+) -> None:
     """Sync the logs of a directory and write its manifest; without the manifest if the disk fails.
 
     Nothing may be appended from now on.
@@ -127,7 +129,7 @@ async def close_cleanly(workers: Workers, directory: DataDirectory, broker_epoch
         await _sync(workers, directory, [plan for _, plan in sealed], threads)
         for opened, plan in sealed:
             opened.flushed(plan)
-        await workers.in_thread(directory.close, True, broker_epoch)
+        await workers.in_thread(directory.close, True, registration)
     except StorageError as e:
         log.error("unclean_shutdown", directory=directory.path, error=str(e))
         directory.close(clean=False)

@@ -39,7 +39,7 @@ from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPa
 from penstock.storage.folders import Removals
 from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
-from penstock.storage.manifest import NO_BROKER_EPOCH
+from penstock.storage.manifest import NO_REGISTRATION, Registration
 from penstock.storage.removal import Removal
 
 __all__ = ["CheckMetadata", "Partitions"]
@@ -72,8 +72,8 @@ class Partitions(PartitionTable):
         self._refused = RefusedPartitions()
         self.data = DataDirectories()
         self.checkpoints = Checkpoints(world.workers)
-        #: the epoch of the registration that ended with the last clean shutdown
-        self.previous_broker_epoch = NO_BROKER_EPOCH
+        #: the registration that ended with the last clean shutdown
+        self.previous_registration = NO_REGISTRATION
         self._image = ClusterImage()
         #: why the metadata is no proof that partitions may be deleted, None where it is
         self.metadata_doubt: Callable[[], str | None] = lambda: None
@@ -118,7 +118,7 @@ class Partitions(PartitionTable):
                 self._config.penstock_flush_interval_ms / 1000,
                 self._workers,
             )
-        self.previous_broker_epoch = self.data.previous_broker_epoch
+        self.previous_registration = self.data.previous_registration
         home = self.data.metadata_home()
         opened = open_metadata_log(home)
         log_damaged(opened.recovery.damaged_files)
@@ -287,20 +287,20 @@ class Partitions(PartitionTable):
             if isinstance(slot, Partition):
                 slot.reconfigure(config)
 
-    async def close(self, broker_epoch: int) -> None:
+    async def close(self, registration: Registration) -> None:
         """Sync all logs and write the manifests of a clean shutdown, as far as the disks allow.
 
-        `broker_epoch` is the epoch of the registration that ends.
+        `registration` is the one that ends.
         """
         for partition in self:
             if partition.pending is not None:
                 await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
         await asyncio.gather(*self._deletions, return_exceptions=True)
-        await asyncio.gather(*(self._close(directory, broker_epoch) for directory in self._flushers))
+        await asyncio.gather(*(self._close(directory, registration) for directory in self._flushers))
 
-    async def _close(self, directory: DataDirectory, broker_epoch: int) -> None:
+    async def _close(self, directory: DataDirectory, registration: Registration) -> None:
         await self._flushers[directory].stop()
-        await close_cleanly(self._workers, directory, broker_epoch, self._config.background_threads)
+        await close_cleanly(self._workers, directory, registration, self._config.background_threads)
 
     def abandon(self) -> None:
         """Close the directories without a manifest: the next start recovers every log that was open."""

@@ -31,6 +31,8 @@ class BrokerRegistrationRequest(Struct):
     previous_broker_epoch: int = int64("3+", default=-1)
     #: the machine that the broker runs on, where that is not what its first listener says
     machine: str | None = nullable_string(tag=OWN_TAGS)
+    #: that of the registration with the previous epoch; zero if the broker does not know it
+    previous_incarnation_id: bytes = uuid(tag=OWN_TAGS + 1)
 
 
 class BrokerRegistrationResponse(Struct):
