@@ -14,6 +14,7 @@ from penstock.model.config import BrokerConfig
 from penstock.records.record import Record, build_batch
 from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import AppendOrigin
+from penstock.storage.manifest import Registration
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.metadata_records import (
     FeatureLevelRecord,
@@ -46,7 +47,7 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         ]
         batch = build_batch(Record(n, 0, None, encode_metadata_record(r)) for n, r in enumerate(records))
         metadata_log.append(memoryview(bytearray(batch)), 0, origin=AppendOrigin.RAFT)
-        await old.close(1)
+        await old.close(Registration(1))
         broker = await Broker.open(config, world)
         await broker.start()
         assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
