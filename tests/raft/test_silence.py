@@ -112,6 +112,15 @@ def test_the_refusal_of_the_leader_itself_ends_an_election() -> None:
     assert node.core.quorum.role.name == "follower", "it has a whole fetch timeout again"
 
 
+def test_a_leader_that_does_not_know_that_it_led_is_replaced() -> None:
+    """Its disk was replaced: it refuses in the name of another replica, and knows no leader."""
+    node = silenced(1)
+    handle = dict(node.sent(VoteRequest))
+    node.answered(3, handle[3], VoteResponse(ErrorCode.INVALID_VOTER_KEY, 1, NO_NODE, False))
+    node.answered(2, handle[2], VoteResponse(ErrorCode.NONE, 1, NO_NODE, True))
+    assert node.core.quorum.role.name == "candidate"
+
+
 def test_a_leader_that_only_refuses_is_replaced() -> None:
     """It shows that it lives, but answers no request: it is believed once more, not for ever."""
     node = silenced(1, voters=5)

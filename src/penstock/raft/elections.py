@@ -159,8 +159,10 @@ class Elections:
         else:
             role.rejected.add(peer)
         silent_ms = quorum.now_ms - quorum.contact.at_ms
-        if peer in role.rejected and peer == quorum.leader_id and silent_ms < quorum.config.check_quorum_ms:
+        leads = peer == quorum.leader_id == response.leader_id
+        if peer in role.rejected and leads and silent_ms < quorum.config.check_quorum_ms:
             # The leader lives. Only one that has not answered fetches for long is voted out all the same.
+            # One that names another leader, or none, has lost its disk: it does not lead any more.
             self.lose(role)
         else:
             self.count_votes()
