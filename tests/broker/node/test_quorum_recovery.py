@@ -16,6 +16,7 @@ from penstock.broker.node.quorum_recovery import RecoveryRefused, recover, rejoi
 from penstock.cli.app import app
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
+from penstock.storage.manifest import Manifest
 from penstock.storage.memory import MemoryFiles
 from tests.broker.events import Events
 from tests.broker.metadata_damage import (
@@ -26,9 +27,11 @@ from tests.broker.metadata_damage import (
     tree,
 )
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import described, led_by, make_topic, produce, replica
 from tests.broker.topics import create
 
 CLOCK, RNG = SystemClock(), SystemRng()
+MANIFEST = "/data/clean-shutdown"
 
 
 def voters(nodes: Cluster) -> list[int]:
@@ -87,6 +90,37 @@ def test_voters_that_were_rolled_back_join_the_one_that_was_not() -> None:
             await nodes.kill(3)
             await nodes.settled()
             assert await create(nodes, 1, "without-3") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_an_epoch_that_rolled_back_voters_have_given_again_is_no_proof() -> None:
+    """The registration with that epoch in the recovered metadata had records that the disk does not have."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            await nodes.stop()
+            old = {node: deepcopy(disk(nodes, node)) for node in (1, 2)}
+            await nodes.start()
+            await eventually(lambda: len(described(nodes[1]).isr) == 3)
+            leader = described(nodes[1]).leader
+            await led_by(nodes, leader)
+            assert (await produce(nodes, leader, b"new")).error_code == ErrorCode.NONE
+            epochs = {node: nodes[node].broker_epoch for node in (1, 2)}
+            await nodes.stop_in_turn(3, 2, 1)
+            nodes.disks.update(old)
+            await nodes.start(1, 2)
+            await nodes.stop()
+            for node, epoch in epochs.items():
+                manifest = Manifest.decode(disk(nodes, node).read(MANIFEST))
+                again = manifest.registration._replace(epoch=epoch)
+                disk(nodes, node).write_atomic(MANIFEST, manifest._replace(registration=again).encode())
+                rejoin(disk(nodes, node), ["/data"], RNG)
+            recover(disk(nodes, 3), ["/data"], CLOCK, RNG)
+            await nodes.start()
+            await led_by(nodes, 3)
+            assert replica(nodes[3]).log.end_offset == 1
 
     run(main())
 
