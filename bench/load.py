@@ -200,11 +200,14 @@ def topic(
     `on` says which brokers hold its one partition, the leader first; else the cluster chooses.
     """
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    settings = {"bootstrap.servers": bootstrap, "log_level": 2}
     placed = {"replica_assignment": [list(on)]} if on else {"replication_factor": replicas}
     wanted = NewTopic(name, 1 if on else partitions, config=dict(configs or {}), **placed)
+    admin = AdminClient(settings)
     admin.create_topics([wanted])[name].result(30)
     try:
         yield name
     finally:
+        # A client of its own: brokers may have been replaced since.
+        admin = AdminClient(settings)
         admin.delete_topics([name])[name].result(30)

@@ -203,6 +203,8 @@ def _outage(cluster: Cluster) -> float:
                 return longest_gap(writer.committed, at, writer.committed[-1])
             finally:
                 coordinator.launch()
+                # Before the topic is deleted: clients forget brokers that are not in the cluster.
+                wait_for_all_replicas(cluster)
         finally:
             writer.stop()
 
