@@ -8,30 +8,27 @@ of what they acquired, and no records, so the broker is the limit as far as poss
 from __future__ import annotations
 
 import select
-import socket
 import statistics
 import time
 import uuid
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from bench.lifecycle import allow_open_files
 from bench.load import produce, topic
 from bench.process import cpu_seconds
+from bench.raw_client import RawClient
 from bench.requests import p99
 from bench.table import Contender, Metric, Row, Values, fresh
 from bench.throughput import PER_MILLION, PRODUCER
-from lab.server import HOST, Server
-from penstock.wire.api import Api, RequestT, ResponseT
+from lab.server import Server
 from penstock.wire.apis import incremental_alter_configs as configs
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.apis.share_acknowledge import AcknowledgementBatch
 from penstock.wire.apis.share_fetch import SHARE_FETCH, FetchPartition, FetchTopic, ShareFetchRequest
 from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT, ShareGroupHeartbeatRequest
-from penstock.wire.conversation import Conversation
 
 _SETTINGS: Final = {
     "group.share.max.size": "1000",
@@ -44,39 +41,19 @@ _RATE: Final = 1000
 _SECONDS: Final = 5.0
 _GROUP: Final = 32
 _ACCEPT: Final = 1
-_READ_BYTES: Final = 1 << 20
 _PATIENCE_S: Final = 60.0
 
 
-class Member:
+class Member(RawClient):
     """A member of a share group, which accepts with each fetch what the last one brought."""
 
     def __init__(self, server: Server, group: str, topic_id: bytes, records: int) -> None:
-        self.socket = socket.create_connection((HOST, server.port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._conversation = Conversation("bench", max_in_flight=1 << 20)
-        self._answers: deque[Any] = deque()
+        super().__init__(server.port)
         self.id = uuid.uuid4().hex
         self._group, self._topic_id, self._records = group, topic_id, records
         self._epoch = 0
         #: acquired and not accepted
         self.held: list[tuple[int, int]] = []
-
-    def send(self, api: Api[RequestT, Any], version: int, request: RequestT) -> None:
-        _, parts = self._conversation.request(api, request, version=version)
-        self.socket.sendall(b"".join(cast("list[bytes]", parts)))
-
-    def receive(self) -> Any:
-        while not self._answers:
-            data = self.socket.recv(_READ_BYTES)
-            if not data:
-                raise ConnectionResetError("the broker closed the connection")
-            self._answers.extend(response.message for response in self._conversation.receive(data))
-        return self._answers.popleft()
-
-    def call(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
-        self.send(api, version, request)
-        return cast("ResponseT", self.receive())
 
     def join(self, name: str) -> None:
         """Send heartbeats until the partition is assigned."""

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -15,12 +16,20 @@ from confluent_kafka.admin import AdminClient
 from bench.cluster import BROKERS, CLIENT, PATIENCE_S, running, wait_for_all_replicas
 from bench.load import Flow, commits, consume, produce, topic, transactions
 from bench.process import cpu_seconds, thread_seconds
+from bench.raw_client import RawClient
+from bench.requests import p99
 from bench.steady import longest_gap
 from bench.table import Contender, Metric, Row, Values
 from bench.throughput import CONSUMER, PER_MILLION, PRODUCER
 from lab.cluster import REPLICAS, Cluster
 from lab.server import Server
 from penstock.coordination.partitioning import partition_of
+from penstock.model.errors import ErrorCode
+from penstock.records.record import Record, build_batch
+from penstock.wire.apis.end_txn import END_TXN, EndTxnRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 
 MESSAGES = 400_000
 COMMITS = 600
@@ -35,6 +44,16 @@ IDEMPOTENT = PRODUCER | {"enable.idempotence": "true", "batch.num.messages": "10
 PLAIN = "messages/s, idempotent without transactions"
 OF_PLAIN = "of plain"
 CPU_PER_GB = "CPU per GB"
+_TRANSACTION = 1
+_RETRY_S = 0.0005
+_RETRIED = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 def _producing(contender: Contender, scale: float) -> Values:
@@ -71,6 +90,60 @@ def _committing(contender: Contender, scale: float) -> Values:
 def _committing_replicated(contender: Contender, scale: float) -> list[Values]:
     with running(contender) as cluster:
         return [_committed(cluster, scale, REPLICAS) for _ in range(3)]
+
+
+def _requesting(contender: Contender, scale: float) -> Values:
+    """Produce and EndTxn, as a client of KIP-890 sends them, until both are answered without an error."""
+    server = contender.server
+    waits: list[float] = []
+    with topic(server.bootstrap, partitions=1) as name:
+        client = RawClient(server.port)
+        with closing(client.socket):
+            wanted = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[name])
+            _until_done(lambda: client.call(FIND_COORDINATOR, 4, wanted).coordinators[0].error_code)
+            init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+            identity = client.call(INIT_PRODUCER_ID, 5, init)
+            while identity.error_code:
+                time.sleep(_RETRY_S)
+                identity = client.call(INIT_PRODUCER_ID, 5, init)
+            key = identity.producer_id, identity.producer_epoch
+            for _ in range(max(40, int(2 * COMMITS * scale))):
+                before = time.perf_counter()
+                key = _transact(client, name, *key)
+                waits.append((time.perf_counter() - before) * 1e3)
+    # The first half warms up.
+    measured = waits[len(waits) // 2 :]
+    return {"p50": statistics.median(measured), "p99": p99(measured)}
+
+
+def _transact(client: RawClient, name: str, producer_id: int, epoch: int) -> tuple[int, int]:
+    """Commit a transaction of one message; returns the producer id and epoch of the next one."""
+    batch = build_batch(
+        [Record(0, int(time.time() * 1000), None, b"x" * 100)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = TopicProduceData(
+        name=name, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))]
+    )
+    produce = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=30_000, topic_data=[data])
+    end = EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
+    _until_done(lambda: client.call(PRODUCE, 12, produce).responses[0].partition_responses[0].error_code)
+    answer = client.call(END_TXN, 5, end)
+    if answer.error_code:
+        raise RuntimeError(f"EndTxn answered error {answer.error_code}")
+    return answer.producer_id, answer.producer_epoch
+
+
+def _until_done(attempt: Callable[[], int]) -> None:
+    """Repeat a request while the topic is new, or the coordinator is loading or ending a transaction."""
+    deadline = time.monotonic() + PATIENCE_S
+    while error := attempt():
+        if error not in _RETRIED or time.monotonic() > deadline:
+            raise RuntimeError(f"a request of a transaction was answered with error {error}")
+        time.sleep(_RETRY_S)
 
 
 def _copying(contender: Contender, scale: float) -> Values:
@@ -245,6 +318,15 @@ ROWS = (
             Metric("p99", "ms", False, times_kafka=0.7),
         ),
         _committing,
+    ),
+    Row(
+        "transactions-requests",
+        "transactions of one message by a client without a library: the duration of Produce and EndTxn",
+        (
+            Metric("p50", "ms", False, times_kafka=0.7),
+            Metric("p99", "ms", False, times_kafka=0.7),
+        ),
+        _requesting,
     ),
     Row(
         "transactions-commit-cluster",
