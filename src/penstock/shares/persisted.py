@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from penstock.model.errors import ProtocolError
 from penstock.shares.records import ShareSnapshotValue, ShareUpdateValue, StateBatchValue
-from penstock.shares.state_batches import combine
+from penstock.shares.state_batches import combine, joined
 from penstock.shares.states import TERMINAL, RecordState, StateBatch
 
 __all__ = ["NO_EPOCH", "UNINITIALIZED", "PersistedState", "batch_values", "initial_state", "state_batches"]
@@ -42,7 +42,7 @@ class PersistedState(NamedTuple):
             value.leader_epoch,
             value.start_offset,
             value.delivery_complete_count,
-            state_batches(value.state_batches),
+            joined(state_batches(value.state_batches)),
             value.create_timestamp,
             value.write_timestamp,
         )

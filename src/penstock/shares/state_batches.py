@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from penstock.shares.states import StateBatch
 
-__all__ = ["combine"]
+__all__ = ["combine", "joined"]
 
 
 def combine(
     batches: Sequence[StateBatch], updates: Iterable[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    """`batches`, which are sorted and disjoint, with `updates`, without offsets below `start_offset`.
+    """`batches` with `updates`, without offsets below `start_offset`.
 
-    Where an update overlaps, the higher delivery count wins, then the higher state. So a delayed retry of an
-    older write cannot take back an acknowledgement. Adjacent batches with equal states become one.
+    `batches` are sorted, disjoint, and as few as possible, and so is the result: adjacent batches with equal
+    states become one. Where an update overlaps, the higher delivery count wins, then the higher state. So a
+    delayed retry of an older write cannot take back an acknowledgement.
     """
     merged = list(batches)
     for update in updates:
@@ -24,8 +25,14 @@ def combine(
         high = low
         while high < len(merged) and merged[high].first <= update.last:
             high += 1
-        merged[low:high] = _overlaid(merged[low:high], update)
-    return _joined(_from_start(merged, start_offset))
+        # Only neighbours can join the pieces. A share group with many members has many batches.
+        before = max(0, low - 1)
+        pieces = _overlaid(merged[low:high], update)
+        merged[before : high + 1] = joined([*merged[before:low], *pieces, *merged[high : high + 1]])
+    del merged[: bisect_left(merged, start_offset, key=_last)]
+    if merged and merged[0].first < start_offset:
+        merged[0] = merged[0]._replace(first=start_offset)
+    return merged
 
 
 def _last(batch: StateBatch) -> int:
@@ -56,23 +63,18 @@ def _priority(batch: StateBatch) -> tuple[int, int]:
     return batch.delivery_count, batch.state
 
 
-def _from_start(batches: Iterable[StateBatch], start_offset: int) -> Iterable[StateBatch]:
+def joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    """`batches`, which are sorted and disjoint; adjacent ones with equal states become one."""
+    found: list[StateBatch] = []
     for batch in batches:
-        if batch.last >= start_offset:
-            yield batch._replace(first=start_offset) if batch.first < start_offset else batch
-
-
-def _joined(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    joined: list[StateBatch] = []
-    for batch in batches:
-        before = joined[-1] if joined else None
+        before = found[-1] if found else None
         if (
             before is not None
             and before.last + 1 == batch.first
             and before.state == batch.state
             and before.delivery_count == batch.delivery_count
         ):
-            joined[-1] = before._replace(last=batch.last)
+            found[-1] = before._replace(last=batch.last)
         else:
-            joined.append(batch)
-    return joined
+            found.append(batch)
+    return found

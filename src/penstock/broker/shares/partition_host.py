@@ -226,11 +226,17 @@ class SharePartitionHost:
 
     def _woken(self) -> None:
         self._wake_due = False
+        if not self._has_news():
+            return
         for fetch in list(self._waiting):
-            if self.is_current and not self.has_records:
-                break
             if fetch in self._waiting:
                 fetch.attempt()
+                if not self._has_news():
+                    break
+
+    def _has_news(self) -> bool:
+        """Returns true if a waiting fetch would find records or an error."""
+        return self.has_records or not self.is_current
 
     @property
     def has_records(self) -> bool:
