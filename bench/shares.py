@@ -225,5 +225,8 @@ ROWS: tuple[Row, ...] = (
         ),
         _crowded,
         rounds=2,
+        where="in the second attempts of fetches: 1,000 members with ten records each have as many records "
+        "in flight as is allowed, so each fetch waits until an earlier record is accepted. The rest are the "
+        "caches of the processor: the objects of 1,000 connections and sessions are cold.",
     ),
 )
