@@ -209,7 +209,7 @@ async def delay_leader_killed(cluster: SimCluster) -> None:
 def _is_moving(node: Node, roles: ClusterRoles) -> bool:
     """Returns true if the last record of the log is a plan: the message is not in the target, or just now."""
     replica = replica_on(node, roles.partition)
-    if replica is None or replica.log.end_offset == 0:
+    if replica is None or replica.log.end_offset == replica.log.log_start_offset:
         return False
     end = replica.log.end_offset
     found = replica.log.read(end - 1, 1 << 16, upper=end, at_least_one=True)
