@@ -22,8 +22,10 @@ _PACE_S: Final = 0.005
 #: settings of a client that needs no TLS and no login
 _PLAINTEXT: Final[Mapping[str, str]] = {}
 _QUIET: Final[dict[str, Any]] = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
-#: after this a message has failed for its sender, though a broker may have it
-_DELIVERY_MS: Final = 15_000
+#: After this a message has failed for its sender, though a broker may have it. It is longer than any faults
+#: in a row: librdkafka gives up a message by numbering all later ones anew, in the next producer epoch, and
+#: brokers cannot know which of these they have already.
+_DELIVERY_MS: Final = 60_000
 #: errors by which librdkafka says that a message was never sent, or a broker that it refused it for good
 _NEVER_WRITTEN: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE})
 _POLL_S: Final = 0.05
