@@ -12,10 +12,11 @@ from penstock.model.errors import StorageError
 from penstock.raft.state import QuorumState
 from penstock.raft.voters import VoterSet
 from penstock.storage.config import LogConfig
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
 from tests.storage.directories import opened
-from tests.storage.logs import CLOCK, idempotent
+from tests.storage.logs import CLOCK, append_marker, idempotent, marker
 
 MIB = 1 << 20
 
@@ -68,6 +69,20 @@ def test_a_vote_is_written_on_a_full_disk(disk: FaultyDisk) -> None:
     disk.capacity = disk.used()
     metadata_log.save_state(QuorumState(7))
     assert metadata_log.load_state(1, VoterSet(), SystemRng()).epoch == 7
+
+
+def test_the_entry_of_an_aborted_transaction_is_written_on_a_full_disk(disk: FaultyDisk) -> None:
+    """Its marker has just filled the disk. Without the entry, consumers would read aborted records."""
+    log = log_in(disk)
+    log.append(idempotent(0, transactional=True), 0, guard=NO_VERIFICATION)
+    aborted = marker(committed=False)
+    disk.capacity = disk.used() + len(aborted)
+    append_marker(log, aborted)
+    log.advance_high_watermark(log.end_offset)
+    assert log.aborted_transactions(0, log.end_offset) == [(7, 0)]
+    assert log.health.offline is None
+    with pytest.raises(StorageError, match="is full"):
+        log.check_room()
 
 
 def test_there_is_room_again_when_more_than_the_reserve_fits(disk: FaultyDisk) -> None:

@@ -286,13 +286,11 @@ class Appender:
     def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         stable = self._log.producers.last_stable_after(completed)
         self._store.directory_dirty |= segment.transactions.file is None
-        try:
-            segment.transactions.add(AbortedTransaction(*completed[:3], stable))
-        except OSError as e:
-            # The marker is in the log. Without its entry, consumers would read aborted records.
-            raise self._health.left_half_done(
-                e, f"cannot index an aborted transaction in {self._store.path}"
-            ) from e
+        aborted = AbortedTransaction(*completed[:3], stable)
+        # The marker is in the log. Without its entry, consumers would read aborted records.
+        self._health.write_rest(
+            lambda: segment.transactions.add(aborted), f"index an aborted transaction in {self._store.path}"
+        )
         self._store.segments.aborted_in_active()
 
     def roll(self, first_offset: int, now_ms: int) -> None:

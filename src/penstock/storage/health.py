@@ -103,6 +103,19 @@ class Health:
             return StorageError(f"{doing}: {error}")
         return self.left_half_done(error, doing)
 
+    def write_rest(self, write: Callable[[], None], doing: str) -> None:
+        """Do the last step of a change that cannot be taken back. A full disk has the reserve for it."""
+        try:
+            try:
+                write()
+            except OSError as e:
+                if e.errno not in _FULL or self.full is not None:
+                    raise
+                self.failed(e, f"cannot {doing}")
+                write()
+        except OSError as e:
+            raise self.left_half_done(e, f"cannot {doing}") from e
+
     def left_half_done(self, error: OSError, doing: str) -> StorageError:
         """As `failed`, for a change of several steps: after any error, its outcome is not known."""
         reason = f"{doing}: {error}"
