@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.history import Coordinates
 from penstock.testing.simulation.transaction_checker import TransactionChecker, copy_value, source_of
 from penstock.testing.simulation.transaction_events import (
     Ended,
@@ -147,4 +148,11 @@ def test_a_committed_record_is_there_at_the_end() -> None:
 
 
 def test_the_stored_offset_is_the_last_one() -> None:
-    assert _violation(StoredOffset("mixed", INPUT, 2, 3)) == "stored offset changed"
+    assert _violation(StoredOffset("mixed", INPUT, 2, 3, 1)) == "stored offset changed"
+
+
+def test_a_coordinator_that_was_replaced_may_know_older_offsets_only() -> None:
+    replaced = Coordinates("group", 1, 0), Coordinates("group", 2, 1)
+    _observe(*replaced, StoredOffset("mixed", INPUT, 2, 3, 1))
+    assert _violation(*replaced, StoredOffset("mixed", INPUT, 2, 3, 2)) == "stored offset changed"
+    assert _violation(*replaced, StoredOffset("mixed", INPUT, 4, 3, 1)) == "stored offset changed"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.history import Coordinates
 from penstock.testing.simulation.transaction_events import (
     Ended,
     Ending,
@@ -101,6 +102,10 @@ class TransactionChecker:
         self._instances: dict[str, _Instances] = {}
         #: values that an instance sent after it was fenced
         self._fenced: set[bytes] = set()
+        #: broker -> the epoch in which it takes itself for the coordinator of groups with checked offsets.
+        #: One that was replaced and does not know it yet answers with older offsets, as in Kafka.
+        self._coordinators: dict[int, int] = {}
+        self._coordinator_epoch = -1
         #: visible copies by their input records
         self._copies: dict[tuple[int, int], bytes] = {}
 
@@ -128,8 +133,12 @@ class TransactionChecker:
                 self._ended(transaction, committed)
             case TransactionalRead():
                 self._read(event)
-            case StoredOffset(group, partition, offset, expected):
-                if offset != expected:
+            case Coordinates(_, node_id, epoch):
+                self._coordinators[node_id] = -1 if epoch is None else epoch
+                self._coordinator_epoch = max(self._coordinator_epoch, self._coordinators[node_id])
+            case StoredOffset(group, partition, offset, expected, node_id):
+                is_replaced = self._coordinators.get(node_id, -1) < self._coordinator_epoch
+                if offset > expected or (offset < expected and not is_replaced):
                     raise Violation(
                         "stored offset changed", f"{group} {partition}: {expected} stored, {offset} found"
                     )

@@ -139,15 +139,17 @@ class TransactionalRead:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A group's offset as OffsetFetch has it, after commits up to `expected` were answered."""
+    """A group's offset as `node_id` answers OffsetFetch, after commits up to `expected` were answered."""
 
     group: str
     partition: TopicPartition
     offset: int
     expected: int
+    node_id: int
 
     def __str__(self) -> str:
-        return f"finds {self.group} at {self.offset} of {self.partition}, {self.expected} was stored"
+        found = f"hears from {self.node_id} that {self.group} is at {self.offset} of {self.partition}"
+        return f"{found}, {self.expected} was stored"
 
 
 TransactionEvent: TypeAlias = (

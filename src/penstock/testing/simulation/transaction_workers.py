@@ -166,7 +166,7 @@ class Copier(TransactionalWorker):
 
     async def opened(self) -> None:
         """Continue behind the committed offset: earlier instances are fenced, and cannot move it."""
-        self._position = await stored_offset(self.client, self._group, self._source)
+        self._position, _ = await stored_offset(self.client, self._group, self._source)
 
     async def transact(self, session: Session) -> None:
         inputs = await self._inputs()
@@ -231,8 +231,8 @@ class MixedCommitter(TransactionalWorker):
 
     async def transact(self, session: Session) -> None:
         if self._expected is not None and not self._is_doubtful:
-            found = await stored_offset(self.client, self._group, self._partition)
-            self.client.saw(StoredOffset(self._group, self._partition, found, self._expected))
+            found, node_id = await stored_offset(self.client, self._group, self._partition)
+            self.client.saw(StoredOffset(self._group, self._partition, found, self._expected, node_id))
         self._expected = None
         self._offset += 2
         self._unanswered = self._identity.unanswered
@@ -269,8 +269,11 @@ class MixedCommitter(TransactionalWorker):
         return answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def stored_offset(client: Client, group: str, partition: TopicPartition) -> int:
-    """The committed offset of a group, once no transaction is pending; 0 if there is none."""
+async def stored_offset(client: Client, group: str, partition: TopicPartition) -> tuple[int, int]:
+    """The committed offset of a group, once no transaction is pending, and the node that answers.
+
+    The offset is 0 if there is none.
+    """
     while True:
         try:
             if partition.topic not in client.topic_ids:
@@ -281,14 +284,16 @@ async def stored_offset(client: Client, group: str, partition: TopicPartition) -
             request = OffsetFetchRequest(
                 groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True
             )
-            answer = (await client.send_to_coordinator(group, OFFSET_FETCH, request)).groups[0]
+            coordinator = await client.find_coordinator(group)
+            address = coordinator.host, coordinator.port
+            answer = (await client.send(address, OFFSET_FETCH, request)).groups[0]
         except Unanswered:
             await client.backoff()
             continue
         if not answer.error_code:
             found = answer.topics[0].partitions[0]
             if found.error_code == ErrorCode.NONE:
-                return max(0, found.committed_offset)
+                return max(0, found.committed_offset), coordinator.node_id
         await client.backoff()
 
 

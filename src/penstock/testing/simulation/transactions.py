@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from penstock.coordination.partitioning import partition_of
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.clients import Client
-from penstock.testing.simulation.cluster import SimCluster, Worker
+from penstock.testing.simulation.cluster import GROUP, SimCluster, Worker
+from penstock.testing.simulation.faults import OFFSETS_PARTITIONS
 from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.process import Process
 from penstock.testing.simulation.transaction_checker import TransactionChecker
@@ -111,6 +113,8 @@ class Transactions:
             for suffix in "ab":
                 client = cluster.client(f"{name}-{suffix}")
                 made.append((client, self._worker(client, late, identity, number)))
+        # The history has the coordinators of one group: the checker takes them for those of this one, too.
+        assert partition_of(_MIXED_GROUP, OFFSETS_PARTITIONS) == partition_of(GROUP, OFFSETS_PARTITIONS)
         client = cluster.client("mixed")
         identity = TransactionalId("mixed", plan.versions[-1], plan.timeouts_ms[-1])
         mixed = MixedCommitter(client, identity, cluster.partitions[0], _MIXED_GROUP, pause_s=0.2)
@@ -150,7 +154,7 @@ class Transactions:
         logs = {p: await admin.process.spawn(loop, self._read_all(p)) for p in self.partitions}
         sources = cluster.partitions[: self._plan.copiers]
         positions = {
-            source.partition: await admin.process.spawn(loop, stored_offset(admin, _GROUP, source))
+            source.partition: (await admin.process.spawn(loop, stored_offset(admin, _GROUP, source)))[0]
             for source in sources
         }
         offsets = {source.partition: [offset for offset, _ in inputs[source]] for source in sources}
