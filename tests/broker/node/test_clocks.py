@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.broker import requests
@@ -191,5 +194,21 @@ def test_whoever_describes_the_directories_learns_why_nothing_is_deleted() -> No
 
             assert "ahead" in answers[2].deletion_suspended
             assert answers[3].deletion_suspended == ""
+
+    run(main())
+
+
+def test_the_last_leader_of_the_quorum_trusts_no_clock_when_it_starts() -> None:
+    """Its disk says that it leads, and its image is still empty: it is not alone all the same."""
+
+    async def main() -> None:
+        async with three() as (nodes, _):
+            last = (await nodes.settled()).node_id
+            await nodes.kill(last)
+            config = BrokerConfig(nodes.settings[last])
+            world = system_world(config)._replace(files=nodes.disks[last], clock=nodes.clocks[last])
+            broker = nodes.brokers[last] = await Broker.open(config, world)
+            assert broker.node.leader_id == last
+            assert broker.node.clock_watch.now_ms() is None
 
     run(main())

@@ -214,9 +214,12 @@ class ClusterNode:
         return self.quorum.state.leader_id
 
     def _is_alone(self) -> bool:
-        """Whether there is no other node to compare the clock with."""
+        """Whether there is no other node to compare the clock with.
+
+        Only the active controller knows that. A broker that has just started has an empty image.
+        """
         return self.internal is None or (
-            self.leader_id == self.node_id and self.image.brokers.keys() <= {self.node_id}
+            self.controller.is_active and self.image.brokers.keys() <= {self.node_id}
         )
 
     @property
