@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ FOLDER = Path(__file__).with_name("results")
 LATEST = FOLDER / "latest.json"
 COMPARED = FOLDER / "compare.json"
 CORES = FOLDER / "cores.json"
+SEMANTICS = FOLDER / "semantics.json"
 PARTIAL = FOLDER / "partial.json"
 REPOSITORY = Path(__file__).resolve().parent.parent
 WRITTEN = (
@@ -32,6 +34,9 @@ WRITTEN = (
     "src/penstock/planning/coefficients.json",
 )
 """Files that a run writes itself: changes of them do not count as a changed commit."""
+REASON_CHARACTERS = 160
+"""The most characters of an error's text that a page shows."""
+_FOLDERS = re.compile(r"(?<![\w/.])/(?:[\w.@+~-]+/)+")
 
 
 @dataclass(slots=True)
@@ -62,8 +67,8 @@ class Run:
             by_contender.setdefault(contender, []).append(float(f"{value:.4g}"))
 
     def fail(self, row: str, contender: str, error: Exception) -> None:
-        """Note the type of an error. Its text, which the run prints, may contain paths of this machine."""
-        self.failures.append(f"{_named(row)}{contender}: {type(error).__name__}")
+        """Note an error in one line. The run prints the whole text."""
+        self.failures.append(f"{_named(row)}{contender}: {_in_one_line(error)}")
 
     def without(self, rows: Collection[str]) -> Run:
         """The run without `rows`, which newer runs have measured."""
@@ -78,6 +83,16 @@ class Run:
 def _named(row: str) -> str:
     """How a failure of the row begins."""
     return f"{row} on "
+
+
+def _in_one_line(error: Exception) -> str:
+    """The type and the first line of the text, cut, with only the last names of this machine's paths."""
+    lines = str(error).strip().splitlines()
+    text = _FOLDERS.sub("", lines[0]).strip().rstrip(":") if lines else ""
+    if len(text) > REASON_CHARACTERS:
+        text = f"{text[:REASON_CHARACTERS].rstrip()}…"
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text else kind
 
 
 def merged(older: Sequence[Run], newest: Run) -> list[Run]:

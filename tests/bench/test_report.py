@@ -115,7 +115,7 @@ def test_a_row_that_fails_is_noted_and_the_run_goes_on(capsys: pytest.CaptureFix
     server = Server("kafka", 0, [], Path("log"))
     contender = Contender("kafka", server, lambda folder, settings: server, penstock_cluster)
     measure_row(run, Row("row", "", (), broken), contender, 1)
-    assert run.failures == ["row on kafka: RuntimeError"]
+    assert run.failures == ["row on kafka: RuntimeError: no luck"]
     assert "FAILED" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""Which commit a run says that it measured."""
+"""Which commit a run says that it measured, and how it notes failures."""
 
 from __future__ import annotations
 
@@ -44,3 +44,27 @@ def test_outside_of_a_repository_the_commit_is_unknown(
     monkeypatch.setattr(results, "REPOSITORY", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert results.commit() == "unknown"
+
+
+def failure(error: Exception) -> str:
+    run = results.Run("a machine", {}, "abc1234", 1, 1.0, [])
+    run.fail("synced/kill", "nats", error)
+    return run.failures[0]
+
+
+def test_a_failure_has_its_reason_in_one_line() -> None:
+    text = failure(RuntimeError("load_nats gave no answer in 180 s:\nmore"))
+    assert text == "synced/kill on nats: RuntimeError: load_nats gave no answer in 180 s"
+    assert failure(TimeoutError()) == "synced/kill on nats: TimeoutError"
+
+
+def test_a_failure_has_no_folders_of_this_machine() -> None:
+    found = failure(
+        OSError("cannot open '/home/ada/lab/nats.log', out=/tmp/x-1/a b at http://127.0.0.1:1/a/b")
+    )
+    assert found.endswith("cannot open 'nats.log', out=a b at http://127.0.0.1:1/a/b")
+
+
+def test_a_long_reason_is_cut() -> None:
+    found = failure(RuntimeError("x" * 500)).removeprefix("synced/kill on nats: RuntimeError: ")
+    assert found == "x" * results.REASON_CHARACTERS + "…"
