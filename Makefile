@@ -149,7 +149,7 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 	ROWS='$(ROWS)' QUICK='$(QUICK)' AGAINST='$(AGAINST)' $(PY) -m bench
 
 .PHONY: compare cores-cost
-compare: $(READY) ## measure beside Kafka, NATS, RabbitMQ and Valkey (QUICK=1, CLASSES='cache synced', ROWS=…, ONLY=…)
+compare: $(READY) ## measure beside Kafka, NATS, RabbitMQ and Valkey (QUICK=1, CLASSES='cache synced semantics', ROWS=…, ONLY=…)
 	QUICK='$(QUICK)' CLASSES='$(CLASSES)' ROWS='$(ROWS)' ONLY='$(ONLY)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.compare
 
 cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by brokers in cgroups (QUICK=1, ROWS='cost limited'; needs root)
@@ -181,7 +181,7 @@ migration: $(READY) ## run the migration guide between Apache Kafka and Penstock
 	PENSTOCK_MIGRATION=1 $(PY) -m pytest -q tests/docs/test_migration.py
 
 .PHONY: bridges
-bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
+bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ, ElasticMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
 	PENSTOCK_BRIDGES=1 "$$($(PY) -m lab.bridge_clients)" -m pytest -q --timeout 900 tests/bridge $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
 
 .PHONY: paper

@@ -37,7 +37,7 @@ _STARTED = pytest.StashKey[list[object]]()
 
 #: fixtures that start a JVM or brokers in processes of their own
 _PROCESS_FIXTURES = frozenset(
-    {"spark", "real_kafka", "kafka_connector_jars", "server", "nats_url", "amqp_url", "moto_url"}
+    {"spark", "real_kafka", "kafka_connector_jars", "server", "nats_url", "amqp_url", "moto_url", "sqs_url"}
 )
 
 

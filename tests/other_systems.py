@@ -1,7 +1,7 @@
 """NATS, RabbitMQ and SQS for the tests of the bridge and of the migration guides.
 
 `make bridges` builds the servers, installs the clients and runs everything. Other runs skip what they do not
-have, and RabbitMQ and moto, which take seconds to start.
+have, and RabbitMQ, ElasticMQ and moto, which take seconds to start.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from lab import LabError
+from lab.elasticmq import elasticmq_server
 from lab.foreign import ForeignServer, started
 from lab.moto import moto_server
 from lab.nats import nats_built, nats_server
@@ -27,11 +28,14 @@ __all__ = [
     "amqp_url",
     "aws_here",
     "aws_url",
+    "elasticmq_here",
+    "elasticmq_url",
     "moto_url",
     "nats_here",
     "nats_url",
     "rabbitmq_here",
     "require_client",
+    "sqs_url",
 ]
 
 WITH_ALL: Final = bool(os.environ.get("PENSTOCK_BRIDGES"))
@@ -73,6 +77,15 @@ def aws_here(folder: Path) -> Iterator[ForeignServer]:
     yield from _running(lambda: moto_server(folder))
 
 
+@contextmanager
+def elasticmq_here(folder: Path) -> Iterator[ForeignServer]:
+    """ElasticMQ, for clients of SQS as with `aws_here`."""
+    require_client("boto3")
+    if not WITH_ALL:
+        pytest.skip("no ElasticMQ: `make bridges` starts one")
+    yield from _running(lambda: elasticmq_server(folder))
+
+
 def _running(make: Callable[[], ForeignServer]) -> Iterator[ForeignServer]:
     try:
         server = make()
@@ -100,8 +113,25 @@ def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://{server.bootstrap}"
 
 
+@pytest.fixture(scope="session")
+def elasticmq_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with elasticmq_here(tmp_path_factory.mktemp("elasticmq")) as server:
+        yield f"http://{server.bootstrap}"
+
+
 @pytest.fixture
 def aws_url(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in {**AWS_ENVIRONMENT, "AWS_ENDPOINT_URL": moto_url}.items():
+    """The environment of clients of SQS and SNS in moto."""
+    return _aws_environment(moto_url, monkeypatch)
+
+
+@pytest.fixture(params=["elasticmq", "moto"])
+def sqs_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The environment of clients of SQS, in each emulator in turn."""
+    return _aws_environment(request.getfixturevalue(f"{request.param}_url"), monkeypatch)
+
+
+def _aws_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in {**AWS_ENVIRONMENT, "AWS_ENDPOINT_URL": url}.items():
         monkeypatch.setenv(name, value)
-    return moto_url
+    return url

@@ -158,7 +158,7 @@ class RabbitKillable:
 
 
 class SqsKillable:
-    """moto keeps its queues in memory, so the server itself is not killed."""
+    """Emulators keep their queues in memory, so the server itself is not killed."""
 
     is_durable = False
     share = 0.1

@@ -22,7 +22,14 @@ from lab.penstock import penstock
 from lab.server import Server
 from tests.bridge.killable import Killable, NatsKillable, RabbitKillable, SqsKillable
 from tests.cli.running import PENSTOCK
-from tests.other_systems import AWS_ENVIRONMENT, WITH_ALL, aws_here, nats_here, rabbitmq_here
+from tests.other_systems import (
+    AWS_ENVIRONMENT,
+    WITH_ALL,
+    aws_here,
+    elasticmq_here,
+    nats_here,
+    rabbitmq_here,
+)
 from tests.waiting import eventually
 
 pytestmark = [
@@ -47,7 +54,8 @@ def system(name: str, folder: Path) -> Iterator[Killable]:
         with rabbitmq_here(folder) as server:
             yield RabbitKillable(server)
     else:
-        with aws_here(folder) as server:
+        here = {"elasticmq": elasticmq_here, "moto": aws_here}[name]
+        with here(folder) as server:
             yield SqsKillable(server)
 
 
@@ -141,7 +149,7 @@ def kill_one_after_the_other(
     return 3
 
 
-@pytest.mark.parametrize("name", ["nats", "amqp", "sqs"])
+@pytest.mark.parametrize("name", ["nats", "amqp", "elasticmq", "moto"])
 def test_counts_add_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in AWS_ENVIRONMENT.items():
         monkeypatch.setenv(variable, value)

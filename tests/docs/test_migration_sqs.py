@@ -1,4 +1,4 @@
-"""The programs and commands of the guide from SQS, on a broker and with moto."""
+"""The programs and commands of the guide from SQS, on a broker and with ElasticMQ and moto."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_new_program(
 
 
 def test_the_way_there_and_back(
-    aws_url: str,
+    sqs_url: str,
     penstock_queues: QueueCluster,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
