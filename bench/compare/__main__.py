@@ -4,6 +4,7 @@ Settings come from the environment, as `make compare QUICK=1 CLASSES='cache sync
 passes them. A run of some classes or rows replaces these on the page and leaves the rest; a run of some
 systems (`ONLY`) is printed and not kept, and so is a quick one where the page has results of a full one.
 `NOTE=…` is printed on the page, for circumstances that a reader must know. `RENDER=1` only renders the page.
+`CLASSES=semantics` runs the scenarios of SQS and SNS; a run without CLASSES, ROWS and ONLY ends with them.
 A system that is not on this machine is skipped with one line, and the page says so. A measurement that fails
 does not end the run; the exit code is then not 0.
 """
@@ -14,17 +15,21 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.compare.classes import CLASSES, CONTENDERS, class_named
 from bench.compare.page import terminal, write
 from bench.compare.runner import Comparison
+from bench.compare.semantics.runner import new_run, observe_all
 from bench.compare.systems import server_versions
 from bench.compare.workloads import FULL, QUICK, ROWS
-from bench.results import COMPARED, Run, commit, load, machine, merged, save, today, versions
+from bench.results import COMPARED, SEMANTICS, Run, commit, load, machine, merged, save, today, versions
 from lab import LabError
 from lab.comparison import client_versions, comparison_python
 from tools.arguments import Arguments
 
+SCENARIOS = "semantics"
+"""What CLASSES calls the scenarios of SQS and SNS, beside the classes of durability."""
 QUICK_NOTE = (
     "A quick run: one short round, in which Kafka's just-in-time compiler is still cold. It shows orders of "
     "size, no more."
@@ -41,18 +46,33 @@ def main() -> int:
     classes, rows = _wanted("CLASSES"), _wanted("ROWS")
     contenders = _wanted("ONLY") or list(CONTENDERS)
     for name, given, known in (
-        ("class", classes, [each.name for each in CLASSES]),
+        ("class", classes, [*(each.name for each in CLASSES), SCENARIOS]),
         ("row", rows, [each.name for each in ROWS]),
         ("system", contenders, CONTENDERS),
     ):
         if unknown := sorted(set(given) - set(known)):
             print(f"compare: no {name} {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
             return 2
-    try:
-        python = comparison_python()
-    except LabError as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return 1
+    is_whole = not (classes or rows or os.environ.get("ONLY"))
+    runs: list[Run] = []
+    if classes != [SCENARIOS]:
+        try:
+            python = comparison_python()
+        except LabError as error:
+            print(f"compare: {error}", file=sys.stderr)
+            return 1
+        runs.append(_measure(python, [name for name in classes if name != SCENARIOS], rows, contenders))
+        print(terminal(runs[0]))
+    if is_whole or SCENARIOS in classes:
+        runs.append(_observe())
+    failures = [failure for run in runs for failure in run.failures]
+    for failure in failures:
+        print(f"compare: FAILED {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _measure(python: Path, classes: Sequence[str], rows: Sequence[str], contenders: list[str]) -> Run:
+    """Measure some classes, or all if none is named."""
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     size = QUICK if is_quick else FULL
     notes = [QUICK_NOTE if is_quick else "", os.environ.get("NOTE", "")]
@@ -67,10 +87,16 @@ def main() -> int:
         comparison.measure(durability)
         if is_kept:
             _keep(before, run)
-    print(terminal(run))
-    for failure in run.failures:
-        print(f"compare: FAILED {failure}", file=sys.stderr)
-    return 1 if run.failures else 0
+    return run
+
+
+def _observe() -> Run:
+    """Run the scenarios of SQS and SNS. They replace those of the last run."""
+    run = new_run()
+    observe_all(run)
+    save(SEMANTICS, [run])
+    write(load(COMPARED))
+    return run
 
 
 def _wanted(variable: str) -> list[str]:

@@ -28,13 +28,21 @@ class JobFailed(RuntimeError):
 class LoadProcess:
     """One client process. Use it from one thread; `close` ends it."""
 
-    def __init__(self, python: Path, module: str, address: str, options: Job, log: Path) -> None:
+    def __init__(
+        self,
+        python: Path,
+        module: str,
+        address: str,
+        options: Job,
+        log: Path,
+        package: str = "bench.compare.clients",
+    ) -> None:
         self._common = {"address": address, "options": options}
         self._module = module
         self._errors: IO[bytes] = log.open("ab")
         self._buffer = b""
         self._process = subprocess.Popen(
-            [str(python), "-m", f"bench.compare.clients.{module}"],
+            [str(python), "-m", f"{package}.{module}"],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`docs/comparison.md`, rendered from the results: `page(load(COMPARED))` is its text.
+"""`docs/comparison.md`, rendered from the results: `page(load(COMPARED), load(SEMANTICS))` is its text.
 
 Rows that Penstock loses are listed like all others, and once more in a section of their own.
 """
@@ -14,8 +14,9 @@ from typing import NamedTuple
 from bench.charts import number
 from bench.compare.choosing import DECLARED, TITLES, choosing
 from bench.compare.classes import CLASSES, CONTENDERS, DurabilityClass
+from bench.compare.semantics.section import section
 from bench.compare.workloads import LOSS, ROWS, RowSpec
-from bench.results import Run, together
+from bench.results import SEMANTICS, Run, load, together
 from bench.table import Metric
 
 __all__ = ["PAGE", "Line", "lines", "page", "terminal", "write"]
@@ -32,7 +33,8 @@ INTRODUCTION = """\
 `make compare` measures and writes this page (`QUICK=1` for a small run, `CLASSES=…`, `ROWS=…` and `ONLY=…`
 for parts). All systems run on the same machine with the same loads, in turn. There is a table for each class
 of durability, and no table mixes two ([decision](adr/0045-classes-of-durability.md)). Each cell has the best
-round, then the median. Bold is the best by more than 3 %.
+round, then the median. Bold is the best by more than 3 %. [SQS and SNS](#semantics-of-sqs-and-sns) are not
+measured: a table has what was observed with their emulators.
 
 Load comes from each project's recommended Python client, in one process, which shares the machine's cores
 with the servers. confluent-kafka is C under a thin layer; nats-py, aio-pika and rstream are Python on uvloop;
@@ -103,7 +105,7 @@ def _ordered(names: Mapping[str, object]) -> list[str]:
 
 
 def write(runs: Sequence[Run]) -> None:
-    PAGE.write_text(page(runs), encoding="utf-8")
+    PAGE.write_text(page(runs, load(SEMANTICS)), encoding="utf-8")
 
 
 def terminal(run: Run) -> str:
@@ -114,14 +116,15 @@ def terminal(run: Run) -> str:
     return "\n".join(shown)
 
 
-def page(runs: Sequence[Run]) -> str:
+def page(runs: Sequence[Run], semantics: Sequence[Run] = ()) -> str:
+    """The text, with the measured runs and the last run of the scenarios."""
     run = together(runs)
     found = list(lines(run))
     parts = [INTRODUCTION, *_circumstances(runs)]
     for durability in CLASSES:
         parts += ["", *_class(run, durability, [line for line in found if line.durability is durability])]
     chosen = choosing(lambda contender: _won(found, contender))
-    parts += ["", *_losses(found), "", *_missing(run), "", chosen]
+    parts += ["", *_losses(found), "", *section(semantics), "", *_missing(run), "", chosen]
     return "\n".join(parts) + "\n"
 
 
@@ -219,7 +222,7 @@ def _is_lost(line: Line) -> bool:
 def _missing(run: Run) -> Iterator[str]:
     yield "## Not measured"
     yield ""
-    yield "- SQS and SNS: they are services. ElasticMQ and moto only emulate their semantics."
+    yield "- The speed of SQS and SNS: they are services, and emulators say nothing about it."
     yield "- More load than a Python client can produce: a server whose client is the limit may carry more."
     for name in CONTENDERS:
         if name in run.absent:

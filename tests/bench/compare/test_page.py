@@ -8,7 +8,7 @@ from bench.compare.choosing import choosing
 from bench.compare.classes import CLASSES, CONTENDERS, class_named
 from bench.compare.page import PAGE, lines, page
 from bench.compare.workloads import ROWS
-from bench.results import COMPARED, Run, load, merged
+from bench.results import COMPARED, SEMANTICS, Run, load, merged
 
 
 def a_run(**values: dict[str, dict[str, list[float]]]) -> Run:
@@ -19,7 +19,7 @@ def a_run(**values: dict[str, dict[str, list[float]]]) -> Run:
 def test_the_published_page_is_the_one_of_the_results() -> None:
     runs = load(COMPARED)
     assert runs, "bench/results/compare.json has no run"
-    assert PAGE.read_text(encoding="utf-8") == page(runs)
+    assert PAGE.read_text(encoding="utf-8") == page(runs, load(SEMANTICS))
 
 
 def test_each_row_of_the_results_is_of_one_class() -> None:
