@@ -12,7 +12,7 @@ from bench.compare.semantics import aws, ours, runner
 from bench.compare.semantics.runner import observe_all, record
 from bench.compare.semantics.scenarios import OBSERVED, SCENARIOS, SYSTEMS
 from bench.compare.semantics.section import section
-from bench.results import Run
+from bench.results import SEMANTICS, Run, load
 from lab import LabError
 from lab.home import MissingTool
 
@@ -144,3 +144,14 @@ def test_a_message_that_comes_too_early_or_never_is_not_hidden() -> None:
     assert not aws._comes_after(FakeQueue({}), now, 2.0)
     assert not aws._comes_after(FakeQueue(None), now - 3.0, 2.0)
     assert aws._comes_after(FakeQueue({}), now - 3.0, 2.0)
+
+
+def test_the_published_results_are_of_the_known_scenarios_and_systems() -> None:
+    (run,) = load(SEMANTICS)
+    assert set(run.values) <= {each.name for each in SCENARIOS}
+    for scenario in SCENARIOS:
+        observed = set(run.values.get(scenario.name, {}).get(OBSERVED, {}))
+        assert not observed & set(scenario.without)
+        missing = set(scenario.systems()) - observed - set(run.absent)
+        failed = {failure.partition(" on ")[2].partition(":")[0] for failure in run.failures}
+        assert missing <= failed, scenario.name
