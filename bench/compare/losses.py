@@ -17,24 +17,31 @@ from bench.process import resident_bytes, thread_seconds
 from bench.table import Values
 from lab.volatile_disk import VolatileDisk
 
-__all__ = ["life", "lost", "power_failure"]
+__all__ = ["kill", "lost", "power_failure", "start"]
 
-_IDLE_S = 1.0
 _SETTLE_S = 0.5
 _MESSAGE_BYTES = 200
 _RECOVERY_S = 90.0
 _NAMES_S = 3.0
 
 
-def life(
+def start(
     contender: str, durability: DurabilityClass, python: Path, size: Size
 ) -> Iterator[tuple[str, Values]]:
-    """The rows `start` and `kill`: a start on an empty folder, an idle second, and a kill under load."""
+    """The row `start`: a start on an empty folder, and some idle seconds."""
     with _folder() as folder, _bench(contender, durability, python, size, folder) as bench:
         seconds = bench.system.start()
         time.sleep(_SETTLE_S)
-        idle = _idle(bench.system)
+        idle = _idle(bench.system, size.idle_seconds)
         yield "start", dict(zip((metric.name for metric in LIFE), (seconds, *idle), strict=True))
+
+
+def kill(
+    contender: str, durability: DurabilityClass, python: Path, size: Size
+) -> Iterator[tuple[str, Values]]:
+    """The row `kill`: all servers are killed under load."""
+    with _folder() as folder, _bench(contender, durability, python, size, folder) as bench:
+        bench.system.start()
         yield "kill", _loss(bench, lambda: None, lambda: None)
 
 
@@ -82,11 +89,11 @@ def _bench(
         bench.system.stop()
 
 
-def _idle(system: System) -> tuple[float, float]:
+def _idle(system: System, seconds: float) -> tuple[float, float]:
     """Resident megabytes and busy cores without clients."""
     pids = system.pids
     before, began = sum(map(thread_seconds, pids)), time.perf_counter()
-    time.sleep(_IDLE_S)
+    time.sleep(seconds)
     cores = (sum(map(thread_seconds, pids)) - before) / (time.perf_counter() - began)
     return sum(map(resident_bytes, pids)) / 1e6, cores
 

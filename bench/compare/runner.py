@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from bench.compare.classes import DurabilityClass
-from bench.compare.losses import life, power_failure
+from bench.compare.losses import kill, power_failure, start
 from bench.compare.systems import made
 from bench.compare.workloads import WORKLOADS, Bench, Size, Workload
 from bench.results import Run
@@ -24,6 +25,8 @@ from bench.table import Values
 from lab.home import LabError, MissingTool
 
 __all__ = ["Comparison"]
+
+OwnServers: TypeAlias = Callable[[str, DurabilityClass, Path, Size], Iterable[tuple[str, Values]]]
 
 
 class Comparison:
@@ -44,8 +47,13 @@ class Comparison:
             for _ in range(self._size.rounds):
                 for contender in self._contenders(durability):
                     self._side_by_side(durability, [contender], rounds=1)
+        for number in range(1, self._size.rounds + 1):
+            for contender in self._contenders(durability):
+                self._own_servers(f"round {number}", contender, durability, "start", start)
         for contender in self._contenders(durability):
-            self._own_servers(contender, durability)
+            self._own_servers("once", contender, durability, "kill", kill)
+            if durability.nodes == 1 or self._size.has_power_failures_of_clusters:
+                self._own_servers("once", contender, durability, "power", power_failure)
 
     def _contenders(self, durability: DurabilityClass) -> list[str]:
         """The contenders of a class, without those that this machine turned out not to have."""
@@ -114,13 +122,12 @@ class Comparison:
                     bench.close()
             bench.size = self._size
 
-    def _own_servers(self, contender: str, durability: DurabilityClass) -> None:
-        place = (contender, durability, self._python, self._size)
-        if self._wants(("start", "kill")):
-            self._add("own", durability, contender, ("start", "kill"), partial(life, *place))
-        is_possible = durability.nodes == 1 or self._size.has_power_failures_of_clusters
-        if self._wants(("power",)) and is_possible:
-            self._add("own", durability, contender, ("power",), partial(power_failure, *place))
+    def _own_servers(
+        self, label: str, contender: str, durability: DurabilityClass, row: str, measure: OwnServers
+    ) -> None:
+        if self._wants((row,)):
+            work = partial(measure, contender, durability, self._python, self._size)
+            self._add(label, durability, contender, (row,), work)
 
     def _wants(self, rows: Collection[str]) -> bool:
         return not self._rows or any(row in self._rows for row in rows)

@@ -37,10 +37,11 @@ class Size:
     warms_all: bool
     """Whether that round has all workloads; else only the first."""
     has_power_failures_of_clusters: bool
+    idle_seconds: float
 
 
-FULL = Size(3, 3.0, 1_000_000, 6.0, 2.0, 3.0, True, True)
-QUICK = Size(1, 0.6, 200_000, 1.5, 0.7, 1.0, False, False)
+FULL = Size(3, 3.0, 1_000_000, 6.0, 2.0, 3.0, True, True, 3.0)
+QUICK = Size(1, 0.6, 200_000, 1.5, 0.7, 1.0, False, False, 1.0)
 
 RATE = 1000
 PATIENCE_S = 5.0
