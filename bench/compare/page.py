@@ -51,10 +51,11 @@ application pays. Each system has one ordered log or queue: one partition, one s
   each (a share group in Kafka's protocol);
 - *end to end*: from the time at which a message was due to its arrival at a second process. A sender that is
   late does not shift the later messages, so nothing is omitted while a server stands still;
-- *`kill -9`*: all servers are killed under load and started again. Lost are messages that were acknowledged
-  and are not there;
+- *`kill -9`*: all servers are killed under load, once, and started again. Lost are messages that were
+  acknowledged and are not there;
 - *power failure*: the same on a disk that forgets everything that was not synced (`lab/volatile_disk.py`),
-  the worst case of a power failure.
+  the worst case of a power failure;
+- –: the system has nothing for this row, or the measurement failed ([reasons](#not-measured)).
 """
 
 
@@ -65,11 +66,15 @@ class Line(NamedTuple):
     row: RowSpec
     metric: Metric
     values: Mapping[str, list[float]]
+    sent: Mapping[str, list[float]]
+    """What was acknowledged, for a line of lost messages; else empty."""
 
     def best(self, contender: str) -> float:
-        """The best round; of lost messages the worst."""
+        """The best round; of lost messages their share of those acknowledged, in the worst round."""
         values = self.values[contender]
-        return max(values) if self.metric.name == LOSS[1].name else self.metric.best(values)
+        if not self.sent:
+            return self.metric.best(values)
+        return max(lost / sent for lost, sent in zip(values, self.sent[contender], strict=True))
 
     def winner(self) -> str | None:
         """The contender that is better than all others by more than noise; None if there is none."""
@@ -96,8 +101,10 @@ def lines(run: Run) -> Iterator[Line]:
             measured = run.values.get(durability.row(row.name), {})
             for metric in row.metrics:
                 values = measured.get(metric.name, {})
+                sent = measured.get(LOSS[0].name, {}) if metric.name == LOSS[1].name else {}
                 if values:
-                    yield Line(durability, row, metric, {name: values[name] for name in _ordered(values)})
+                    ordered = {name: values[name] for name in _ordered(values)}
+                    yield Line(durability, row, metric, ordered, sent)
 
 
 def _ordered(names: Mapping[str, object]) -> list[str]:
@@ -120,7 +127,7 @@ def page(runs: Sequence[Run], semantics: Sequence[Run] = ()) -> str:
     """The text, with the measured runs and the last run of the scenarios."""
     run = together(runs)
     found = list(lines(run))
-    parts = [INTRODUCTION, *_circumstances(runs)]
+    parts = [INTRODUCTION, "Measured:", "", *_circumstances(runs)]
     for durability in CLASSES:
         parts += ["", *_class(run, durability, [line for line in found if line.durability is durability])]
     chosen = choosing(lambda contender: _won(found, contender))
@@ -170,21 +177,19 @@ def _table(found: Sequence[Line], columns: Sequence[str]) -> Iterator[str]:
     for line in found:
         if line.metric.name == LOSS[0].name:
             continue  # It is shown with what was lost.
-        cells = (_shown(line, found, name) for name in columns)
-        label = "lost of those acknowledged" if line.metric.name == LOSS[1].name else line.metric.label
-        yield f"| {line.row.what} | {label} | " + " | ".join(cells) + " |"
+        cells = (_shown(line, name) for name in columns)
+        yield f"| `{line.row.name}`: {line.row.what} | {_label(line)} | " + " | ".join(cells) + " |"
 
 
-def _shown(line: Line, found: Sequence[Line], name: str) -> str:
+def _label(line: Line) -> str:
+    return "lost of those acknowledged" if line.sent else line.metric.label
+
+
+def _shown(line: Line, name: str) -> str:
     if name not in line.values:
         return "–"
-    if line.metric.name == LOSS[1].name:
-        sent = next(
-            other.values[name]
-            for other in found
-            if other.row is line.row and other.metric.name == LOSS[0].name
-        )
-        return f"{sum(line.values[name]):,.0f} of {sum(sent):,.0f}"
+    if line.sent:
+        return f"{sum(line.values[name]):,.0f} of {sum(line.sent[name]):,.0f}"
     text = _cell(line.metric, line.values[name])
     return f"**{text}**" if line.winner() == name else text
 
@@ -210,8 +215,13 @@ def _losses(found: Sequence[Line]) -> Iterator[str]:
         other = max((name for name in line.values if name != OURS), key=lambda name: line.factor(name, OURS))
         factor = line.factor(other, OURS)
         shown = f"× {factor:.3g}" if factor != float("inf") else "all"
-        row = f"| {line.durability.name} | {line.row.what} | {line.metric.label} "
-        yield f"{row}| {number(line.best(OURS))} | {TITLES[other]} {number(line.best(other))} | {shown} |"
+        row = f"| {line.durability.name} | `{line.row.name}`: {line.row.what} | {_label(line)} "
+        yield f"{row}| {_best(line, OURS)} | {TITLES[other]} {_best(line, other)} | {shown} |"
+
+
+def _best(line: Line, contender: str) -> str:
+    best = line.best(contender)
+    return f"{number(100 * best)} %" if line.sent else number(best)
 
 
 def _is_lost(line: Line) -> bool:

@@ -76,6 +76,25 @@ def test_losses_are_shown_with_what_was_acknowledged() -> None:
     assert "| 0 of 100 | 4,000 of 9,000 |" in page([run])
 
 
+def test_losses_are_compared_by_their_share_of_what_was_acknowledged() -> None:
+    run = a_run(
+        cache__power={
+            "acknowledged": {"penstock": [1000.0], "nats": [10.0], "valkey": [10.0]},
+            "lost": {"penstock": [1000.0], "nats": [10.0], "valkey": [5.0]},
+        }
+    )
+    lost = page([run]).partition("## Rows that Penstock loses")[2].partition("## Not measured")[0]
+    assert "| lost of those acknowledged | 100 % | Valkey stream 50 % | × 2 |" in lost
+    assert "NATS" not in lost
+
+
+def test_rows_have_the_names_by_which_the_recommendations_call_them() -> None:
+    run = a_run(cache__produce_1k={"messages/s": {"penstock": [20.0], "nats": [10.0]}})
+    text = page([run])
+    assert "| `produce-1k`: produce 1 KB, batched | messages/s |" in text
+    assert "- cache: `produce-1k` (messages/s)" in text
+
+
 def test_a_system_that_is_not_there_is_said() -> None:
     run = a_run(cache__produce_1k={"messages/s": {"penstock": [1.0]}})
     run.absent["nats"] = "go not found on this machine"
