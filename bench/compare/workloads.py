@@ -40,7 +40,7 @@ class Size:
     idle_seconds: float
 
 
-FULL = Size(3, 3.0, 1_000_000, 6.0, 2.0, 3.0, True, True, 3.0)
+FULL = Size(3, 2.0, 1_000_000, 5.0, 2.0, 2.0, True, True, 3.0)
 QUICK = Size(1, 0.6, 200_000, 1.5, 0.7, 1.0, False, False, 1.0)
 
 RATE = 1000
