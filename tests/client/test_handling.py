@@ -168,6 +168,30 @@ def test_whoever_reads_on_after_a_failure_gets_the_message_again(
     assert sorted(asyncio.run(play()).done) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.parametrize("style", ["fifo", "parallel"])
+def test_a_handler_may_close_the_consumer(bootstrap: str, name: str, style: str) -> None:
+    """The run ends, the consumer leaves its group, and what was handled is committed."""
+
+    async def play() -> list[bytes]:
+        await fill(bootstrap, name, ["a", "b", "c", "d"])
+        seen: list[bytes] = []
+        consumer = Consumer(bootstrap, name, group=name)
+
+        async def work(message: Message) -> None:
+            seen.append(message.value)
+            if len(seen) == 2:
+                await consumer.close()
+
+        await consumer.start()
+        await asyncio.wait_for(consumer.run(work, style=style), 60)  # type: ignore[arg-type]
+        async with Consumer(bootstrap, name, group=name) as rest, asyncio.timeout(60):
+            while len(seen) < 4:
+                seen += [message.value for message in await rest.poll()]
+        return seen
+
+    assert sorted(asyncio.run(play())) == [b"a", b"b", b"c", b"d"]
+
+
 def test_parallel_handlers_do_run_at_the_same_time(bootstrap: str, name: str) -> None:
     async def play() -> None:
         together = asyncio.Barrier(3)

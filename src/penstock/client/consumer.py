@@ -23,11 +23,11 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from penstock.client.errors import MisusedClient, translated
-from penstock.client.exactly_once import Job, TransactionalHandler, in_handler
+from penstock.client.exactly_once import Job, TransactionalHandler
 from penstock.client.exactly_once_runs import ExactlyOnceRuns, ExactlyOnceSettings
 from penstock.client.fetching import Fetcher, Offsets, Where, places
 from penstock.client.first_contact import FirstContact
-from penstock.client.handling import Handler, Handling
+from penstock.client.handling import IN_HANDLER, Handler, Handling
 from penstock.client.idempotent_keys import IdempotentKey, check_idempotent_keys
 from penstock.client.message import Message
 from penstock.client.positions import Positions
@@ -139,6 +139,7 @@ class Consumer:
         self._max_batch = max_batch
         self._positions = Positions()
         self._store_at = 0.0
+        self._is_running = False
         self._tracing: Tracing | None = None
         self._span = CurrentSpan()
 
@@ -154,13 +155,14 @@ class Consumer:
     async def close(self, *, wait: float = 30.0) -> None:
         """Commit what is processed, leave the group, end every loop that reads. Closing twice is harmless.
 
-        A run first commits its open transaction, or abandons it if it has no outcome after `wait` s.
+        A run first commits its open transaction, or abandons it if it has no outcome after `wait` s. If a
+        handler of the run closes the consumer, this returns at once, and the run ends with the close.
         """
         self._stop.set(wait)
         self._span.end()
+        if IN_HANDLER.get() and self._is_running:
+            return
         if self._exactly_once is not None:
-            if in_handler() and self._exactly_once.is_running:
-                return
             await self._exactly_once.idle()
         await self._fetcher.close()
 
@@ -271,29 +273,38 @@ class Consumer:
             raise MisusedClient("run() commits handled messages: leave auto_commit on")
         if style not in ("fifo", "parallel") or concurrency < 1:
             raise MisusedClient("style is 'fifo' or 'parallel', and concurrency at least 1")
-        retry = retry or RetryPolicy()
-        if self._exactly_once is not None:
-            job = Job(
-                handler=cast(TransactionalHandler, handler),
-                concurrency=None if style == "fifo" else concurrency,
-                retry=retry,
-                dead_letter=dead_letter,
-                group=self._group,
-                tracing=self._tracing,
-            )
-            await self._exactly_once.run(job, producer)
-            if self._stop.is_set():  # by its handler
-                await self.close()
-            return
-        if producer is not None:
+        if producer is not None and self._exactly_once is None:
             raise MisusedClient("run() uses a producer with delivery='exactly_once' only")
-        plain = cast(Handler, handler)
+        retry = retry or RetryPolicy()
+        at_a_time = None if style == "fifo" else concurrency
+        self._is_running = True
+        try:
+            if self._exactly_once is not None:
+                job = Job(
+                    handler=cast(TransactionalHandler, handler),
+                    concurrency=at_a_time,
+                    retry=retry,
+                    dead_letter=dead_letter,
+                    group=self._group,
+                    tracing=self._tracing,
+                )
+                await self._exactly_once.run(job, producer)
+            else:
+                await self._run(cast(Handler, handler), at_a_time, retry, dead_letter)
+        finally:
+            self._is_running = False
+        if self._stop.is_set():  # perhaps by the handler
+            await self.close()
+
+    async def _run(
+        self, handler: Handler, at_a_time: int | None, retry: RetryPolicy, dead_letter: str | None
+    ) -> None:
         async with AsyncExitStack() as stack:
             letters = None
             if dead_letter is not None:
                 sender = Producer(self._bootstrap, config=self._security)
                 letters = await stack.enter_async_context(sender), dead_letter
-            handling = Handling(plain, retry, letters, self._tracing, self._group)
+            handling = Handling(handler, retry, letters, self._tracing, self._group)
             source = Source(
                 next_message=self._next,
                 settle=self._settle,
@@ -301,9 +312,10 @@ class Consumer:
                 is_closing=self._stop.is_set,
                 positions=self._positions,
             )
-            await (
-                run_fifo(source, handling) if style == "fifo" else run_parallel(source, handling, concurrency)
-            )
+            if at_a_time is None:
+                await run_fifo(source, handling)
+            else:
+                await run_parallel(source, handling, at_a_time)
 
     def _put_back(self, messages: list[Message]) -> None:
         """Unfinished messages at the end of a run. Later commits of this consumer must not skip them."""

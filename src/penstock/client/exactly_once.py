@@ -24,7 +24,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -38,6 +37,7 @@ from penstock.client.errors import (
     TransactionFailed,
 )
 from penstock.client.fetching import Offsets
+from penstock.client.handling import IN_HANDLER
 from penstock.client.lanes import Lanes
 from penstock.client.message import Message, Record
 from penstock.client.retrying import RetryPolicy
@@ -48,7 +48,7 @@ from penstock.client.transactional_reader import TransactionalReader
 from penstock.client.transactions import GroupOffsets, Transaction
 from penstock.model.ids import TopicPartition
 
-__all__ = ["Duplicates", "ExactlyOnce", "Job", "Limits", "TransactionalHandler", "in_handler"]
+__all__ = ["Duplicates", "ExactlyOnce", "Job", "Limits", "TransactionalHandler"]
 
 TransactionalHandler: TypeAlias = Callable[[Message, Transaction], Awaitable[object]]
 _log = logging.getLogger("penstock.client")
@@ -60,12 +60,6 @@ _ABORTED: Final = RetryPolicy(backoff=0.05, max_backoff=2.0)
 _UNDELIVERABLE: Final = frozenset({3, 10, 17, 18, 29, 87, -188, -190})
 #: codes of missing permissions for the group, the cluster and the transactional id
 _FORBIDDEN: Final = frozenset({30, 31, 53})
-_in_handler: ContextVar[bool] = ContextVar("penstock_in_handler", default=False)
-
-
-def in_handler() -> bool:
-    """Returns true in a handler, which must not wait for the end of its own transaction."""
-    return _in_handler.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +263,7 @@ class ExactlyOnce:
             await self._bury(transaction, message, failed)
             return
         tracing = self._job.tracing
-        token = _in_handler.set(True)
+        token = IN_HANDLER.set(True)
         limit = asyncio.timeout_at(work.handlers_end_s)
         try:
             with nullcontext() if tracing is None else tracing.processing(message):
@@ -281,7 +275,7 @@ class ExactlyOnce:
                 raise TransactionAborted(e, _code(transaction.failures[0][1])) from e
             raise _HandlerRaised(message, self._timed_out() if limit.expired() else e) from e
         finally:
-            _in_handler.reset(token)
+            IN_HANDLER.reset(token)
 
     def _timed_out(self) -> TimeoutError:
         return TimeoutError(

@@ -88,10 +88,6 @@ class ExactlyOnceRuns:
         if self._keys is not None:
             self._keys.revoked(partitions)
 
-    @property
-    def is_running(self) -> bool:
-        return self._current is not None
-
     async def idle(self) -> None:
         """Wait until no run has an open transaction."""
         if self._current is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import TypeAlias
+from contextvars import ContextVar
+from typing import Final, TypeAlias
 
 from penstock.client.dead_letters import dead_letter_headers
 from penstock.client.errors import HandlerFailed
@@ -14,9 +15,11 @@ from penstock.client.producer import Producer
 from penstock.client.retrying import RetryPolicy
 from penstock.client.tracing import Tracing
 
-__all__ = ["Handler", "Handling"]
+__all__ = ["IN_HANDLER", "Handler", "Handling"]
 
 Handler: TypeAlias = Callable[[Message], Awaitable[object]]
+#: true in a handler, which must not wait for the end of the run that has called it
+IN_HANDLER: Final[ContextVar[bool]] = ContextVar("penstock_in_handler", default=False)
 
 
 class Handling:
@@ -40,6 +43,7 @@ class Handling:
         delays = self._retry.delays()
         attempt = 1
         while True:
+            token = IN_HANDLER.set(True)
             try:
                 with nullcontext() if self._tracing is None else self._tracing.processing(message):
                     await self._handler(message)
@@ -48,6 +52,8 @@ class Handling:
                 delay = next(delays, None) if self._retry.worth_another(e) else None
                 if delay is None:
                     return await self._give_up(message, e, attempt)
+            finally:
+                IN_HANDLER.reset(token)
             await asyncio.sleep(delay)
             attempt += 1
 

@@ -38,6 +38,7 @@ async def run_fifo(source: Source, handling: Handling) -> None:
             source.put_back([message])
             raise
         source.positions.handed[message.topic_partition] = message.offset + 1
+    source.settle()
 
 
 async def run_parallel(source: Source, handling: Handling, concurrency: int) -> None:
