@@ -77,6 +77,7 @@ class Growing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.replicas = {"old": [2]}
+        self.machines: dict[int, str] = {}
         self.steps: list[str] = []
         monkeypatch.setattr(draining, "read_image", self.image)
         monkeypatch.setattr(draining, "plan_moves", self.plan)
@@ -86,6 +87,8 @@ class Growing:
 
     def image(self, line: object) -> ClusterImage:
         image = image_of([("", "h")] * 3)
+        for node, machine in self.machines.items():
+            image.brokers[node].machine = machine
         for name, nodes in self.replicas.items():
             topic_id = name.rjust(16).encode()
             image.apply(TopicRecord(name=name, topic_id=topic_id), 1)
@@ -110,6 +113,19 @@ def test_partitions_that_are_created_meanwhile_are_moved_too(monkeypatch: pytest
     assert drain(cast(Any, None), None, [2], PATIENCE_S) == ([2], 2)
     assert growing.replicas == {"old": [1], "new": [1]}
     assert growing.steps == ["exclude", "move", "move"]
+
+
+def test_brokers_of_one_machine_are_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = Growing(monkeypatch)
+    growing.replicas = {"t": [1, 2]}
+    monkeypatch.setattr(draining, "plan_moves", lambda line, leaving: [])
+    line = cast(Any, None)
+    with pytest.raises(Failure, match=r"t-0 has 2 replicas, and too few brokers that are up would be left"):
+        drain(line, None, [2], PATIENCE_S)
+    growing.machines = {1: "a", 2: "b", 3: "a"}
+    with pytest.raises(Failure, match=r"t-0 has 2 replicas, and too few machines that are up would be left"):
+        drain(line, "b", (), PATIENCE_S)
+    assert growing.steps == [], "nothing has changed"
 
 
 def test_partitions_that_do_not_go_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,13 +141,16 @@ def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) ->
     held = _partitions_on(line, numbers)
     if not held:
         return []
-    leaving = [number for number in numbers if number in read_image(line).brokers]
+    brokers = read_image(line).brokers
+    leaving = [number for number in numbers if number in brokers]
     moves = plan_moves(line, leaving=leaving)
     emptied = {move.partition for move in moves if not set(leaving).intersection(move.replicas)}
+    # Brokers of one machine count as one: they hold one replica of a partition.
+    places = "machines" if any(broker.machine for broker in brokers.values()) else "brokers"
     for name, partition in held.items():
         if name not in emptied:
             raise Failure(
-                f"{name} has {len(partition.replicas)} replicas, and too few brokers that are up would be "
+                f"{name} has {len(partition.replicas)} replicas, and too few {places} that are up would be "
                 f"left: add one first, or give the topic fewer replicas"
             )
     return moves
