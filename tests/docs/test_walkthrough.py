@@ -24,6 +24,9 @@ NOT_HERE: Final = {
     "pip install": "the package is there",
     "penstock telemetry scrape": "needs machines with dcgm-exporters",
     "penstock telemetry nvml": "needs a GPU",
+    "penstock up --config machine.yaml": "three machines: tests/cli/machine/test_several_machines.py",
+    "penstock cluster status --bootstrap machine-1": "three machines, as above",
+    "penstock broker drain --machine": "three machines, as above",
 }
 #: what the blocks in Python print, in the order of the pages
 PRINTED: Final = {

@@ -1,11 +1,11 @@
-"""`penstock up --cores 2` as a process."""
+"""`penstock up --cores` as a process."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -35,16 +35,29 @@ class RunningMachine(NamedTuple):
 @contextmanager
 def running_machine(folder: Path, *options: str) -> Iterator[RunningMachine]:
     """A machine with two cores, once it is ready."""
-    command = [*PENSTOCK, "up", "--cores", "2", "--data", str(folder), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with starting_machine(folder, "up", "--cores", "2", "--data", str(folder), *options) as ready:
+        yield ready()
+
+
+@contextmanager
+def starting_machine(folder: Path, *arguments: str) -> Iterator[Callable[[], RunningMachine]]:
+    """A machine that a command starts; the function waits until it is ready."""
+    process = subprocess.Popen(
+        [*PENSTOCK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stderr is not None
+    output = process.stdout
     log: list[str] = []
     reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
     reader.start()
+
+    def ready() -> RunningMachine:
+        line = output.readline()
+        assert line.startswith("ready "), log
+        return RunningMachine(process, line.split()[1], folder, log)
+
     try:
-        ready = process.stdout.readline()
-        assert ready.startswith("ready "), log
-        yield RunningMachine(process, ready.split()[1], folder, log)
+        yield ready
     finally:
         process.kill()
         process.wait()
