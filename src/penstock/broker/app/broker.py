@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.broker.app.busy_watch import busy_watch_of
 from penstock.broker.app.dispatchers import client_dispatcher, internal_dispatcher, monitor_of
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.registration import standalone_registration
@@ -56,7 +57,8 @@ class Broker:
     async def open(cls, config: BrokerConfig, world: World, is_process: bool = False) -> Broker:
         """Bind the listeners and open the data directories; releases all of them if one fails.
 
-        `is_process` is true if the broker is a process of its own: it then has a monitoring port by default.
+        `is_process` is true if the broker is a process of its own: it then has a monitoring port by default,
+        and logs a hint if its event loop is busy.
         """
         server = Server(
             limits_of(config),
@@ -126,6 +128,7 @@ class Broker:
         self.create_topic = parts.topics.create
         routes = Routes(parts)
         self.monitor = monitor_of(parts, is_process)
+        self.busy = busy_watch_of(parts.config) if is_process else None
         self.tracing = Tracing(parts)
         self.dispatcher = client_dispatcher(parts, routes, self.tracing)
         self.metered = MeteredDispatcher(
@@ -159,6 +162,8 @@ class Broker:
         self.partitions.trust_clock(False)
         if self.monitor is not None:
             await self.monitor.start()
+        if self.busy is not None:
+            self.busy.start()
         await self.parts.securities.start()
         self.tracing.start()
         self.node.start()
@@ -242,6 +247,7 @@ class Broker:
         background_work = (
             self.tracing,
             self.monitor,
+            self.busy,
             self.rejoining,
             self.lifecycle,
             self.internal,

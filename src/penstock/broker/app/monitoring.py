@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from time import monotonic, thread_time
 from typing import Final
 
 from penstock.broker.app.parts import BrokerParts
-from penstock.broker.monitoring.busy_watch import BusyWatch
 from penstock.broker.monitoring.monitor import LISTENER, Monitor, PortAddress
 from penstock.broker.monitoring.sources import Sources
 from penstock.model.config.keys import as_integer
@@ -19,7 +17,6 @@ __all__ = ["new_monitor"]
 #: how long another leader may take to list its offsets
 _PATIENCE_S: Final = 5.0
 _TOKEN_BYTES: Final = 16
-_MORE_CORES: Final = "a broker uses one core: `penstock up --cores auto` starts one broker per core"
 
 
 def new_monitor(parts: BrokerParts, address: MetricsAddress) -> Monitor:
@@ -43,7 +40,6 @@ def new_monitor(parts: BrokerParts, address: MetricsAddress) -> Monitor:
         token=None if token is None else str(token),
         connections_max=as_integer(config["penstock.metrics.connections.max"]),
         wrap=None if listener.security is None else listener.security.wrap,
-        busy=BusyWatch(monotonic, thread_time, hint="" if config.penstock_bootstrap_port else _MORE_CORES),
     )
 
 

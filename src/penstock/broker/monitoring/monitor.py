@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.monitoring.busy_watch import BusyWatch
 from penstock.broker.monitoring.documents import ALIVE, LIVENESS, Document
 from penstock.broker.monitoring.group_lag import GroupLag, ListOffsets
 from penstock.broker.monitoring.health_facts import HealthFacts
@@ -52,14 +51,12 @@ class Monitor:
         token: str | None,
         connections_max: int,
         wrap: Callable[[Any], Any] | None,
-        busy: BusyWatch | None = None,
     ) -> None:
         """`wrap` puts TLS between a socket and a connection; None without TLS."""
-        self._busy = busy
         self._address = address
         self._sources = sources
         self.facts = HealthFacts(sources)
-        self.watch = LoopWatch(self._sample)
+        self.watch = LoopWatch(self.facts.sample)
         self.lags = GroupLag(sources, list_offsets)
         self._pages: Pages | None = None
         policy = Policy(connections_max=connections_max, token=token, local_only=is_loopback(address.host))
@@ -75,11 +72,6 @@ class Monitor:
         self.lags.start()
         scheme = "https" if self.is_secure else "http"
         log.info("monitoring_started", address=f"{scheme}://{self._address.host}:{self.port}")
-
-    def _sample(self) -> None:
-        self.facts.sample()
-        if self._busy is not None:
-            self._busy.sample()
 
     async def _bind(self) -> int:
         host, port, any_port = self._address
