@@ -74,8 +74,9 @@ def _values(run: Run, row: str, brokers: int, contender: str = "penstock") -> li
 
 def _cost(run: Run) -> Iterator[str]:
     yield from wrap(
-        "The same requests on more and more brokers: 1-KB messages to 16 partitions, each with a connection "
-        f"of its own, evenly spaced. {_described(FULL_BATCHES)}, as of a producer under load; "
+        "The same Produce requests from a raw client on more and more brokers: 1-KB messages to 16 "
+        "partitions, each with a connection of its own, evenly spaced. "
+        f"{_described(FULL_BATCHES)}, as of a producer under load; "
         f"{_described(SMALL_BATCHES)}. CPU is that of all brokers and the supervisor, in seconds per million "
         "messages; *idle* is what they take without any load:",
         WIDTH,
@@ -117,7 +118,8 @@ def _growth(run: Run, load: Load, brokers: int) -> float:
 
 def _limited(run: Run) -> Iterator[str]:
     yield from wrap(
-        f"Each broker is held to {SHARE:.0%} of a core by a cgroup, and gets as much load as it takes. "
+        f"Throughput of Produce requests from a raw client, in batches of {_size(SMALL_BATCHES)}: as many as "
+        f"the brokers answer. Each broker is held to {SHARE:.0%} of a core by a cgroup. "
         "Apache Kafka, one JVM that was warmed up at full speed, is held to the sum:",
         WIDTH,
     )

@@ -30,6 +30,8 @@ def test_throughput_is_compared_with_that_many_times_one_broker() -> None:
     text = section([a_run({}, {"1": 100.0, "2": 190.0, "4": 360.0, "8": 640.0})])
     assert "| 8 | 640 (640) | 0.80 | not measured |" in text
     assert "at least 0.85 × N: missed" in text
+    assert "Throughput of Produce requests from a raw client, in batches of 16 KB" in text
+    assert "Each broker is held to 6% of a core" in " ".join(text.split())
     assert text.startswith(BEGIN)
     assert text.endswith(END)
 
