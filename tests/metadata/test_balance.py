@@ -137,6 +137,15 @@ def test_a_follower_that_lags_does_not_lead_and_its_partition_does_not_move() ->
     assert step.partition.topic == "u"
 
 
+def test_no_step_takes_a_replica_to_the_machine_of_another() -> None:
+    """Not even one that a user has put on a machine with another already."""
+    image = staged(*[[1, 2, 3]] * 9, brokers=4)
+    for node, broker in image.brokers.items():
+        broker.machine = f"machine-{(node + 1) // 2}"
+    for step in settle(image, loads_of(*[10] * 9)):
+        assert not {3, 4} <= set(step.replicas)
+
+
 def test_a_leader_changes_at_once_and_a_replica_is_reassigned() -> None:
     stage = Stage(3)
     partition = stage.topic("t", [1, 2])

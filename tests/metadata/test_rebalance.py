@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
-from penstock.model.ids import TopicPartition
+from penstock.metadata.topics import Defaults, NewTopic, create_topic
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.wire.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
@@ -189,6 +190,57 @@ def test_no_plan_puts_replicas_closer_together_or_changes_their_number(
         before = partition_of(image, move)
         assert len(set(move.replicas)) == len(move.replicas) == factor
         assert hosts(move.replicas) >= hosts(before)
+
+
+def machines_of_two(count: int) -> ClusterImage:
+    """Brokers 1 and 2 on the first machine, 3 and 4 on the second, and so on."""
+    image = cluster([("", "host")] * (2 * count))
+    for node, broker in image.brokers.items():
+        broker.machine = f"machine-{(node + 1) // 2}"
+    return image
+
+
+def assign(image: ClusterImage, *assigned: list[int]) -> None:
+    """Make a topic with these replicas, as a user may."""
+    wanted = NewTopic("t", -1, -1, assignments=dict(enumerate(assigned)))
+    for record in create_topic(image, wanted, Defaults(1, 1), lambda: TopicId(bytes(16))):
+        image.apply(record, image.offset + 1)
+
+
+def sharing(image: ClusterImage) -> list[list[int]]:
+    """The replicas of partitions that have two on one machine."""
+    found = [p.replicas for p in image.partitions]
+    return [nodes for nodes in found if len({image.brokers[node].machine for node in nodes}) < len(nodes)]
+
+
+def test_replicas_that_a_user_has_put_on_one_machine_are_moved_apart() -> None:
+    image = machines_of_two(3)
+    assign(image, [1, 2], [3, 4], [1, 3], [5, 6])
+    assert len(sharing(image)) == 3
+    moves = plan_rebalance(image, {}, tolerance=100.0)
+    carry_out(image, moves)
+    assert sharing(image) == []
+    assert [move.replicas[0] for move in moves] == [1, 3, 5], "the preferred leaders stay"
+    assert {move.partition.partition for move in moves} == {0, 1, 3}, "nothing else moves"
+    assert plan_rebalance(image, {}, tolerance=100.0) == []
+
+
+def test_replicas_stay_on_one_machine_where_no_other_has_room() -> None:
+    image = machines_of_two(2)
+    assign(image, [1, 2, 3])
+    assert plan_rebalance(image, {}) == []
+    assert plan_rebalance(machines_of_two(2), {}) == []
+    alone = machines_of_two(3)
+    assign(alone, [1, 2])
+    assert plan_rebalance(alone, {}, excluded=[3, 4, 5, 6]) == []
+
+
+def test_no_move_takes_a_replica_to_the_machine_of_another() -> None:
+    """Not even one that is on a machine with another already."""
+    image = machines_of_two(2)
+    assign(image, *[[1, 2, 3]] * 9)
+    for _, replicas in plan_rebalance(image, {}, tolerance=0.0):
+        assert not {3, 4} <= set(replicas), "they are on one machine"
 
 
 def test_a_lost_replica_is_not_rebuilt_on_the_machine_of_another() -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from penstock.metadata.election import begin_change
 from penstock.metadata.image import ClusterImage, Origin, PartitionImage
 from penstock.metadata.partition_change import Election
-from penstock.metadata.placement import crowding, may_receive
+from penstock.metadata.placement import is_no_closer, may_receive
 from penstock.metadata.policy import Policy
 from penstock.metadata.reassignment import start_reassignment
 from penstock.metadata.rebalance import Move
@@ -207,7 +207,7 @@ class _State:
 
     def _no_closer(self, partition: PartitionImage, donor: int, receiver: int) -> bool:
         others = [self._brokers[node] for node in partition.replicas if node != donor]
-        return crowding(self._brokers[receiver], others) <= crowding(self._brokers[donor], others)
+        return is_no_closer(self._brokers[receiver], self._brokers[donor], others)
 
 
 def _swapped(replicas: list[int], first: int, second: int) -> list[int]:

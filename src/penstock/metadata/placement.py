@@ -14,8 +14,9 @@ and the broker catches up later. Only the preferred leader has to be up. Brokers
 The host is the broker's `penstock.machine`, or else the host of its first registered listener, the internal
 one (`BrokerImage.host`).
 
-Invariant: replicas of one partition never share a `penstock.machine`, unless a user assigns them so. Brokers
-that share only an address may: all brokers of a development cluster do.
+Invariant: no replica is placed on, or moved to, a `penstock.machine` that has another one of the partition,
+unless a user assigns it so, as Kafka's tools must be able to. Plans move such replicas apart (`rebalance`).
+Brokers that share only an address may hold replicas of one partition, as in a development cluster.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "Placer",
     "check_assignment",
     "crowding",
+    "is_no_closer",
     "may_receive",
     "rendezvous_score",
     "shares_machine",
@@ -214,6 +216,11 @@ def _may_hold(broker: BrokerImage) -> bool:
 def shares_machine(broker: BrokerImage, others: Collection[BrokerImage]) -> bool:
     """Whether a broker has the `penstock.machine` of one of the brokers that hold the other replicas."""
     return broker.machine is not None and any(other.machine == broker.machine for other in others)
+
+
+def is_no_closer(receiver: BrokerImage, donor: BrokerImage, others: Collection[BrokerImage]) -> bool:
+    """Whether a replica may move to the receiver: no closer to the others, and to none of their machines."""
+    return crowding(receiver, others) <= crowding(donor, others) and not shares_machine(receiver, others)
 
 
 def crowding(broker: BrokerImage, others: Collection[BrokerImage]) -> tuple[int, int]:

@@ -3,8 +3,9 @@
 A replica counts as one, plus its load relative to the mean, so numbers decide in an idle cluster and load in
 a busy one. Brokers above the mean give to those below it, until neither would gain; nothing else moves: a new
 broker among n receives about 1/n of the replicas. Rendezvous scores say which. No move puts replicas of a
-partition closer together. Then the order of replicas is changed, which moves no data, where the preferred
-leaders are uneven. Brokers that are down keep what they have; they may come back.
+partition closer together, and replicas that a user has assigned to one `penstock.machine` are moved apart
+where there is another machine. Then the order of replicas is changed, which moves no data, where the
+preferred leaders are uneven. Brokers that are down keep what they have; they may come back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage
-from penstock.metadata.placement import crowding, may_receive, rendezvous_score, shares_machine
+from penstock.metadata.placement import (
+    crowding,
+    is_no_closer,
+    may_receive,
+    rendezvous_score,
+    shares_machine,
+)
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Move", "plan_evacuation", "plan_rebalance"]
@@ -43,6 +50,7 @@ def plan_rebalance(
     if plan.receivers:
         staying = image.brokers.keys() - set(leaving)
         plan.evacuate(lambda node: node not in staying)
+        plan.separate()
         plan.even_out()
         plan.spread_leaders()
     return plan.moves()
@@ -120,14 +128,28 @@ class _Plan:
             for position, node in enumerate(placed.nodes):
                 if not leaves(node):
                     continue
-                others = self._others(placed, node)
-                free = [
-                    broker
-                    for broker in self.receivers.values()
-                    if broker.id not in placed.nodes and not shares_machine(broker, others)
-                ]
-                if free:
-                    self._move(placed, position, self._best(placed, others, free))
+                self._replace(placed, position)
+
+    def separate(self) -> None:
+        """Move replicas away from machines that hold another one of their partition, the last ones first."""
+        for placed in self.placed:
+            for position in reversed(range(len(placed.nodes))):
+                broker = self.receivers.get(placed.nodes[position])
+                if broker is None or broker.machine is None:
+                    continue
+                if shares_machine(broker, self._others(placed, broker.id)):
+                    self._replace(placed, position)
+
+    def _replace(self, placed: _Placed, position: int) -> None:
+        """Move a replica to the best machine without another one; it stays if there is none."""
+        others = self._others(placed, placed.nodes[position])
+        free = [
+            broker
+            for broker in self.receivers.values()
+            if broker.id not in placed.nodes and not shares_machine(broker, others)
+        ]
+        if free:
+            self._move(placed, position, self._best(placed, others, free))
 
     def even_out(self) -> None:
         mean = sum(self._carried.values()) / len(self._carried)
@@ -205,7 +227,7 @@ class _Plan:
 
     def _no_closer(self, placed: _Placed, donor: int, receiver: int) -> bool:
         others = self._others(placed, donor)
-        return crowding(self.receivers[receiver], others) <= crowding(self.receivers[donor], others)
+        return is_no_closer(self.receivers[receiver], self.receivers[donor], others)
 
     def _best(self, placed: _Placed, others: list[BrokerImage], free: list[BrokerImage]) -> BrokerImage:
         return min(
