@@ -247,6 +247,23 @@ def test_nothing_is_given_to_brokers_without_room() -> None:
     ]
 
 
+def test_replicas_wait_for_a_machine_without_another_one() -> None:
+    stage = Stage(6)
+    for node, broker in stage.image.brokers.items():
+        broker.machine = f"machine-{(node + 1) // 2}"
+    partition = stage.topic("t", [1, 3, 5])
+    stage.fence(5, 6)
+    gone = {5: DELAY_MS, 6: DELAY_MS}
+    assert heal(stage, gone).start == []
+    assert obstacles(stage.image, ON, Situation(gone, 0)) == [
+        "1 partition(s) with lost replicas have no machine left that takes a replica"
+    ]
+    stage.beat(6)
+    assert obstacles(stage.image, ON, Situation({5: DELAY_MS}, 0)) == []
+    heal(stage, {5: DELAY_MS})
+    assert partition.adding == [6]
+
+
 def test_a_partition_without_a_leader_waits() -> None:
     stage = Stage(4)
     partition = stage.topic("t", [3], min_isr=1)

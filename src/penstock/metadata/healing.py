@@ -13,7 +13,8 @@ Invariants:
 - A rebuild is cancelled when the broker that it replaces is back, with that replica. Where new replicas are
   in sync already, without which the ISR would be below the minimum, the cancellation waits for the old ones.
 - At most `partitions_max` reassignments of both kinds are under way.
-- Shares converge. Each move brings the brokers' numbers of replicas closer together. A share begins below
+- Shares converge. Each move brings the brokers' numbers of replicas closer together, or replicas apart that
+  a user has assigned to one machine. A share begins below
   the tolerance and ends within half of it, so small differences move nothing.
 
 Pure: the active controller decides, once in a while (`broker.healer`).
@@ -26,7 +27,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.metadata.balance import begin_step
 from penstock.metadata.image import NO_LEADER, RECOVERED, ClusterImage, Origin, PartitionImage
-from penstock.metadata.placement import may_receive
+from penstock.metadata.placement import may_receive, shares_machine
 from penstock.metadata.policy import Policy, min_isr
 from penstock.metadata.reassignment import cancel_reassignment
 from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
@@ -245,10 +246,13 @@ class _Healing:
         """Partitions by the brokers that have lost their replicas of them."""
         found: dict[frozenset[int], list[PartitionImage]] = {}
         for partition in partitions:
-            failed = self._failed_due.get((partition.topic_id, partition.index), ())
-            lost = frozenset({*self._due, *failed}.intersection(partition.replicas))
-            found.setdefault(lost, []).append(partition)
+            found.setdefault(self._lost(partition), []).append(partition)
         return found
+
+    def _lost(self, partition: PartitionImage) -> frozenset[int]:
+        """The brokers that have lost their replica of a partition for too long."""
+        failed = self._failed_due.get((partition.topic_id, partition.index), ())
+        return frozenset({*self._due, *failed}.intersection(partition.replicas))
 
     def _unhealed(self) -> Iterable[PartitionImage]:
         """Partitions with a replica that has been lost for too long."""
@@ -269,8 +273,13 @@ class _Healing:
             return "have a leader whose data directory has failed"
         if len(partition.replicas) > len(self._up):
             return f"have more replicas than brokers are up ({len(self._up)})"
-        if self._receivers.issubset(partition.replicas):
+        free = self._receivers.difference(partition.replicas)
+        if not free:
             return "have no broker left that takes a replica"
+        brokers, lost = self._image.brokers, self._lost(partition)
+        kept = [brokers[node] for node in partition.replicas if node in brokers and node not in lost]
+        if all(shares_machine(brokers[node], kept) for node in free):
+            return "have no machine left that takes a replica"
         return ""
 
     def obstacles(self) -> Iterator[str]:
