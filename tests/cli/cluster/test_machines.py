@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.cluster.machines import by_machine, machine_rows
+from penstock.cli.cluster.machines import by_machine, machine_rows, sharing_a_machine
 from penstock.cli.commands.cluster import _print_brokers
+from penstock.model.ids import TopicPartition
 
 
 def broker(id_: int, machine: str | None, state: str = "up", quorum: str = "observer") -> dict[str, Any]:
@@ -46,6 +47,16 @@ def test_brokers_are_grouped_and_summed() -> None:
         "bytes": 20,
         "quorum": "leader",
     }
+
+
+def test_partitions_with_replicas_on_one_machine_are_found_unless_they_move() -> None:
+    partitions = [
+        {"topic": "t", "partition": index, "replicas": replicas}
+        for index, replicas in enumerate([[1, 2], [1, 101], [3, 4], [3, 1]])
+    ]
+    brokers = [*BROKERS, broker(4, None)]
+    assert sharing_a_machine(partitions, brokers, ()) == partitions[:1]
+    assert sharing_a_machine(partitions, brokers, {TopicPartition("t", 0)}) == []
 
 
 def test_status_has_machines_only_where_brokers_have(capsys: pytest.CaptureFixture[str]) -> None:

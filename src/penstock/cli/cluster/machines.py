@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
-__all__ = ["MACHINE_COLUMNS", "by_machine", "machine_rows"]
+from penstock.model.ids import TopicPartition
+
+__all__ = ["MACHINE_COLUMNS", "by_machine", "machine_rows", "sharing_a_machine"]
 
 MACHINE_COLUMNS: Final = (
     "machine",
@@ -32,6 +34,23 @@ def machine_rows(brokers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if broker["machine"] is not None:
             groups.setdefault(broker["machine"], []).append(broker)
     return [_row(machine, members) for machine, members in groups.items()]
+
+
+def sharing_a_machine(
+    partitions: Sequence[dict[str, Any]], brokers: Sequence[dict[str, Any]], moving: Container[TopicPartition]
+) -> list[dict[str, Any]]:
+    """The partitions with several replicas on one machine, as a user may assign them.
+
+    A partition that moves may have the old and the new replica on one machine for a while.
+    """
+    machines = {broker["broker"]: broker["machine"] for broker in brokers}
+    found = []
+    for partition in partitions:
+        if TopicPartition(partition["topic"], partition["partition"]) not in moving:
+            used = [machines[node] for node in partition["replicas"] if machines.get(node) is not None]
+            if len(set(used)) < len(used):
+                found.append(partition)
+    return found
 
 
 def _row(machine: str, members: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cluster.healing import BALANCE, controller_configs, healing_overview
 from penstock.cli.cluster.lag import PartitionLag, partition_lags
+from penstock.cli.cluster.machines import sharing_a_machine
 from penstock.cli.cluster.moves import ongoing_moves
 from penstock.cli.cluster.voters import check_majority, configured_voters, endpoints
 from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
@@ -54,6 +55,23 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     awake = [address for address, answer in answers.items() if answer is not None]
     disks = line.send_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
     lags = partition_lags({broker: disks.get(address) for broker, address in addresses.items()})
+    brokers = [
+        {
+            "broker": broker.broker_id,
+            "address": addresses[broker.broker_id],
+            "rack": broker.rack,
+            "machine": broker.machine,
+            "state": _state(line, addresses[broker.broker_id], broker.is_fenced, awake),
+            "leads": sum(p["leader"] == broker.broker_id for p in partitions),
+            "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
+            "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
+            **_held(disks.get(addresses[broker.broker_id])),
+            **_lag(broker.broker_id, lags.values()),
+            "quorum": _role(broker.broker_id, quorum),
+            "versions": _supported(answers[addresses[broker.broker_id]]),
+        }
+        for broker in sorted(cluster.brokers, key=lambda broker: broker.broker_id)
+    ]
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
@@ -61,26 +79,11 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "balance": configs.get(BALANCE),
         "self_healing": healing_overview(configs, cluster.healing_notes.splitlines(), moving.values()),
         "moving": None if quorum["leader"] is None else len(moving),
-        "brokers": [
-            {
-                "broker": broker.broker_id,
-                "address": addresses[broker.broker_id],
-                "rack": broker.rack,
-                "machine": broker.machine,
-                "state": _state(line, addresses[broker.broker_id], broker.is_fenced, awake),
-                "leads": sum(p["leader"] == broker.broker_id for p in partitions),
-                "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
-                "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
-                **_held(disks.get(addresses[broker.broker_id])),
-                **_lag(broker.broker_id, lags.values()),
-                "quorum": _role(broker.broker_id, quorum),
-                "versions": _supported(answers[addresses[broker.broker_id]]),
-            }
-            for broker in sorted(cluster.brokers, key=lambda broker: broker.broker_id)
-        ],
+        "brokers": brokers,
         "partitions": partitions,
         "under_replicated": [p for p in partitions if len(p["isr"]) < _wanted(p, moving)],
         "leaderless": [p for p in partitions if p["leader"] is None],
+        "sharing_a_machine": sharing_a_machine(partitions, brokers, moving),
         "damaged": [
             damage
             for broker in sorted(addresses)

@@ -288,7 +288,22 @@ def _print_partitions(overview: dict[str, Any]) -> None:
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")
+    _print_sharing(overview["sharing_a_machine"])
     _print_awaited(overview)
+
+
+def _print_sharing(partitions: list[dict[str, Any]]) -> None:
+    """Print that partitions have several replicas on one machine: a machine that fails takes both."""
+    from penstock.cli.output import print_line
+
+    if partitions:
+        first = partitions[0]
+        print_line(
+            f"{len(partitions)} partition(s) have several replicas on one machine, for example "
+            f"{first['topic']}-{first['partition']} on brokers {', '.join(map(str, first['replicas']))}: "
+            "a plan of `penstock partition reassign plan` moves them apart",
+            "yellow",
+        )
 
 
 def _print_broker_warnings(broker: dict[str, Any]) -> None:
