@@ -76,7 +76,7 @@ def test_machines_of_a_cluster_have_the_same_file(tmp_path: Path) -> None:
     assert machines[1].address == "m2:9092"
 
 
-def test_the_file_of_the_page_starts_each_of_three_machines(tmp_path: Path) -> None:
+def test_the_file_of_the_page_is_laid_out_for_each_of_three_machines(tmp_path: Path) -> None:
     found = re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     file = tmp_path / "machine.yaml"
