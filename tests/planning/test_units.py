@@ -81,3 +81,5 @@ def test_printed_amounts() -> None:
     assert units.format_count(12.345) == "12.35"
     assert units.format_duration(7 * 86_400) == "7 d"
     assert units.format_duration(90) == "90 s"
+    assert units.counted(1, "machine") == "1 machine"
+    assert units.counted(1000, "machine") == "1,000 machines"

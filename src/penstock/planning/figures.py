@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from penstock.planning.coefficients import Coefficients
 from penstock.planning.sizing import Sizing
-from penstock.planning.units import format_bits, format_bytes, format_count, format_duration
+from penstock.planning.units import counted, format_bits, format_bytes, format_count, format_duration
 from penstock.planning.workload import (
     BROKER_BUSY,
     LEADERS_PER_BROKER,
@@ -69,7 +69,7 @@ def _data(sizing: Sizing) -> Iterator[Figure]:
         "storage, all replicas",
         everything,
         format_bytes(everything),
-        f"{format_bytes(stored)} x {workload.replicas} replicas",
+        f"{format_bytes(stored)} x {counted(workload.replicas, 'replica')}",
     )
 
 
@@ -145,9 +145,9 @@ def _processor(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
         sizing.cores,
         format_count(round(sizing.cores, 2)),
         f"{format_bytes(workload.write_bytes_s, '/s')} x {per_gb * 1e9:.2f} s per GB (append "
-        f"{costs.append * 1e9:.2f} + {workload.replicas - 1 + workload.fan_out} readers x "
+        f"{costs.append * 1e9:.2f} + {counted(workload.replicas - 1 + workload.fan_out, 'reader')} x "
         f"{costs.serve * 1e9:.2f} + "
-        f"{workload.replicas - 1} followers x {costs.follow * 1e9:.2f}, in batches of "
+        f"{counted(workload.replicas - 1, 'follower')} x {costs.follow * 1e9:.2f}, in batches of "
         f"{format_bytes(batch)}) + "
         f"{format_count(round(sizing.idle_cores, 3))} for {sizing.partitions * workload.replicas:,} idle "
         "replicas",
@@ -194,7 +194,7 @@ def _disks(sizing: Sizing) -> Iterator[Figure]:
         disks,
         f"{disks:,} of {format_bytes(hardware.disk_bytes)} ({hardware.disks} in each machine), {full:.0%} "
         "full",
-        f"{sizing.machines:,} machines x {hardware.disks}; {format_bytes(stored)} / "
+        f"{counted(sizing.machines, 'machine')} x {hardware.disks}; {format_bytes(stored)} / "
         f"({disks:,} x {format_bytes(hardware.disk_bytes)})",
     )
     writes = workload.write_bytes_s * workload.replicas / disks
@@ -212,9 +212,8 @@ def _disks(sizing: Sizing) -> Iterator[Figure]:
         "SSD for active segments",
         active,
         f"{format_bytes(active)} per machine",
-        f"{replicas:,} replicas x {format_bytes(_SEGMENT_BYTES)} (segment.bytes). Brokers do not move "
-        "segments between "
-        f"disks: use SSDs for all, or a cache in front of hard disks (lvmcache, bcache)",
+        f"{counted(replicas, 'replica')} x {format_bytes(_SEGMENT_BYTES)} (segment.bytes). Brokers do not "
+        "move segments between disks: use SSDs for all, or a cache in front of hard disks (lvmcache, bcache)",
     )
     yield from _rebuild(sizing)
 
@@ -231,7 +230,7 @@ def _rebuild(sizing: Sizing) -> Iterator[Figure]:
         "rebuild of a lost machine",
         seconds,
         format_duration(seconds),
-        f"{format_bytes(lost)} to {receivers:,} brokers, each at penstock.balance.bytes.per.second "
+        f"{format_bytes(lost)} to {counted(receivers, 'broker')}, each at penstock.balance.bytes.per.second "
         f"({format_bytes(_REBUILD_BYTES_S, '/s')})",
     )
 
@@ -242,12 +241,12 @@ def _network(sizing: Sizing) -> Iterator[Figure]:
     sent = workload.write_bytes_s * (workload.replicas - 1 + workload.fan_out)
     limit = f"limit: {format_bits(sizing.hardware.network_bytes_s)} x {NETWORK_BUSY:.0%}"
     for key, label, total, formula in (
-        ("in", "network in", received, f"{workload.replicas} replicas"),
+        ("in", "network in", received, counted(workload.replicas, "replica")),
         (
             "out",
             "network out",
             sent,
-            f"({workload.replicas - 1} followers + {workload.fan_out} consumer groups)",
+            f"({counted(workload.replicas - 1, 'follower')} + {counted(workload.fan_out, 'consumer group')})",
         ),
     ):
         each, machine = total / sizing.brokers, total / sizing.machines
@@ -256,5 +255,6 @@ def _network(sizing: Sizing) -> Iterator[Figure]:
             f"{label} of a broker",
             each,
             f"{format_bits(each)}, {format_bits(machine)} of its machine",
-            f"{format_bytes(workload.write_bytes_s, '/s')} x {formula} / {sizing.brokers:,} brokers; {limit}",
+            f"{format_bytes(workload.write_bytes_s, '/s')} x {formula} / "
+            f"{counted(sizing.brokers, 'broker')}; {limit}",
         )

@@ -1,4 +1,4 @@
-"""How many machines and brokers a workload needs, and which constraint decides.
+"""How many machines and brokers a workload needs, and which constraint is the binding one.
 
 Each constraint has a number of machines of its own. The cluster has the largest, rounded up to whole zones. A
 plan holds with one machine gone, after its replicas were rebuilt on the others, and with one zone gone,
@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.planning.coefficients import Coefficients
 from penstock.planning.costs import Costs, costs_of
-from penstock.planning.units import PlanError, format_bytes, format_count
+from penstock.planning.units import PlanError, counted, format_bytes, format_count
 from penstock.planning.workload import (
     BROKER_BUSY,
     DISK_BUSY,
@@ -59,7 +59,7 @@ class Sizing:
 
     @property
     def binding(self) -> Need:
-        """The constraint that decides: the first of those that need most machines."""
+        """The binding constraint: the first of those that need most machines."""
         return max(self.needs, key=lambda need: need.machines)
 
     @property
@@ -163,6 +163,7 @@ def _needs(workload: Workload, hardware: Hardware, costs: Costs, idle_cores: flo
     stored = workload.stored_bytes * workload.replicas
     writes = workload.write_bytes_s * workload.replicas
     sent = workload.write_bytes_s * (workload.replicas - 1 + workload.fan_out)
+    voters = _QUORUM_MACHINES if workload.replicas > 1 else 1
     return (
         _need("disk space", workload, stored, hardware.usable_disk_bytes, "stored", _disk_text(hardware)),
         _need(
@@ -180,9 +181,9 @@ def _needs(workload: Workload, hardware: Hardware, costs: Costs, idle_cores: flo
         _cpu(workload, hardware, costs, idle_cores),
         Need(
             "replicas and zones",
-            max(workload.replicas, workload.zones, _QUORUM_MACHINES if workload.replicas > 1 else 1),
-            f"{workload.replicas} replicas on different machines, {workload.zones} zone(s), "
-            f"{_QUORUM_MACHINES if workload.replicas > 1 else 1} voter(s)",
+            max(workload.replicas, workload.zones, voters),
+            f"{counted(workload.replicas, 'replica')} on different machines, "
+            f"{counted(workload.zones, 'zone')}, {counted(voters, 'voter')}",
         ),
     )
 

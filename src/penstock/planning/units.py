@@ -13,6 +13,7 @@ from penstock.model.errors import InvalidConfig
 
 __all__ = [
     "PlanError",
+    "counted",
     "format_bits",
     "format_bytes",
     "format_count",
@@ -118,6 +119,11 @@ def format_count(amount: float) -> str:
     if amount == int(amount) and amount < 1e15:
         return f"{int(amount):,}"
     return f"{amount:,.2f}".rstrip("0").rstrip(".") if amount >= 0.01 else f"{amount:.2g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 machine`, `30 machines`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_duration(seconds: float) -> str:

@@ -44,9 +44,31 @@ def test_the_plan_of_the_seeds(printed: Output) -> None:
         r"network in of a broker +[\d.]+ Mb/s, ",
         r"binding constraint +disk space: 28 machines",
         r" +12 +3,138,428 +3\.14 GB/s +5\.69 PB",
-        r"the machines and brokers of today suffice for 1 month",
+        r"the machines and brokers of today suffice for 1 month$",
     ):
         assert re.search(f"^{line}", output, re.MULTILINE), line
+
+
+@pytest.mark.parametrize(
+    ("growth", "line"),
+    [
+        ("40%/month", "the machines and brokers of today do not suffice for the next month"),
+        ("1%/year", "the machines and brokers of today suffice for a year"),
+    ],
+)
+def test_how_long_todays_machines_suffice(growth: str, line: str, printed: Output) -> None:
+    assert run_here(*PLAN, "--growth", growth) == 0
+    assert line in printed()[0].splitlines()
+
+
+def test_one_of_something_is_singular(printed: Output) -> None:
+    assert run_here("plan", "--rate", "10", "--size", "1KB", "--replicas", "1", "--explain") == 0
+    output, _ = printed()
+    assert re.search(r"^binding constraint +[a-z ]+: 1 machine$", output, re.MULTILINE)
+    assert "(s)" not in output
+    assert not re.search(
+        r"\b1 (replicas|readers|followers|machines|brokers|consumer groups|voters)\b", output
+    )
 
 
 def test_every_number_is_explained(printed: Output) -> None:
@@ -74,6 +96,11 @@ def test_a_check_shows_the_highest_use_of_each_limit(printed: Output) -> None:
     assert all(peak["share"] <= 1 for peak in json.loads(printed()[0])["peaks"])
     assert run_here(*PLAN, "--retention", "1h", "--check") == 0
     output, _ = printed()
+    assert re.search(
+        r"^checked on paper: the controller's placement in \d+ situations, highest use of each limit$",
+        output,
+        re.MULTILINE,
+    )
     assert re.search(r"^  processor +\d+% with ", output, re.MULTILINE)
     assert "EXCEEDED" not in output
 

@@ -64,7 +64,7 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan the machines, brokers, disks and network for a workload, and show which constraint decides."""
+    """Plan the machines, brokers, disks and network for a workload, and show the binding constraint."""
     # Longer than other functions because its parameters are the options of the command.
     from penstock.planning import units
     from penstock.planning.plan import make_plan
@@ -112,7 +112,13 @@ def _coefficients(calibrate: bool) -> Coefficients:
 
 def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
     from penstock.cli.output import print_json, print_table
-    from penstock.cli.planning.printing import YEAR_COLUMNS, check_lines, plan_lines, year_rows
+    from penstock.cli.planning.printing import (
+        YEAR_COLUMNS,
+        check_lines,
+        lasting_line,
+        plan_lines,
+        year_rows,
+    )
 
     peaks = _checked(planned) if check else []
     exceeded = any(peak.share > 1 for peak in peaks)
@@ -123,9 +129,7 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
         if len(planned.year) > 1:
             print()
             print_table(YEAR_COLUMNS, year_rows(planned))
-            lasts = planned.lasts_months
-            enough = "a year" if lasts is None else f"{lasts} month(s)"
-            print(f"the machines and brokers of today suffice for {enough}")
+            print(lasting_line(planned))
         if check:
             print("\n" + "\n".join(check_lines(peaks)))
     if exceeded:

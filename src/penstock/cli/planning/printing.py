@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from penstock.planning.coefficients import UNITS
 from penstock.planning.paper import Peak
 from penstock.planning.plan import Plan
-from penstock.planning.units import format_bytes, format_count
+from penstock.planning.units import counted, format_bytes, format_count
 
-__all__ = ["check_lines", "plan_lines", "year_rows"]
+__all__ = ["check_lines", "lasting_line", "plan_lines", "year_rows"]
 
 YEAR_COLUMNS = ("month", "messages/s", "data rate", "storage", "machines", "brokers", "binding constraint")
 _LABEL_WIDTH = 26
@@ -22,7 +22,8 @@ def plan_lines(plan: Plan, *, explain: bool) -> Iterator[str]:
         if explain:
             yield f"{'':{_LABEL_WIDTH}}   = {figure.formula}"
     binding = plan.sizing.binding
-    yield f"{'binding constraint':{_LABEL_WIDTH}} {binding.constraint}: {binding.machines:,} machines"
+    machines = counted(binding.machines, "machine")
+    yield f"{'binding constraint':{_LABEL_WIDTH}} {binding.constraint}: {machines}"
     if explain:
         yield from _constraints(plan)
         yield from _coefficients(plan)
@@ -62,6 +63,15 @@ def year_rows(plan: Plan) -> list[list[str]]:
     ]
 
 
+def lasting_line(plan: Plan) -> str:
+    """How long today's machines and brokers suffice for the growth."""
+    lasts = plan.lasts_months
+    if lasts == 0:
+        return "the machines and brokers of today do not suffice for the next month"
+    enough = "a year" if lasts is None else counted(lasts, "month")
+    return f"the machines and brokers of today suffice for {enough}"
+
+
 def check_lines(peaks: Sequence[Peak]) -> Iterator[str]:
     """The highest share of each limit, and the situation in which it was reached."""
     highest: dict[str, Peak] = {}
@@ -69,9 +79,8 @@ def check_lines(peaks: Sequence[Peak]) -> Iterator[str]:
         known = highest.get(peak.resource)
         if known is None or peak.share > known.share:
             highest[peak.resource] = peak
-    situations = len({peak.situation for peak in peaks})
-    yield f"checked on paper: the controller's placement in {situations} situations, highest use of each "
-    "limit"
+    situations = counted(len({peak.situation for peak in peaks}), "situation")
+    yield f"checked on paper: the controller's placement in {situations}, highest use of each limit"
     for peak in highest.values():
         verdict = "" if peak.share <= 1 else ": EXCEEDED"
         yield f"  {peak.resource:{_LABEL_WIDTH}} {peak.share:.0%} with {peak.situation}{verdict}"
