@@ -78,6 +78,19 @@ def test_many_partitions_are_noted() -> None:
     assert any("one request creates at most 10,000" in note for note in plan(tiny).notes)
 
 
+def test_the_page_cache_has_no_more_than_the_stored_data() -> None:
+    """A minute of 1 GB/s in three replicas is 180 GB; a machine has its third, and a spread of 10 %."""
+    sizing = plan(retention_s=60.0).sizing
+    assert sizing.machines == 3
+    assert sizing.cache_bytes == pytest.approx(1.1 * 180e9 / 3)
+    assert plan(retention_s=60.0, cached_s=30.0).sizing.cache_bytes == pytest.approx(1.1 * 90e9 / 3)
+
+
+def test_more_memory_than_common_machines_have_is_noted() -> None:
+    assert any("of memory per machine is more than" in note for note in plan(retention_s=3600.0).notes)
+    assert not any("memory" in note for note in plan(retention_s=3600.0, cached_s=60.0).notes)
+
+
 def test_the_document_has_base_units() -> None:
     document = plan(growth=1.1).as_document()
     assert document["figures"]["stored_bytes"] == 1814.4e12

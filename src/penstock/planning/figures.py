@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.planning.coefficients import Coefficients
-from penstock.planning.sizing import Sizing
+from penstock.planning.sizing import Sizing, uneven_replicas
 from penstock.planning.units import counted, format_bits, format_bytes, format_count, format_duration
 from penstock.planning.workload import (
     BROKER_BUSY,
@@ -16,6 +16,7 @@ from penstock.planning.workload import (
     REPLICAS_PER_DISK,
     UNEVEN_LEADERS,
     UNEVEN_REPLICAS,
+    Workload,
 )
 
 __all__ = ["Figure", "figures_of"]
@@ -164,8 +165,7 @@ def _processor(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
 
 def _memory(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
     workload = sizing.workload
-    writes = workload.write_bytes_s * workload.replicas / (sizing.machines - sizing.spare)
-    cache = writes * workload.cached_s
+    cache = sizing.cache_bytes
     process = (
         measured.resident_mb.value * 1e6 + measured.connection_kb.value * 1e3 * _CONNECTIONS + _BUFFERS_BYTES
     )
@@ -175,12 +175,19 @@ def _memory(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
         "memory of a machine",
         memory,
         f"{format_bytes(memory)}, {format_bytes(cache)} of it page cache",
-        f"page cache: {format_bytes(writes, '/s')} written x {format_duration(workload.cached_s)} that "
-        "consumers may "
-        f"be behind; each broker: {format_bytes(measured.resident_mb.value * 1e6)} + {_CONNECTIONS:,} "
+        f"page cache: {format_bytes(workload.write_bytes_s * workload.replicas, '/s')} written x "
+        f"{uneven_replicas(workload)} for the most loaded / {counted(sizing.carriers, 'machine')} x "
+        f"{_cached_text(workload)}; "
+        f"each broker: {format_bytes(measured.resident_mb.value * 1e6)} + {_CONNECTIONS:,} "
         "connections x "
         f"{format_bytes(measured.connection_kb.value * 1e3)} + {format_bytes(_BUFFERS_BYTES)} of requests",
     )
+
+
+def _cached_text(workload: Workload) -> str:
+    if workload.cache_s < workload.cached_s:
+        return f"{format_duration(workload.cache_s)}, all that is kept"
+    return f"{format_duration(workload.cache_s)} that consumers may be behind"
 
 
 def _disks(sizing: Sizing) -> Iterator[Figure]:

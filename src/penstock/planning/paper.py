@@ -161,6 +161,7 @@ class PaperCluster:
             ("network out", max(load.sent for load in machines) / hardware.usable_network_bytes_s),
             ("disk writes", received / hardware.usable_write_bytes_s),
             ("disk space", max(load.replicas for load in machines) * replica / hardware.usable_disk_bytes),
+            ("page cache", received * workload.cache_s / self._sizing.cache_bytes),
         ]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.planning.coefficients import UNITS, Coefficients
 from penstock.planning.figures import Figure, figures_of
 from penstock.planning.sizing import Sizing, size_cluster
-from penstock.planning.units import MONTHS_PER_YEAR, format_bytes, format_count
+from penstock.planning.units import MONTHS_PER_YEAR, format_bytes, format_count, format_duration
 from penstock.planning.workload import Hardware, Workload
 
 __all__ = ["Plan", "Year", "make_plan"]
@@ -17,6 +18,8 @@ __all__ = ["Plan", "Year", "make_plan"]
 MONTHS: Final = (0, 3, 6, 9, MONTHS_PER_YEAR)
 #: the default of penstock.balance.bytes.per.second
 _REBUILD_BYTES_S: Final = 20 << 20
+#: sixteen modules of 32 GB; few servers have more
+_COMMON_MEMORY_BYTES: Final = 512 * 10**9
 #: the most partitions that the benchmarks measure on one broker
 _MEASURED_PARTITIONS: Final = 5000
 #: the most partitions that one request may create
@@ -80,7 +83,8 @@ def make_plan(workload: Workload, hardware: Hardware, measured: Coefficients) ->
         Year(each, size_cluster(workload.after(each), hardware, measured, partitions)) for each in months
     )
     now = year[0].sizing
-    return Plan(now, measured, year, figures_of(now, measured), _notes(now))
+    figures = figures_of(now, measured)
+    return Plan(now, measured, year, figures, _notes(now, figures))
 
 
 def _year_row(year: Year) -> dict[str, Any]:
@@ -96,9 +100,23 @@ def _year_row(year: Year) -> dict[str, Any]:
     }
 
 
-def _notes(sizing: Sizing) -> tuple[str, ...]:
+def _notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
     """What an operator has to know, because the plan depends on it."""
-    return tuple(note for note in (*_failure_notes(sizing), *_partition_notes(sizing)) if note)
+    notes = (*_failure_notes(sizing), *_memory_notes(sizing, figures), *_partition_notes(sizing))
+    return tuple(note for note in notes if note)
+
+
+def _memory_notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
+    """Memory is not among the constraints: a smaller page cache slows down reads, and nothing fails."""
+    memory = next(figure.value for figure in figures if figure.key == "memory_bytes_per_machine")
+    return (
+        f"{format_bytes(memory)} of memory per machine is more than common machines have "
+        f"({format_bytes(_COMMON_MEMORY_BYTES)}), and memory is no constraint of the plan: with less, "
+        f"consumers that are less than {format_duration(sizing.workload.cache_s)} behind read from disks; "
+        "lower --cached, or plan with more machines (fewer --disks or --cores)"
+        if memory > _COMMON_MEMORY_BYTES
+        else "",
+    )
 
 
 def _failure_notes(sizing: Sizing) -> tuple[str, ...]:

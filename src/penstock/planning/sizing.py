@@ -27,7 +27,7 @@ from penstock.planning.workload import (
     Workload,
 )
 
-__all__ = ["Need", "Sizing", "size_cluster"]
+__all__ = ["Need", "Sizing", "size_cluster", "uneven_replicas"]
 
 #: more would be a mistyped option rather than a cluster
 _MOST_MACHINES: Final = 100_000
@@ -69,6 +69,18 @@ class Sizing:
     @property
     def spare(self) -> int:
         return _spare(self.workload)
+
+    @property
+    def carriers(self) -> int:
+        """The machines that carry all replicas once those of a lost machine in each zone are rebuilt."""
+        return self.machines - self.spare if self.machines > self.workload.replicas else self.machines
+
+    @property
+    def cache_bytes(self) -> float:
+        """The page cache of the fullest machine after a rebuild: no more than the data that it stores."""
+        workload = self.workload
+        writes = workload.write_bytes_s * workload.replicas * uneven_replicas(workload) / self.carriers
+        return writes * workload.cache_s
 
     @property
     def cores(self) -> float:
@@ -120,6 +132,11 @@ def _sized(
         partitions=_partitions(workload, hardware, costs, machines, brokers, partitions),
         idle_cores=idle_cores,
     )
+
+
+def uneven_replicas(workload: Workload) -> float:
+    """The replicas of the fullest machine, relative to the mean."""
+    return UNEVEN_REPLICAS if workload.replicas > 1 else 1.0
 
 
 def _spare(workload: Workload) -> int:
@@ -190,7 +207,7 @@ def _needs(workload: Workload, hardware: Hardware, costs: Costs, idle_cores: flo
 
 def _need(constraint: str, workload: Workload, total: float, usable: float, verb: str, each: str) -> Need:
     spare = _spare(workload)
-    uneven = (UNEVEN_LEADERS if verb == "sent" else UNEVEN_REPLICAS) if workload.replicas > 1 else 1.0
+    uneven = UNEVEN_LEADERS if verb == "sent" and workload.replicas > 1 else uneven_replicas(workload)
     machines = math.ceil(total * uneven / usable) + spare
     rate = "" if verb == "stored" else "/s"
     formula = f"{format_bytes(total, rate)} {verb} x {uneven} for the most loaded / ({each})"
