@@ -91,6 +91,15 @@ def test_more_memory_than_common_machines_have_is_noted() -> None:
     assert not any("memory" in note for note in plan(retention_s=3600.0, cached_s=60.0).notes)
 
 
+def test_a_machine_with_one_core_shares_it_with_the_system() -> None:
+    single = plan(Hardware(cores=1))
+    figure = next(figure for figure in single.figures if figure.key == "cores_per_machine")
+    assert (figure.value, figure.text) == (1, "1 of 1, shared by the broker and the system")
+    assert any("use --cores 2 or more" in note for note in single.notes)
+    double = next(f for f in plan(Hardware(cores=2)).figures if f.key == "cores_per_machine")
+    assert (double.value, double.text) == (2, "2 of 2, fast ones")
+
+
 def test_the_document_has_base_units() -> None:
     document = plan(growth=1.1).as_document()
     assert document["figures"]["stored_bytes"] == 1814.4e12

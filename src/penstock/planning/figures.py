@@ -130,14 +130,17 @@ def _partitions(sizing: Sizing) -> Iterator[Figure]:
 def _processor(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
     workload, costs = sizing.workload, sizing.costs
     batch = max(workload.batch_bytes, workload.size_bytes)
+    shared = sizing.hardware.cores == 1
     yield Figure(
         "cores_per_machine",
         "cores of a machine",
-        sizing.brokers_per_machine + 1,
-        f"{sizing.brokers_per_machine + 1} of {sizing.hardware.cores}, fast ones",
-        "one for each broker, one for the system, compaction and recompression; a partition is never "
-        "faster than one "
-        "core",
+        sizing.cores_per_machine,
+        "1 of 1, shared by the broker and the system"
+        if shared
+        else f"{sizing.cores_per_machine} of {sizing.hardware.cores}, fast ones",
+        "one for each broker"
+        + ("" if shared else ", one for the system, compaction and recompression")
+        + "; a partition is never faster than one core",
     )
     per_gb = costs.leader(workload.replicas - 1 + workload.fan_out) + costs.follow * (workload.replicas - 1)
     yield Figure(

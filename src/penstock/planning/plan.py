@@ -102,12 +102,12 @@ def _year_row(year: Year) -> dict[str, Any]:
 
 def _notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
     """What an operator has to know, because the plan depends on it."""
-    notes = (*_failure_notes(sizing), *_memory_notes(sizing, figures), *_partition_notes(sizing))
+    notes = (*_failure_notes(sizing), *_machine_notes(sizing, figures), *_partition_notes(sizing))
     return tuple(note for note in notes if note)
 
 
-def _memory_notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
-    """Memory is not among the constraints: a smaller page cache slows down reads, and nothing fails."""
+def _machine_notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
+    # Memory is not among the constraints: a smaller page cache slows down reads, and nothing fails.
     memory = next(figure.value for figure in figures if figure.key == "memory_bytes_per_machine")
     return (
         f"{format_bytes(memory)} of memory per machine is more than common machines have "
@@ -115,6 +115,10 @@ def _memory_notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
         f"consumers that are less than {format_duration(sizing.workload.cache_s)} behind read from disks; "
         "lower --cached, or plan with more machines (fewer --disks or --cores)"
         if memory > _COMMON_MEMORY_BYTES
+        else "",
+        "a machine with one core has none for the system, compaction and recompression, which slow down its "
+        "broker; use --cores 2 or more"
+        if sizing.hardware.cores == 1
         else "",
     )
 

@@ -83,6 +83,11 @@ class Sizing:
         return writes * workload.cache_s
 
     @property
+    def cores_per_machine(self) -> int:
+        """A core for each broker and one for the system, which a machine with a single core does not have."""
+        return min(self.brokers_per_machine + 1, self.hardware.cores)
+
+    @property
     def cores(self) -> float:
         """Busy cores of all brokers together, with every machine up."""
         return _busy_cores(self.workload, self.costs, self.workload.replicas) + self.idle_cores
