@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from penstock.planning.paper import PaperCluster, Peak
+from penstock.planning.paper import VOTERS, PaperCluster, Peak
 from penstock.planning.plan import make_plan
 from penstock.planning.sizing import Sizing, size_cluster
 from penstock.planning.workload import Hardware, Workload
@@ -66,8 +66,16 @@ def test_a_plan_is_not_far_from_its_limits() -> None:
 
 
 def test_every_machine_of_a_small_cluster_may_be_lost() -> None:
-    for zones in (1, 2, 3):
+    for zones in (1, 3):
         assert over(PaperCluster(planned(workload(rate=200e3, zones=zones), Hardware())).check()) == []
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_one_of_two_zones_has_the_majority_of_the_voters(replicas: int) -> None:
+    """All other limits are kept, but without that zone the cluster elects no leaders."""
+    sizing = planned(workload(rate=200e3, zones=2, replicas=replicas), Hardware())
+    assert sizing.voters == 5
+    assert over(PaperCluster(sizing).check()) == [Peak("zone 1 lost", VOTERS, 3 / 2)]
 
 
 def test_a_cluster_that_is_too_small_is_found_out() -> None:

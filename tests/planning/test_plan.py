@@ -58,6 +58,8 @@ def test_without_growth_there_is_no_year() -> None:
     [
         ({"replicas": 1}, "one replica"),
         ({"zones": 2}, "min.insync.replicas=2 are refused; use 3 zones"),
+        ({"zones": 2}, "2 zones: one of them has 3 of the 5 voters"),
+        ({"zones": 2, "replicas": 2}, "so the plan does not hold without that zone; use 3 zones"),
         ({"rate": 100.0}, "no machine is left to rebuild"),
         ({"zones": 3}, "not those of a lost zone"),
     ],

@@ -97,8 +97,9 @@ def _cluster(sizing: Sizing) -> Iterator[Figure]:
         f"{BROKER_BUSY:.0%} after the loss of a machine or a zone, also with {UNEVEN_LEADERS} x the mean "
         f"number of leaders and {UNEVEN_REPLICAS} x that of replicas",
     )
-    voters = 5 if sizing.machines >= 5 else 3 if sizing.machines >= 3 else 1
-    yield Figure("voters", "voters", voters, f"{voters}", "one per machine at most, over all zones")
+    yield Figure(
+        "voters", "voters", sizing.voters, f"{sizing.voters}", "one per machine at most, over all zones"
+    )
     yield from _partitions(sizing)
 
 

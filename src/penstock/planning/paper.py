@@ -9,7 +9,7 @@ the placement that a real cluster would have, and not against a mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,7 +24,10 @@ from penstock.planning.workload import BROKER_BUSY
 from penstock.wire.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["PaperCluster", "Peak"]
+__all__ = ["VOTERS", "PaperCluster", "Peak"]
+
+#: the resource of a peak: voters that are lost, as a share of those that a majority can spare
+VOTERS: Final = "voters"
 
 #: the most partitions that one request may create
 _MOST_PARTITIONS: Final = 10_000
@@ -121,7 +124,13 @@ class PaperCluster:
         machines = [_Load() for _ in self._brokers]
         for node, load in brokers.items():
             _add(machines[self._machine_of[node]], load)
-        return [Peak(situation, name, share) for name, share in self._shares(brokers.values(), machines)]
+        shares = [*self._shares(brokers.values(), machines), *self._quorum(lost)]
+        return [Peak(situation, name, share) for name, share in shares]
+
+    def _quorum(self, lost: Collection[int]) -> Iterator[tuple[str, float]]:
+        """The first machines have a voter each, so that voters are spread over all zones."""
+        if spared := (self._sizing.voters - 1) // 2:
+            yield VOTERS, sum(number < self._sizing.voters for number in lost) / spared
 
     @staticmethod
     def _moves(image: ClusterImage, gone: Collection[int]) -> dict[TopicPartition, list[int]]:

@@ -131,6 +131,11 @@ def _failure_notes(sizing: Sizing) -> tuple[str, ...]:
         "loses data"
         if workload.replicas == 1
         else "",
+        f"2 zones: one of them has {sizing.voters // 2 + 1} of the {sizing.voters} voters; while it is lost, "
+        "no leaders are elected and no metadata changes, so the plan does not hold without that zone; use 3 "
+        "zones, or have one of the voters (process.roles=controller) in a third"
+        if workload.replicas > 1 and workload.zones == 2
+        else "",
         f"{workload.zones} zones for {workload.replicas} replicas: a zone has up to {per_zone} of them, "
         "and without "
         f"it writes with acks=all and min.insync.replicas={in_sync} are refused; use {workload.replicas} "

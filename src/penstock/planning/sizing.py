@@ -83,6 +83,11 @@ class Sizing:
         return writes * workload.cache_s
 
     @property
+    def voters(self) -> int:
+        """Voters of the metadata quorum: an odd number, at most one on each machine."""
+        return 5 if self.machines >= 5 else 3 if self.machines >= 3 else 1
+
+    @property
     def cores_per_machine(self) -> int:
         """A core for each broker and one for the system, which a machine with a single core does not have."""
         return min(self.brokers_per_machine + 1, self.hardware.cores)

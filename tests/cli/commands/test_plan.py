@@ -105,6 +105,13 @@ def test_a_check_shows_the_highest_use_of_each_limit(printed: Output) -> None:
     assert "EXCEEDED" not in output
 
 
+def test_a_check_of_two_zones_fails(printed: Output) -> None:
+    assert run_here(*PLAN, "--retention", "1h", "--zones", "2", "--check") == 1
+    output, errors = printed()
+    assert re.search(r"^  voters +200% with zone 1 lost: EXCEEDED$", output, re.MULTILINE)
+    assert "with zone 1 lost the voters have no majority: use 3 zones" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,6 +10,8 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.planning.coefficients import Coefficients
     from penstock.planning.paper import Peak
     from penstock.planning.plan import Plan
@@ -121,7 +123,6 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
     )
 
     peaks = _checked(planned) if check else []
-    exceeded = any(peak.share > 1 for peak in peaks)
     if as_json:
         print_json(planned.as_document() | ({"peaks": [peak._asdict() for peak in peaks]} if check else {}))
     else:
@@ -132,8 +133,17 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
             print(lasting_line(planned))
         if check:
             print("\n" + "\n".join(check_lines(peaks)))
-    if exceeded:
+    _refuse_exceeded([peak for peak in peaks if peak.share > 1])
+
+
+def _refuse_exceeded(peaks: Sequence[Peak]) -> None:
+    """Fail if a limit is exceeded. A plan keeps all limits but that of voters, if the user has two zones."""
+    from penstock.planning.paper import VOTERS
+
+    if any(peak.resource != VOTERS for peak in peaks):
         raise Failure("the paper cluster exceeds a limit: add machines, and report this plan as a bug")
+    if peaks:
+        raise Failure(f"with {peaks[0].situation} the voters have no majority: use 3 zones")
 
 
 def _checked(planned: Plan) -> list[Peak]:
