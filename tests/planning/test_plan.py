@@ -109,3 +109,10 @@ def test_the_document_has_base_units() -> None:
         document["machines_by_constraint"].values()
     )
     assert len(document["year"]) == 5
+    now, figures = document["year"][0], document["figures"]
+    for key in ("machines", "brokers", "disks", "cores_per_machine", "memory_bytes_per_machine"):
+        assert now[key] == figures[key]
+    for direction in ("in", "out"):
+        of_machine = now[f"network_{direction}_bytes_per_second_per_machine"] * now["machines"]
+        of_broker = figures[f"network_{direction}_bytes_per_second"] * now["brokers"]
+        assert of_machine == pytest.approx(of_broker)

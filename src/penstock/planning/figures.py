@@ -19,7 +19,7 @@ from penstock.planning.workload import (
     Workload,
 )
 
-__all__ = ["Figure", "figures_of"]
+__all__ = ["Figure", "figures_of", "memory_of"]
 
 #: the default of segment.bytes
 _SEGMENT_BYTES: Final = 1 << 30
@@ -167,18 +167,21 @@ def _processor(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
     )
 
 
+def memory_of(sizing: Sizing, measured: Coefficients) -> float:
+    """The memory of a machine: its page cache and its brokers."""
+    connections = measured.connection_kb.value * 1e3 * _CONNECTIONS
+    process = measured.resident_mb.value * 1e6 + connections + _BUFFERS_BYTES
+    return sizing.cache_bytes + process * sizing.brokers_per_machine
+
+
 def _memory(sizing: Sizing, measured: Coefficients) -> Iterator[Figure]:
     workload = sizing.workload
-    cache = sizing.cache_bytes
-    process = (
-        measured.resident_mb.value * 1e6 + measured.connection_kb.value * 1e3 * _CONNECTIONS + _BUFFERS_BYTES
-    )
-    memory = cache + process * sizing.brokers_per_machine
+    memory = memory_of(sizing, measured)
     yield Figure(
         "memory_bytes_per_machine",
         "memory of a machine",
         memory,
-        f"{format_bytes(memory)}, {format_bytes(cache)} of it page cache",
+        f"{format_bytes(memory)}, {format_bytes(sizing.cache_bytes)} of it page cache",
         f"page cache: {format_bytes(workload.write_bytes_s * workload.replicas, '/s')} written x "
         f"{uneven_replicas(workload)} for the most loaded / {counted(sizing.carriers, 'machine')} x "
         f"{_cached_text(workload)}; "
@@ -248,15 +251,13 @@ def _rebuild(sizing: Sizing) -> Iterator[Figure]:
 
 def _network(sizing: Sizing) -> Iterator[Figure]:
     workload = sizing.workload
-    received = workload.write_bytes_s * workload.replicas
-    sent = workload.write_bytes_s * (workload.replicas - 1 + workload.fan_out)
     limit = f"limit: {format_bits(sizing.hardware.network_bytes_s)} x {NETWORK_BUSY:.0%}"
     for key, label, total, formula in (
-        ("in", "network in", received, counted(workload.replicas, "replica")),
+        ("in", "network in", sizing.received_bytes_s, counted(workload.replicas, "replica")),
         (
             "out",
             "network out",
-            sent,
+            sizing.sent_bytes_s,
             f"({counted(workload.replicas - 1, 'follower')} + {counted(workload.fan_out, 'consumer group')})",
         ),
     ):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.planning.coefficients import UNITS, Coefficients
-from penstock.planning.figures import Figure, figures_of
+from penstock.planning.figures import Figure, figures_of, memory_of
 from penstock.planning.sizing import Sizing, size_cluster
 from penstock.planning.units import MONTHS_PER_YEAR, format_bytes, format_count, format_duration
 from penstock.planning.workload import Hardware, Workload
@@ -32,6 +31,12 @@ class Year:
 
     months: int
     sizing: Sizing
+    #: of a machine
+    memory_bytes: float
+
+    @property
+    def disks(self) -> int:
+        return self.sizing.machines * self.sizing.hardware.disks
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +84,11 @@ def make_plan(workload: Workload, hardware: Hardware, measured: Coefficients) ->
     months = MONTHS if workload.growth != 1.0 else MONTHS[:1]
     drafts = [size_cluster(workload.after(each), hardware, measured) for each in months]
     partitions = max(draft.partitions for draft in drafts)
+    sizings = [size_cluster(workload.after(each), hardware, measured, partitions) for each in months]
     year = tuple(
-        Year(each, size_cluster(workload.after(each), hardware, measured, partitions)) for each in months
+        Year(each, sizing, memory_of(sizing, measured)) for each, sizing in zip(months, sizings, strict=True)
     )
-    now = year[0].sizing
-    figures = figures_of(now, measured)
-    return Plan(now, measured, year, figures, _notes(now, figures))
+    return Plan(year[0].sizing, measured, year, figures_of(year[0].sizing, measured), _notes(year[0]))
 
 
 def _year_row(year: Year) -> dict[str, Any]:
@@ -96,19 +100,24 @@ def _year_row(year: Year) -> dict[str, Any]:
         "stored_bytes": sizing.workload.stored_bytes * sizing.workload.replicas,
         "machines": sizing.machines,
         "brokers": sizing.brokers,
+        "disks": year.disks,
+        "cores_per_machine": sizing.cores_per_machine,
+        "memory_bytes_per_machine": year.memory_bytes,
+        "network_in_bytes_per_second_per_machine": sizing.received_bytes_s / sizing.machines,
+        "network_out_bytes_per_second_per_machine": sizing.sent_bytes_s / sizing.machines,
         "binding": sizing.binding.constraint,
     }
 
 
-def _notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
+def _notes(now: Year) -> tuple[str, ...]:
     """What an operator has to know, because the plan depends on it."""
-    notes = (*_failure_notes(sizing), *_machine_notes(sizing, figures), *_partition_notes(sizing))
+    notes = (*_failure_notes(now.sizing), *_machine_notes(now), *_partition_notes(now.sizing))
     return tuple(note for note in notes if note)
 
 
-def _machine_notes(sizing: Sizing, figures: Sequence[Figure]) -> tuple[str, ...]:
+def _machine_notes(now: Year) -> tuple[str, ...]:
     # Memory is not among the constraints: a smaller page cache slows down reads, and nothing fails.
-    memory = next(figure.value for figure in figures if figure.key == "memory_bytes_per_machine")
+    sizing, memory = now.sizing, now.memory_bytes
     return (
         f"{format_bytes(memory)} of memory per machine is more than common machines have "
         f"({format_bytes(_COMMON_MEMORY_BYTES)}), and memory is no constraint of the plan: with less, "

@@ -83,6 +83,16 @@ class Sizing:
         return writes * workload.cache_s
 
     @property
+    def received_bytes_s(self) -> float:
+        """What all replicas receive: leaders from producers, followers from leaders."""
+        return self.workload.write_bytes_s * self.workload.replicas
+
+    @property
+    def sent_bytes_s(self) -> float:
+        """What all leaders send to followers and consumers."""
+        return self.workload.write_bytes_s * (self.workload.replicas - 1 + self.workload.fan_out)
+
+    @property
     def voters(self) -> int:
         """Voters of the metadata quorum: an odd number, at most one on each machine."""
         return 5 if self.machines >= 5 else 3 if self.machines >= 3 else 1

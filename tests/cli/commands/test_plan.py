@@ -43,7 +43,9 @@ def test_the_plan_of_the_seeds(printed: Output) -> None:
         r"SSD for active segments +[\d.]+ GB per machine",
         r"network in of a broker +[\d.]+ Mb/s, ",
         r"binding constraint +disk space: 28 machines",
-        r" +12 +3,138,428 +3\.14 GB/s +5\.69 PB",
+        r"month  messages/s .* disks +cores +memory +network in +network out +binding constraint$",
+        r" +12 +3,138,428 +3\.14 GB/s +5\.69 PB +81 +\d+ +972 +\d+ +[\d.]+ GB +[\d.]+ Mb/s +[\d.]+ Gb/s",
+        r"cores, memory and network are those of one machine$",
         r"the machines and brokers of today suffice for 1 month$",
     ):
         assert re.search(f"^{line}", output, re.MULTILINE), line

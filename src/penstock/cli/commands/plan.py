@@ -116,6 +116,7 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
     from penstock.cli.output import print_json, print_table
     from penstock.cli.planning.printing import (
         YEAR_COLUMNS,
+        YEAR_LEGEND,
         check_lines,
         lasting_line,
         plan_lines,
@@ -130,7 +131,7 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
         if len(planned.year) > 1:
             print()
             print_table(YEAR_COLUMNS, year_rows(planned))
-            print(lasting_line(planned))
+            print(f"{YEAR_LEGEND}\n{lasting_line(planned)}")
         if check:
             print("\n" + "\n".join(check_lines(peaks)))
     _refuse_exceeded([peak for peak in peaks if peak.share > 1])

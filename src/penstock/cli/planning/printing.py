@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 from penstock.planning.coefficients import UNITS
 from penstock.planning.paper import Peak
 from penstock.planning.plan import Plan
-from penstock.planning.units import counted, format_bytes, format_count
+from penstock.planning.units import counted, format_bits, format_bytes, format_count
 
 __all__ = ["check_lines", "lasting_line", "plan_lines", "year_rows"]
 
-YEAR_COLUMNS = ("month", "messages/s", "data rate", "storage", "machines", "brokers", "binding constraint")
+YEAR_COLUMNS = (
+    *("month", "messages/s", "data rate", "storage", "machines", "brokers", "disks"),
+    *("cores", "memory", "network in", "network out", "binding constraint"),
+)
+#: below the table
+YEAR_LEGEND = "cores, memory and network are those of one machine"
 _LABEL_WIDTH = 26
 
 
@@ -57,6 +62,11 @@ def year_rows(plan: Plan) -> list[list[str]]:
             format_bytes(each.sizing.workload.stored_bytes * each.sizing.workload.replicas),
             f"{each.sizing.machines:,}",
             f"{each.sizing.brokers:,}",
+            f"{each.disks:,}",
+            f"{each.sizing.cores_per_machine}",
+            format_bytes(each.memory_bytes),
+            format_bits(each.sizing.received_bytes_s / each.sizing.machines),
+            format_bits(each.sizing.sent_bytes_s / each.sizing.machines),
             each.sizing.binding.constraint,
         ]
         for each in plan.year
