@@ -1,4 +1,7 @@
-"""Plans on paper: placed by the controller's code, no broker is over its limits, also with losses."""
+"""Plans on paper: placed by the controller's code, no broker is over its limits, also with losses.
+
+The costs are the measured ones of the package. So new measurements are checked, too.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import os
 
 import pytest
 
+from penstock.cli.planning.shipped import shipped_coefficients
 from penstock.planning.paper import VOTERS, PaperCluster, Peak
 from penstock.planning.plan import make_plan
 from penstock.planning.sizing import Sizing, size_cluster
 from penstock.planning.workload import Hardware, Workload
-from tests.planning.samples import coefficients, workload
+from tests.planning.samples import workload
 
-#: the largest clusters have large machines and large batches: a cluster of thousands of brokers takes minutes
+#: the largest clusters have large machines and batches: a cluster of thousands of brokers takes minutes
 LARGE = Hardware(cores=32, disk_bytes=20 * 10**12, disks=24, network_bytes_s=100e9 / 8)
 #: `make paper` also checks the cluster whose placement takes a minute
 WITH_LARGEST = bool(os.environ.get("PENSTOCK_PAPER"))
@@ -20,7 +24,7 @@ WEEK_S = 7 * 86_400.0
 
 
 def planned(load: Workload, hardware: Hardware) -> Sizing:
-    return make_plan(load, hardware, coefficients()).sizing
+    return make_plan(load, hardware, shipped_coefficients()).sizing
 
 
 def over(peaks: list[Peak]) -> list[Peak]:
@@ -79,7 +83,7 @@ def test_one_of_two_zones_has_the_majority_of_the_voters(replicas: int) -> None:
 
 
 def test_a_cluster_that_is_too_small_is_found_out() -> None:
-    sizing = size_cluster(workload(zones=3), Hardware(), coefficients())
+    sizing = size_cluster(workload(zones=3), Hardware(), shipped_coefficients())
     smaller = Sizing(
         workload=sizing.workload,
         hardware=sizing.hardware,
