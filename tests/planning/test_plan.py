@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.model.config import BROKER_KEYS
 from penstock.planning.plan import make_plan
-from penstock.planning.workload import Hardware
+from penstock.planning.workload import REBUILD_BYTES_S, Hardware
 from tests.planning.samples import coefficients, plan, workload
 
 
@@ -91,6 +92,13 @@ def test_the_page_cache_has_no_more_than_the_stored_data() -> None:
 def test_more_memory_than_common_machines_have_is_noted() -> None:
     assert any("of memory per machine is more than" in note for note in plan(retention_s=3600.0).notes)
     assert not any("memory" in note for note in plan(retention_s=3600.0, cached_s=60.0).notes)
+
+
+def test_a_rebuild_that_is_too_fast_for_the_machines_is_noted() -> None:
+    assert BROKER_KEYS["penstock.balance.bytes.per.second"].default == REBUILD_BYTES_S
+    assert not any("rebuild of a lost machine" in note for note in plan(zones=3).notes)
+    slow = plan(Hardware(network_bytes_s=1e9 / 8), zones=3, retention_s=3600.0, batch_bytes=1000)
+    assert any("its network may be too slow" in note for note in slow.notes)
 
 
 def test_a_machine_with_one_core_shares_it_with_the_system() -> None:

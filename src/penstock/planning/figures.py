@@ -13,6 +13,7 @@ from penstock.planning.workload import (
     BROKER_BUSY,
     LEADERS_PER_BROKER,
     NETWORK_BUSY,
+    REBUILD_BYTES_S,
     REPLICAS_PER_DISK,
     UNEVEN_LEADERS,
     UNEVEN_REPLICAS,
@@ -26,7 +27,6 @@ _SEGMENT_BYTES: Final = 1 << 30
 #: requests and responses in flight; brokers bound them by queued.max.request.bytes and the like
 _BUFFERS_BYTES: Final = 1_000_000_000
 _CONNECTIONS: Final = 10_000
-_REBUILD_BYTES_S: Final = 20 << 20
 
 
 class Figure(NamedTuple):
@@ -238,14 +238,14 @@ def _rebuild(sizing: Sizing) -> Iterator[Figure]:
         return
     lost = workload.stored_bytes * workload.replicas / sizing.machines
     receivers = sizing.brokers - sizing.brokers_per_machine
-    seconds = lost / (receivers * _REBUILD_BYTES_S)
+    seconds = lost / (receivers * REBUILD_BYTES_S)
     yield Figure(
         "rebuild_seconds",
         "rebuild of a lost machine",
         seconds,
         format_duration(seconds),
         f"{format_bytes(lost)} to {counted(receivers, 'broker')}, each at penstock.balance.bytes.per.second "
-        f"({format_bytes(_REBUILD_BYTES_S, '/s')})",
+        f"({format_bytes(REBUILD_BYTES_S, '/s')})",
     )
 
 

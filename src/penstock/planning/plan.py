@@ -10,13 +10,11 @@ from penstock.planning.coefficients import UNITS, Coefficients
 from penstock.planning.figures import Figure, figures_of, memory_of
 from penstock.planning.sizing import Sizing, size_cluster
 from penstock.planning.units import MONTHS_PER_YEAR, format_bytes, format_count, format_duration
-from penstock.planning.workload import Hardware, Workload
+from penstock.planning.workload import REBUILD_BYTES_S, UNEVEN_LEADERS, UNEVEN_REPLICAS, Hardware, Workload
 
 __all__ = ["Plan", "Year", "make_plan"]
 
 MONTHS: Final = (0, 3, 6, 9, MONTHS_PER_YEAR)
-#: the default of penstock.balance.bytes.per.second
-_REBUILD_BYTES_S: Final = 20 << 20
 #: sixteen modules of 32 GB; few servers have more
 _COMMON_MEMORY_BYTES: Final = 512 * 10**9
 #: the most partitions that the benchmarks measure on one broker
@@ -129,6 +127,26 @@ def _machine_notes(now: Year) -> tuple[str, ...]:
         "broker; use --cores 2 or more"
         if sizing.hardware.cores == 1
         else "",
+        _rebuild_note(sizing),
+    )
+
+
+def _rebuild_note(sizing: Sizing) -> str:
+    """The traffic of a rebuild comes on top of that of the messages: it must not exceed the hardware."""
+    if sizing.workload.replicas == 1 or sizing.machines <= sizing.workload.replicas:
+        return ""
+    hardware = sizing.hardware
+    rebuild = sizing.brokers_per_machine * REBUILD_BYTES_S
+    received = sizing.received_bytes_s * UNEVEN_REPLICAS / sizing.carriers
+    sent = sizing.sent_bytes_s * UNEVEN_LEADERS / sizing.carriers
+    free = {
+        "network": hardware.network_bytes_s - max(received, sent),
+        "disks": hardware.disks * hardware.disk_write_bytes_s - received,
+    }
+    slow = " and ".join(name for name, left in free.items() if left < rebuild)
+    return slow and (
+        f"the rebuild of a lost machine takes up to {format_bytes(rebuild, '/s')} of each other machine, for "
+        f"which its {slow} may be too slow beside the messages; lower penstock.balance.bytes.per.second"
     )
 
 
@@ -180,6 +198,6 @@ def _partition_notes(sizing: Sizing) -> tuple[str, ...]:
         f"a partition takes {format_bytes(rate, '/s')}: set penstock.balance.bytes.per.second above that, "
         "or lost "
         "replicas never catch up"
-        if workload.replicas > 1 and rate > _REBUILD_BYTES_S
+        if workload.replicas > 1 and rate > REBUILD_BYTES_S
         else "",
     )

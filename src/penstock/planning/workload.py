@@ -13,6 +13,7 @@ __all__ = [
     "DISK_FULL",
     "LEADERS_PER_BROKER",
     "NETWORK_BUSY",
+    "REBUILD_BYTES_S",
     "REPLICAS_PER_DISK",
     "UNEVEN_LEADERS",
     "UNEVEN_REPLICAS",
@@ -37,6 +38,8 @@ UNEVEN_REPLICAS: Final = 1.1
 LEADERS_PER_BROKER: Final = 16
 #: a replica is in one data directory; with fewer per disk, disks fill unevenly
 REPLICAS_PER_DISK: Final = 4
+#: the default of penstock.balance.bytes.per.second: what a broker fetches of replicas that are rebuilt
+REBUILD_BYTES_S: Final = 20 << 20
 _LARGEST_MESSAGE: Final = 1_000_000_000
 _MOST_REPLICAS: Final = 15
 _MOST_ZONES: Final = 100
