@@ -26,6 +26,7 @@ from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
 from bench.rows import ROWS
 from bench.table import ClusterMaker, Contender, Row, Starter, Values
+from docs import planned
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.cluster import kafka_cluster, penstock_cluster
@@ -81,7 +82,8 @@ def keep(run: Run, quick: bool, whole: bool) -> None:
     runs = [run] if whole else merged(results.load(LATEST), run)
     save(LATEST, runs)
     write(runs)
-    coefficients.write_if_complete(runs)
+    if coefficients.write_if_complete(runs):
+        planned.write()
 
 
 def measure(rows: list[Row], names: list[str], quick: bool) -> Run:

@@ -1,5 +1,5 @@
 """The coefficients of `penstock plan`, from the results: `python -m bench.coefficients` writes them into the
-package.
+package, and renders the pages that show plans.
 
 Medians, not best rounds: a plan must hold on an ordinary day. A run of the benchmarks that measures one of
 the rows writes the file, too.
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.results import LATEST, REPOSITORY, Run, load
+from docs import planned
 from penstock.planning.coefficients import FILE, Coefficient, Coefficients, encode
 from tools.arguments import Arguments
 
@@ -94,16 +95,22 @@ def write(runs: Sequence[Run], path: Path = PATH) -> None:
     path.write_bytes(encode(derived(runs)))
 
 
-def write_if_complete(runs: Sequence[Run], path: Path = PATH) -> None:
-    """Write the file, unless a row is missing: a first run of some rows, or a row that failed."""
+def write_if_complete(runs: Sequence[Run], path: Path = PATH) -> bool:
+    """Write the file, unless a row is missing: a first run of some rows, or a row that failed.
+
+    Returns true if the file was written.
+    """
     measured = {row for run in runs for row in run.values}
-    if measured.issuperset(NEEDED):
-        write(runs, path)
+    if not measured.issuperset(NEEDED):
+        return False
+    write(runs, path)
+    return True
 
 
 def main() -> int:
     Arguments(prog="python -m bench.coefficients", description=__doc__).parse_args()
     write(load(LATEST))
+    planned.write()
     return 0
 
 

@@ -31,6 +31,7 @@ WRITTEN = (
     "docs/benchmarks.md",
     "docs/comparison.md",
     "docs/cores.md",
+    "docs/planning.md",
     "src/penstock/planning/coefficients.json",
 )
 """Files that a run writes itself: changes of them do not count as a changed commit."""

@@ -1,10 +1,13 @@
-"""Render the pages that come from code: `configuration.md` from config keys, `metrics.md` from metrics."""
+"""Render the pages that come from code: `configuration.md` from config keys, `metrics.md` from metrics, and
+the numbers of `penstock plan` on other pages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from docs import planned
 from penstock.model.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
 from penstock.model.config.declared import TOPIC_SHORT_NAMES
 from penstock.model.config.sections import SECTION_KEYS, SectionKey
@@ -226,3 +229,4 @@ def render_metrics() -> str:
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
     METRICS_PAGE.write_text(render_metrics(), encoding="utf-8")
+    planned.write()

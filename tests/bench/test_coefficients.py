@@ -52,9 +52,9 @@ def test_coefficients_follow_from_the_medians_of_the_rows() -> None:
 def test_the_file_is_written_only_with_all_rows(tmp_path: Path) -> None:
     path, part = tmp_path / "coefficients.json", run()
     del part.values["start"]
-    coefficients.write_if_complete([part], path)
+    assert not coefficients.write_if_complete([part], path)
     assert not path.exists()
-    coefficients.write_if_complete([run()], path)
+    assert coefficients.write_if_complete([run()], path)
     assert decode(path.read_bytes()) == coefficients.derived([run()])
 
 

@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from docs.planned import PAPER_CLUSTERS, PAPER_HARDWARE, PaperCase
 from penstock.cli.planning.shipped import shipped_coefficients
 from penstock.planning.paper import VOTERS, PaperCluster, Peak
 from penstock.planning.plan import make_plan
@@ -16,11 +17,9 @@ from penstock.planning.sizing import Sizing, size_cluster
 from penstock.planning.workload import Hardware, Workload
 from tests.planning.samples import workload
 
-#: the largest clusters have large machines and batches: a cluster of thousands of brokers takes minutes
-LARGE = Hardware(cores=32, disk_bytes=20 * 10**12, disks=24, network_bytes_s=100e9 / 8)
 #: `make paper` also checks the cluster whose placement takes a minute
+LIMITS = {"processor", "network in", "network out", "disk writes", "disk space", "page cache", VOTERS}
 WITH_LARGEST = bool(os.environ.get("PENSTOCK_PAPER"))
-WEEK_S = 7 * 86_400.0
 
 
 def planned(load: Workload, hardware: Hardware) -> Sizing:
@@ -31,26 +30,14 @@ def over(peaks: list[Peak]) -> list[Peak]:
     return [peak for peak in peaks if peak.share > 1]
 
 
-@pytest.mark.parametrize(
-    ("rate", "size", "retention_s", "batch"),
-    [
-        (1e6, 1_000, WEEK_S, 16_384),
-        (1e6, 10_000, WEEK_S, 1_000_000),
-        (10e6, 1_000, WEEK_S, 1_000_000),
-        pytest.param(
-            *(10e6, 10_000, WEEK_S, 1_000_000),
-            marks=pytest.mark.skipif(not WITH_LARGEST, reason="takes a minute: make paper"),
-        ),
-    ],
-)
-def test_no_broker_is_over_its_limits_also_with_a_machine_or_a_zone_lost(
-    rate: float, size: int, retention_s: float, batch: int
-) -> None:
-    load = workload(
-        rate=rate, size_bytes=size, retention_s=retention_s, batch_bytes=batch, zones=3, fan_out=3
-    )
-    peaks = PaperCluster(planned(load, LARGE)).check(machines=2)
+@pytest.mark.parametrize("case", PAPER_CLUSTERS, ids=str)
+def test_no_broker_is_over_its_limits_also_with_a_machine_or_a_zone_lost(case: PaperCase) -> None:
+    """The table of docs/planning.md: 1 M and 10 M messages/s of 1 KB and 10 KB."""
+    if case.checked_by == "make paper" and not WITH_LARGEST:
+        pytest.skip("takes a minute: make paper")
+    peaks = PaperCluster(planned(case.workload(), PAPER_HARDWARE)).check(machines=2)
     assert over(peaks) == []
+    assert {peak.resource for peak in peaks} == LIMITS
     situations = list(dict.fromkeys(peak.situation for peak in peaks))
     assert situations[0] == "all machines up"
     assert sum(name.startswith("machine ") for name in situations) == 2
