@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,7 +145,7 @@ def _paper_hardware() -> str:
     )
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table on lines of its own."""
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -29,16 +29,22 @@ __all__ = ["VOTERS", "PaperCluster", "Peak"]
 #: the resource of a peak: voters that are lost, as a share of those that a majority can spare
 VOTERS: Final = "voters"
 
+_IMPRECISION: Final = 1e-9
 #: the most partitions that one request may create
 _MOST_PARTITIONS: Final = 10_000
 
 
 class Peak(NamedTuple):
-    """The highest use of one resource in one situation, as a share of its limit: above 1 it is exceeded."""
+    """The highest use of one resource in one situation, as a share of its limit."""
 
     situation: str
     resource: str
     share: float
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the use is above the limit, by more than sums of many loads are imprecise."""
+        return self.share > 1 + _IMPRECISION
 
 
 @dataclass(slots=True)

@@ -134,7 +134,7 @@ def _show(planned: Plan, *, explain: bool, check: bool, as_json: bool) -> None:
             print(f"{YEAR_LEGEND}\n{lasting_line(planned)}")
         if check:
             print("\n" + "\n".join(check_lines(peaks)))
-    _refuse_exceeded([peak for peak in peaks if peak.share > 1])
+    _refuse_exceeded([peak for peak in peaks if peak.exceeded])
 
 
 def _refuse_exceeded(peaks: Sequence[Peak]) -> None:

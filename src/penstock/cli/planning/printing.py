@@ -92,5 +92,5 @@ def check_lines(peaks: Sequence[Peak]) -> Iterator[str]:
     situations = counted(len({peak.situation for peak in peaks}), "situation")
     yield f"checked on paper: the controller's placement in {situations}, highest use of each limit"
     for peak in highest.values():
-        verdict = "" if peak.share <= 1 else ": EXCEEDED"
+        verdict = ": EXCEEDED" if peak.exceeded else ""
         yield f"  {peak.resource:{_LABEL_WIDTH}} {peak.share:.0%} with {peak.situation}{verdict}"
