@@ -21,8 +21,8 @@ BUSY: Final = 0.8
 #: the time over which the share is measured, and the least time between two hints
 _WINDOW_S: Final = 60.0
 _PAUSE_S: Final = 3600.0
-#: how often the clocks are read
-_INTERVAL_S: Final = 1.0
+#: how often the clocks are read: rarely, because each time wakes up an idle broker
+_INTERVAL_S: Final = 10.0
 _MORE_CORES: Final = "a broker uses one core: `penstock up --cores auto` starts one broker per core"
 #: of a broker that `penstock up --cores` has started
 _MORE_BROKERS: Final = (
@@ -53,7 +53,7 @@ class BusyWatch:
         self.share = 0.0
 
     def start(self) -> None:
-        """Look at the clocks once a second, until `stop`."""
+        """Look at the clocks now and then, until `stop`."""
         self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._tick)
 
     async def stop(self) -> None:
@@ -66,7 +66,7 @@ class BusyWatch:
         self.start()
 
     def sample(self) -> None:
-        """Look at the clocks; to be called every second or so."""
+        """Look at the clocks; to be called more often than once a minute."""
         now = self._wall_s()
         passed = now - self._began_s
         if passed < _WINDOW_S:
