@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import system_world
+from penstock.broker.node.cluster_node import metadata_wait_ms
 from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
@@ -68,3 +69,29 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
             await nodes.start()
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("roles", "timeout_ms", "waits_ms"),
+    [
+        ("broker,controller", 2000, 500),
+        ("broker", 2000, 1000),
+        ("broker,controller", 400, 100),
+        ("broker", 400, 200),
+    ],
+)
+def test_a_broker_that_may_not_vote_fetches_metadata_less_often(
+    roles: str, timeout_ms: int, waits_ms: int
+) -> None:
+    config = BrokerConfig(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:1",
+            "process.roles": roles,
+            "node.id": "2" if roles == "broker" else "1",
+            "controller.quorum.voters": "1@127.0.0.1:1",
+            "controller.listener.names": "INTERNAL",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.fetch.timeout.ms": str(timeout_ms),
+        }
+    )
+    assert metadata_wait_ms(config) == waits_ms

@@ -51,6 +51,13 @@ def test_one_broker_of_a_machine_votes(tmp_path: Path) -> None:
     assert {home.configs["controller.quorum.voters"] for home in machine.homes} == {"1@127.0.0.1:19093"}
 
 
+def test_brokers_of_a_machine_send_fewer_heartbeats_unless_they_are_configured(tmp_path: Path) -> None:
+    laid_out = lay_out(configs(tmp_path), 2).homes
+    assert [BrokerConfig(home.configs).broker_heartbeat_interval_ms for home in laid_out] == [1000, 1000]
+    (home, _) = lay_out({**configs(tmp_path), "broker.heartbeat.interval.ms": "200"}, 2).homes
+    assert BrokerConfig(home.configs).broker_heartbeat_interval_ms == 200
+
+
 def test_topics_of_one_machine_have_one_replica(tmp_path: Path) -> None:
     """Replicas never share a machine."""
     (home, *_) = lay_out(configs(tmp_path), 4).homes

@@ -52,7 +52,7 @@ from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
 
-__all__ = ["ClusterNode", "new_cluster_id"]
+__all__ = ["ClusterNode", "metadata_wait_ms", "new_cluster_id"]
 
 
 def new_cluster_id(config: BrokerConfig) -> str | None:
@@ -61,6 +61,17 @@ def new_cluster_id(config: BrokerConfig) -> str | None:
         return config.penstock_cluster_id
     voters = ",".join(f"{node}@{host}:{port}" for node, (host, port) in sorted(config.quorum_voters.items()))
     return format_topic_id(blake2b(voters.encode(), digest_size=16).digest())
+
+
+def metadata_wait_ms(config: BrokerConfig) -> int:
+    """How long a fetch of metadata waits for records: the response arrives before the fetch timeout.
+
+    Voters learn by the responses that the leader lives. Other brokers need them only for new records, and a
+    leader may have many of them.
+    """
+    if config.may_vote:
+        return min(500, config.controller_quorum_fetch_timeout_ms // 4)
+    return min(1000, config.controller_quorum_fetch_timeout_ms // 2)
 
 
 def _nothing() -> None:
@@ -105,7 +116,7 @@ class ClusterNode:
             self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
         )
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
-        longest_wait_s = config.replica_fetch_wait_max_ms / 1000
+        longest_wait_s = max(config.replica_fetch_wait_max_ms, metadata_wait_ms(config)) / 1000
         self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s, security)
         self.controller_loop = ControllerLoop(
             config, image, self.controller, self.peers, world.clock, world.rng
@@ -147,8 +158,7 @@ class ClusterNode:
                 ReplicaKey(config.node_id, directory_id),
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-                # A leader without new records responds before the followers' fetch timeout.
-                fetch_max_wait_ms=min(500, config.controller_quorum_fetch_timeout_ms // 4),
+                fetch_max_wait_ms=metadata_wait_ms(config),
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             ),

@@ -51,6 +51,8 @@ _VOTERS: Final = "controller.quorum.voters"
 _CLUSTER_ID: Final = "penstock.cluster.id"
 _ANY_HOST: Final = {"", "0.0.0.0", "[::]"}
 _HIGHEST_PORT: Final = 65_535
+#: more brokers send heartbeats to the same controller, so each sends half as many as a single one
+_HEARTBEAT_MS: Final = 1000
 
 
 class Machine(NamedTuple):
@@ -169,6 +171,7 @@ def _shared_configs(
     shared[_VOTERS] = ",".join(voters)
     shared["penstock.machine"] = name
     shared["penstock.bootstrap.port"] = str(base)
+    shared.setdefault("broker.heartbeat.interval.ms", str(_HEARTBEAT_MS))
     for key, value in replication_defaults(len(voters)).items():
         shared.setdefault(key, value)
     return shared

@@ -290,6 +290,11 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         return "broker" in as_strings(self._values["process.roles"])
 
     @property
+    def may_vote(self) -> bool:
+        """Whether this node may be a voter of the metadata quorum."""
+        return "controller" in as_strings(self._values["process.roles"])
+
+    @property
     def static(self) -> Mapping[str, str]:
         """The configs that the broker was started with, as text."""
         return self._static
