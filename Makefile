@@ -32,7 +32,7 @@ CLI_TESTS := tests/cli tests/docs
 CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
 INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 # They compare with Apache Kafka, which one part starts once.
-KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
+KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py tests/docs/test_migration.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 CONSOLE_TESTS := tests/console
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS)
@@ -95,7 +95,7 @@ test-brokers: $(READY) ## tests of the broker
 	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-cli: $(READY) ## tests of the command line and the documentation
-	$(PY) -m pytest -q $(CLI_TESTS)
+	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-clients: $(READY) ## tests of our clients, and of brokers and clusters for tests
 	$(PY) -m pytest -q $(CLIENT_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
@@ -178,7 +178,7 @@ sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=
 
 .PHONY: migration
 migration: $(READY) ## run the migration guide between Apache Kafka and Penstock, there and back
-	PENSTOCK_MIGRATION=1 $(PY) -m pytest -q tests/docs/test_migration.py
+	$(PY) -m pytest -q tests/docs/test_migration.py
 
 .PHONY: bridges
 bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ, ElasticMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
