@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-scenarios test-brokers test-cli test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-scenarios test-brokers test-cli test-guides test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -33,9 +33,12 @@ CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
 INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 # They compare with Apache Kafka, which one part starts once.
 KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py tests/docs/test_migration.py
+# They use the clients and servers of other systems.
+BRIDGE_TESTS := tests/bridge
+GUIDE_TESTS := $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 CONSOLE_TESTS := tests/console
-PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS)
+PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS) $(BRIDGE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark
 	@$(MAKE) --no-print-directory --jobs=11 --keep-going --output-sync=line check-clients check-simulation check-telemetry check-cli check-brokers check-handlers check-nodes check-replicas check-core check-logs lint
@@ -80,7 +83,7 @@ check-replicas: $(READY)
 # The first two need no environment: they run while it is made.
 test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "six parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-cli test-conformance test-pages test-brokers test-interop test-core test-clients
+	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-cli test-conformance test-pages test-guides test-brokers test-interop test-core test-clients
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
@@ -95,7 +98,10 @@ test-brokers: $(READY) ## tests of the broker
 	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-cli: $(READY) ## tests of the command line and the documentation
-	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
+	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS) $(GUIDE_TESTS))
+
+test-guides: $(READY) ## bridges and migration guides against NATS, RabbitMQ and moto, if they install within seconds
+	"$$($(PY) -m lab.guide_servers)" -m pytest -q $(BRIDGE_TESTS) $(GUIDE_TESTS)
 
 test-clients: $(READY) ## tests of our clients, and of brokers and clusters for tests
 	$(PY) -m pytest -q $(CLIENT_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
@@ -182,7 +188,7 @@ migration: $(READY) ## run the migration guide between Apache Kafka and Penstock
 
 .PHONY: bridges
 bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ, ElasticMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
-	PENSTOCK_BRIDGES=1 "$$($(PY) -m lab.bridge_clients)" -m pytest -q --timeout 900 tests/bridge $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
+	PENSTOCK_BRIDGES=1 "$$($(PY) -m lab.bridge_clients)" -m pytest -q --timeout 900 $(BRIDGE_TESTS) $(GUIDE_TESTS)
 
 .PHONY: paper
 paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clusters

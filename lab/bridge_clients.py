@@ -11,7 +11,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from lab.home import built, command, lab_root
+from lab.environments import make_environment
+from lab.home import built, lab_root
 
 __all__ = ["bridge_python"]
 
@@ -26,10 +27,7 @@ def bridge_python() -> Path:
 
 
 def _install(folder: Path) -> None:
-    python = folder / "bin" / "python"
-    command([sys.executable, "-m", "venv", folder], folder)
-    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    command([*pip, "--requirement", REQUIREMENTS], folder)
+    python = make_environment(folder, "--requirement", REQUIREMENTS)
     (own,) = (folder / "lib").glob("python*/site-packages")
     # `addsitedir` also reads the files that make the package editable; a plain path would not.
     here = sysconfig.get_path("purelib")

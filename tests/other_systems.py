@@ -1,14 +1,14 @@
 """NATS, RabbitMQ and SQS for the tests of the bridge and of the migration guides.
 
-`make bridges` builds the servers, installs the clients and runs everything. Other runs skip what they do not
-have, and RabbitMQ, ElasticMQ and moto, which take seconds to start.
+`make bridges` builds the servers, installs the clients and runs everything. Other runs use what is there, and
+skip the rest.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -18,9 +18,9 @@ import pytest
 from lab import LabError
 from lab.elasticmq import elasticmq_server
 from lab.foreign import ForeignServer, started
-from lab.moto import moto_server
-from lab.nats import nats_built, nats_server
-from lab.rabbitmq import rabbitmq
+from lab.moto import moto_built, moto_server
+from lab.nats import nats_built, nats_installed, nats_server
+from lab.rabbitmq import rabbitmq, rabbitmq_built
 
 __all__ = [
     "AWS_ENVIRONMENT",
@@ -57,14 +57,14 @@ def nats_here(folder: Path) -> Iterator[ForeignServer]:
     require_client("nats")
     if not WITH_ALL and not nats_built():
         pytest.skip("no nats-server in the lab: `make bridges` builds it")
-    yield from _running(lambda: nats_server(folder))
+    yield from _running(lambda: nats_server(folder, program=None if WITH_ALL else nats_installed()))
 
 
 @contextmanager
 def rabbitmq_here(folder: Path) -> Iterator[ForeignServer]:
     require_client("aio_pika")
-    if not WITH_ALL:
-        pytest.skip("no RabbitMQ: `make bridges` starts one")
+    if not WITH_ALL and not rabbitmq_built():
+        pytest.skip("no RabbitMQ in the lab: `make bridges` unpacks it")
     yield from _running(lambda: rabbitmq(folder))
 
 
@@ -72,8 +72,8 @@ def rabbitmq_here(folder: Path) -> Iterator[ForeignServer]:
 def aws_here(folder: Path) -> Iterator[ForeignServer]:
     """moto, for clients that have `AWS_ENVIRONMENT` and the server's address as AWS_ENDPOINT_URL."""
     require_client("boto3")
-    if not WITH_ALL:
-        pytest.skip("no moto: `make bridges` starts one")
+    if not WITH_ALL and not moto_built():
+        pytest.skip("no moto in the lab: `make bridges` installs it")
     yield from _running(lambda: moto_server(folder))
 
 
@@ -90,9 +90,20 @@ def _running(make: Callable[[], ForeignServer]) -> Iterator[ForeignServer]:
     try:
         server = make()
     except LabError as missing:
-        pytest.skip(f"not in the lab: {missing}")
-    with started(server):
+        pytest.skip(f"not in the lab: {_in_one_line(missing)}")
+    with ExitStack() as running:
+        try:
+            running.enter_context(started(server))
+        except LabError as failed:
+            # For example RabbitMQ in a container that may not mount.
+            if WITH_ALL:
+                raise
+            pytest.skip(f"{server.name} does not start: {_in_one_line(failed)}")
         yield server
+
+
+def _in_one_line(error: LabError) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 @pytest.fixture(scope="session")
