@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from penstock.testing import QueueCluster
 from tests.broker.raw import RawClient
@@ -13,6 +15,8 @@ from tests.broker.requests import create_topic
 from tests.docs.walkthrough import Shell, blocks
 
 __all__ = ["Guide"]
+
+_WAIT_S = 60
 
 
 class Guide:
@@ -55,6 +59,17 @@ class Guide:
         found = blocks(self._page, "python")[1:]
         return [self._shell.run(block._replace(code=self._rewritten(block.code))) for block in found]
 
-    def commands(self) -> Sequence[str]:
-        """Run the commands of the page; the output of each block."""
-        return [self._shell.run(block) for block in blocks(self._page, "sh")]
+    def commands(self) -> Sequence[Callable[[], str]]:
+        """The blocks of commands on the page. Each call runs a block, and returns its output."""
+        return [partial(self._shell.run, block) for block in blocks(self._page, "sh")]
+
+    def replace(self, before: str, after: str) -> None:
+        """Replace a text of the page from now on."""
+        self._replaced[before] = after
+
+    def send(self, topic: str, *values: str) -> None:
+        """Send records as an application that uses the topic, in this order."""
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(_WAIT_S) == 0

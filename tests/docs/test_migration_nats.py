@@ -37,8 +37,18 @@ def test_the_way_there_and_back(
     assert asyncio.run(names["work"](2)) == ["a", "b"]
     asyncio.run(names["send"](["c"]))
 
-    there, back = guide.commands()
+    assert asyncio.run(names["unfinished"]("billing")) == 1
+
+    copy, back = guide.commands()
     # The bridge has a durable consumer of its own, so it copies all messages of the stream.
+    there = copy()
     assert "copied 3 messages of NATS stream ORDERS to topic orders" in there
     assert there.splitlines()[-1].split() == ["nats", "3", "3", "0", "0"]
-    assert "copied 0 messages of topic orders to NATS subject orders.returned, 3 skipped" in back
+    asyncio.run(names["send"](["d"]))
+    assert asyncio.run(names["unfinished"]("penstock-bridge")) == 1
+    assert copy().splitlines()[-1].split() == ["nats", "4", "4", "0", "0"]
+    assert asyncio.run(names["unfinished"]("penstock-bridge")) == 0
+
+    guide.send("orders", "e")
+    assert "copied 1 messages of topic orders to NATS subject orders.returned, 4 skipped" in back()
+    assert asyncio.run(names["work"](3)) == ["c", "d", "e"]

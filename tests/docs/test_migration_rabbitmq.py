@@ -17,11 +17,12 @@ def test_the_new_programs(
     penstock_queues: QueueCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     guide = Guide(PAGE, penstock_queues, monkeypatch, capfd)
-    guide.create("thumbs", "payments-made", "chores", "chores.urgent")
+    guide.create("thumbs", "payments-made", "orders.new", "orders.paid", "chores", "chores.urgent")
     assert guide.after() == [
         "['resize 1', 'resize 2']\n",
         "accounting payment 7\nmailing payment 7\n",
-        "['later', 'now']\n",
+        "audit ['order 1', 'order 2']\ninvoices ['order 2']\n",
+        "['now', 'later']\n",
     ]
 
 
@@ -37,7 +38,18 @@ def test_the_way_there_and_back(
     assert asyncio.run(names["work"](2)) == ["a", "b"]
     asyncio.run(names["send"](["c", "d", "e"]))
 
-    there, back = guide.commands()
+    assert asyncio.run(names["ready"]()) == 3
+
+    # The ids are the messages that were in the queue when the workers stopped, and those sent since.
+    copy, back = guide.commands()
+    there = copy()
     assert "copied 3 messages of AMQP queue thumbs to topic thumbs" in there
     assert there.splitlines()[-1].split() == ["amqp", "3", "3", "0", "0"]
-    assert "copied 0 messages of topic thumbs to AMQP queue thumbs, 3 skipped" in back
+    asyncio.run(names["send"](["f"]))
+    assert copy().splitlines()[-1].split() == ["amqp", "4", "4", "0", "0"]
+    assert asyncio.run(names["ready"]()) == 0
+
+    guide.send("thumbs", "g")
+    # From offset 3 on: the copy of f, and g.
+    assert "copied 1 messages of topic thumbs to AMQP queue thumbs, 1 skipped" in back()
+    assert asyncio.run(names["work"](1)) == ["g"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -65,7 +66,11 @@ def test_the_way_there_and_back(
     names["send"](arn, ["a", "b"])
     assert sorted(names["work"](url, 2)) == ["a", "b"]
 
-    there, back = guide.commands()
+    copy, start_now, back = guide.commands()
+    there = copy()
     assert "copied 2 messages of SQS queue orders-bridge to topic orders-placed" in there
     assert there.splitlines()[-1].split() == ["sqs", "2", "2", "0", "0"]
-    assert "copied 2 messages of topic orders-placed to SQS queue orders-returned" in back
+    guide.replace("2025-01-15T09:00:00Z", datetime.now(UTC).isoformat())
+    guide.send("orders-placed", "c")
+    assert start_now().splitlines()[-1].split() == ["orders-placed", "0", "-", "2"]
+    assert "copied 1 messages of topic orders-placed to SQS queue orders-returned" in back()

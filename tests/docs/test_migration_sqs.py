@@ -27,12 +27,24 @@ def test_the_way_there_and_back(
     guide = Guide(PAGE, penstock_queues, monkeypatch, capfd)
     names = guide.before()
     url = names["sqs"].create_queue(QueueName="images")["QueueUrl"]
-    names["sqs"].create_queue(QueueName="images-returned")
+    returned = names["sqs"].create_queue(QueueName="images-returned")["QueueUrl"]
     names["send"](url, ["a", "b"])
     assert sorted(names["work"](url, 2)) == ["a", "b"]
     names["send"](url, [str(number) for number in range(25)])
 
-    there, back = guide.commands()
+    assert names["depth"](url) == 25
+
+    # The ids are the messages that were in the queue when the workers stopped, and those sent since.
+    copy, back = guide.commands()
+    there = copy()
     assert "copied 25 messages of SQS queue images to topic images" in there
     assert there.splitlines()[-1].split() == ["sqs", "25", "25", "0", "0"]
-    assert "copied 25 messages of topic images to SQS queue images-returned" in back
+    names["send"](url, ["z"])
+    assert copy().splitlines()[-1].split() == ["sqs", "26", "26", "0", "0"]
+    assert names["depth"](url) == 0
+
+    (worked,) = guide.after()
+    assert worked == "['0', '1']\n"
+    # From offset 20 on: six copies, and two records of the program.
+    assert "copied 8 messages of topic images to SQS queue images-returned" in back()
+    assert names["depth"](returned) == 8
