@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
 
@@ -52,3 +54,25 @@ def test_the_way_there_and_back(
     guide.send("orders", "e")
     assert "copied 1 messages of topic orders to NATS subject orders.returned, 4 skipped" in back()
     assert asyncio.run(names["work"](3)) == ["c", "d", "e"]
+
+
+def test_a_scheduled_message_comes_later(nats_url: str) -> None:
+    """The delay of NATS in the table: a schedule stores a message for its target at its time."""
+    asyncio.run(_schedule(nats_url))
+
+
+async def _schedule(url: str) -> None:
+    client = await import_module("nats").connect(url)
+    version = client.connected_server_version
+    if (version.major, version.minor) < (2, 12):
+        await client.close()
+        pytest.skip(f"NATS {version} has no message schedules")
+    stream = client.jetstream()
+    await stream.add_stream(name="LATER", subjects=["later.*"], allow_msg_schedules=True)
+    at = (datetime.now(UTC) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "later.due"}
+    await stream.publish("later.scheduled", b"order 7", headers=headers)
+    subscription = await stream.pull_subscribe("later.due", durable="due", stream="LATER")
+    (message,) = await subscription.fetch(1, timeout=10)
+    assert message.data == b"order 7"
+    await client.close()
