@@ -78,12 +78,12 @@ def aws_here(folder: Path) -> Iterator[ForeignServer]:
 
 
 @contextmanager
-def elasticmq_here(folder: Path) -> Iterator[ForeignServer]:
+def elasticmq_here(folder: Path, *, is_durable: bool = False) -> Iterator[ForeignServer]:
     """ElasticMQ, for clients of SQS as with `aws_here`."""
     require_client("boto3")
     if not WITH_ALL:
         pytest.skip("no ElasticMQ: `make bridges` starts one")
-    yield from _running(lambda: elasticmq_server(folder))
+    yield from _running(lambda: elasticmq_server(folder, is_durable=is_durable))
 
 
 def _running(make: Callable[[], ForeignServer]) -> Iterator[ForeignServer]:

@@ -21,6 +21,8 @@ class Killable(Protocol):
 
     server: ForeignServer
     is_durable: bool
+    #: true if the server accepts clients before its queues are there again
+    restores_late: bool
     #: the part of the messages that it can take: an emulator is slow
     share: float
 
@@ -29,6 +31,16 @@ class Killable(Protocol):
     def publish(self, numbers: Iterable[int]) -> None: ...
 
     def arguments(self, topic: str) -> list[str]: ...
+
+    def restored(self) -> bool:
+        """Returns true if the restarted server has its queues again."""
+        ...
+
+    def reverse_arguments(self, topic: str) -> list[str]: ...
+
+    def returned(self) -> list[bytes]:
+        """Take all messages that came from the topic."""
+        ...
 
 
 def batches(numbers: Iterable[int]) -> list[list[int]]:
@@ -50,6 +62,7 @@ async def _until_accepted(
 
 class NatsKillable:
     is_durable = True
+    restores_late = False
     share = 1.0
 
     def __init__(self, server: ForeignServer) -> None:
@@ -62,6 +75,12 @@ class NatsKillable:
     def arguments(self, topic: str) -> list[str]:
         return ["bridge", "nats", "KILLS", topic, "--server", self.url]
 
+    def restored(self) -> bool:
+        return True
+
+    def reverse_arguments(self, topic: str) -> list[str]:
+        return [*self.arguments(topic), "--reverse", "--subject", "kills.back"]
+
     def prepare(self) -> None:
         async def work(context: Any) -> None:
             # Longer than any test, so that duplicates of `--reverse` are discarded.
@@ -69,9 +88,9 @@ class NatsKillable:
 
         asyncio.run(self._with_context(work))
 
-    def stored(self, subject: str) -> list[bytes]:
-        """All messages of a subject, in the order of the stream."""
+    def returned(self) -> list[bytes]:
         found: list[bytes] = []
+        subject = "kills.back"
 
         async def work(context: Any) -> None:
             info = await context.stream_info("KILLS", subjects_filter=subject)
@@ -112,6 +131,7 @@ class NatsKillable:
 
 class RabbitKillable:
     is_durable = True
+    restores_late = False
     share = 1.0
 
     def __init__(self, server: ForeignServer) -> None:
@@ -123,6 +143,24 @@ class RabbitKillable:
 
     def arguments(self, topic: str) -> list[str]:
         return ["bridge", "amqp", "kills", topic, "--url", self.url]
+
+    def restored(self) -> bool:
+        return True
+
+    def reverse_arguments(self, topic: str) -> list[str]:
+        return [*self.arguments(topic), "--reverse"]
+
+    def returned(self) -> list[bytes]:
+        found: list[bytes] = []
+
+        async def work() -> None:
+            async with self._channel() as channel:
+                queue = await channel.declare_queue("kills", passive=True)
+                while (message := await queue.get(no_ack=True, fail=False)) is not None:
+                    found.append(message.body)
+
+        asyncio.run(work())
+        return found
 
     def prepare(self) -> None:
         async def work() -> None:
@@ -158,18 +196,39 @@ class RabbitKillable:
 
 
 class SqsKillable:
-    """Emulators keep their queues in memory, so the server itself is not killed."""
+    """moto keeps its queues in memory, so it is not killed. ElasticMQ can be durable."""
 
-    is_durable = False
     share = 0.1
+    restores_late = True
 
-    def __init__(self, server: ForeignServer) -> None:
+    def __init__(self, server: ForeignServer, *, is_durable: bool) -> None:
         self.server = server
+        self.is_durable = is_durable
         self._client: Any = None
         self._url = ""
 
     def arguments(self, topic: str) -> list[str]:
         return ["bridge", "sqs", "kills", topic, "--endpoint-url", f"http://{self.server.bootstrap}"]
+
+    def restored(self) -> bool:
+        refused = import_module("botocore.exceptions").ClientError
+        try:
+            self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+        except refused:
+            return False
+        return True
+
+    def reverse_arguments(self, topic: str) -> list[str]:
+        return [*self.arguments(topic), "--reverse"]
+
+    def returned(self) -> list[bytes]:
+        found: list[bytes] = []
+        waits = {"QueueUrl": self._url, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
+        while messages := self._client.receive_message(**waits).get("Messages"):
+            for message in messages:
+                found.append(message["Body"].encode())
+                self._client.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        return found
 
     def prepare(self) -> None:
         address = f"http://{self.server.bootstrap}"
