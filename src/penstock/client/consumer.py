@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
@@ -27,13 +26,13 @@ from penstock.client.exactly_once import Job, TransactionalHandler
 from penstock.client.exactly_once_runs import ExactlyOnceRuns, ExactlyOnceSettings
 from penstock.client.fetching import Fetcher, Offsets, Where, places
 from penstock.client.first_contact import FirstContact
-from penstock.client.handling import IN_HANDLER, Handler, Handling
+from penstock.client.handling import IN_HANDLER, Handler, Handling, sender_to
 from penstock.client.idempotent_keys import IdempotentKey, check_idempotent_keys
 from penstock.client.message import Message
 from penstock.client.positions import Positions
 from penstock.client.producer import Producer
 from penstock.client.retrying import RetryPolicy
-from penstock.client.runs import Source, run_fifo, run_parallel
+from penstock.client.runs import Source, run
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
 from penstock.client.settings import DeliveryMode, Protocol, check_delivery, consumer_config, security_of
 from penstock.client.stopping import Stop
@@ -268,7 +267,6 @@ class Consumer:
         sent there are committed together with the offset of the message. `producer` is the transactional
         producer to use; without one the run makes its own.
         """
-        # Longer than other functions because its docstring describes both kinds of delivery.
         if not self._auto_commit:
             raise MisusedClient("run() commits handled messages: leave auto_commit on")
         if style not in ("fifo", "parallel") or concurrency < 1:
@@ -299,23 +297,10 @@ class Consumer:
     async def _run(
         self, handler: Handler, at_a_time: int | None, retry: RetryPolicy, dead_letter: str | None
     ) -> None:
-        async with AsyncExitStack() as stack:
-            letters = None
-            if dead_letter is not None:
-                sender = Producer(self._bootstrap, config=self._security)
-                letters = await stack.enter_async_context(sender), dead_letter
+        async with sender_to(dead_letter, self._bootstrap, self._security) as letters:
             handling = Handling(handler, retry, letters, self._tracing, self._group)
-            source = Source(
-                next_message=self._next,
-                settle=self._settle,
-                put_back=self._put_back,
-                is_closing=self._stop.is_set,
-                positions=self._positions,
-            )
-            if at_a_time is None:
-                await run_fifo(source, handling)
-            else:
-                await run_parallel(source, handling, at_a_time)
+            source = Source(self._next, self._settle, self._put_back, self._stop.is_set, self._positions)
+            await run(source, handling, at_a_time)
 
     def _put_back(self, messages: list[Message]) -> None:
         """Unfinished messages at the end of a run. Later commits of this consumer must not skip them."""

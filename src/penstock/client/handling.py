@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.client.dead_letters import dead_letter_headers
 from penstock.client.errors import HandlerFailed
@@ -15,11 +15,23 @@ from penstock.client.producer import Producer
 from penstock.client.retrying import RetryPolicy
 from penstock.client.tracing import Tracing
 
-__all__ = ["IN_HANDLER", "Handler", "Handling"]
+__all__ = ["IN_HANDLER", "Handler", "Handling", "sender_to"]
 
 Handler: TypeAlias = Callable[[Message], Awaitable[object]]
 #: true in a handler, which must not wait for the end of the run that has called it
 IN_HANDLER: Final[ContextVar[bool]] = ContextVar("penstock_in_handler", default=False)
+
+
+@asynccontextmanager
+async def sender_to(
+    dead_letter: str | None, bootstrap: str, security: Mapping[str, Any]
+) -> AsyncIterator[tuple[Producer, str] | None]:
+    """A producer for the dead-letter topic; None without such a topic."""
+    if dead_letter is None:
+        yield None
+        return
+    async with Producer(bootstrap, config=security) as producer:
+        yield producer, dead_letter
 
 
 class Handling:

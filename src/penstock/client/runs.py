@@ -11,10 +11,10 @@ from penstock.client.lanes import Lanes
 from penstock.client.message import Message
 from penstock.client.positions import Positions
 
-__all__ = ["Source", "run_fifo", "run_parallel"]
+__all__ = ["Source", "run"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """The part of a consumer that a run uses. `next_message` raises StopAsyncIteration when it is closed."""
 
@@ -25,7 +25,15 @@ class Source:
     positions: Positions
 
 
-async def run_fifo(source: Source, handling: Handling) -> None:
+async def run(source: Source, handling: Handling, at_a_time: int | None) -> None:
+    """Handle so many messages at a time; None for one after the other."""
+    if at_a_time is None:
+        await _run_fifo(source, handling)
+    else:
+        await _run_parallel(source, handling, at_a_time)
+
+
+async def _run_fifo(source: Source, handling: Handling) -> None:
     while not source.is_closing():
         source.settle()
         try:
@@ -41,7 +49,7 @@ async def run_fifo(source: Source, handling: Handling) -> None:
     source.settle()
 
 
-async def run_parallel(source: Source, handling: Handling, concurrency: int) -> None:
+async def _run_parallel(source: Source, handling: Handling, concurrency: int) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             lanes = source.positions.lanes = Lanes(handling.handle, concurrency, group)
