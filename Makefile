@@ -156,10 +156,10 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 
 .PHONY: compare cores-cost
 compare: $(READY) ## measure beside Kafka, NATS, RabbitMQ and Valkey (QUICK=1, CLASSES='cache synced semantics', ROWS=…, ONLY=…)
-	QUICK='$(QUICK)' CLASSES='$(CLASSES)' ROWS='$(ROWS)' ONLY='$(ONLY)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.compare
+	QUICK='$(QUICK)' ROUNDS='$(ROUNDS)' CLASSES='$(CLASSES)' ROWS='$(ROWS)' ONLY='$(ONLY)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.compare
 
 cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by brokers in cgroups (QUICK=1, ROWS='cost limited'; needs root)
-	QUICK='$(QUICK)' ROWS='$(ROWS)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.cores
+	QUICK='$(QUICK)' ROUNDS='$(ROUNDS)' ROWS='$(ROWS)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.cores
 
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)

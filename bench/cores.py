@@ -5,7 +5,8 @@ takes the processor time of all of them, and the time that they take without any
 a cost per second. The second part holds each broker to a small share of a core by a cgroup, so that 8 of them
 fit on two cores with room for the load, and takes the throughput. Apache Kafka, one JVM, gets the sum of the
 shares. Results go to `bench/results/cores.json`, and from there to `docs/cores.md`. QUICK=1 measures shorter,
-`ROWS=cost` or `ROWS=limited` only one part, `NOTE=…` is printed on the page, `RENDER=1` only renders it.
+`ROWS=cost` or `ROWS=limited` only one part, `ROUNDS=2` in less time. `NOTE=…` is printed on the page,
+`RENDER=1` only renders it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def main() -> int:
         return 2
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if is_quick else (ROUNDS, SECONDS)
+    rounds = int(os.environ.get("ROUNDS") or rounds)
     note = " ".join(filter(None, ["A quick run." if is_quick else "", os.environ.get("NOTE", "")]))
     run = Run(machine(), versions(), commit(), rounds, seconds, ["penstock", "kafka"], date=today())
     run.circumstances = note

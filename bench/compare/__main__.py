@@ -3,7 +3,8 @@
 Settings come from the environment, as `make compare QUICK=1 CLASSES='cache synced' ROWS=latency ONLY=nats`
 passes them. A run of some classes or rows replaces these on the page and leaves the rest; a run of some
 systems (`ONLY`) is printed and not kept, and so is a quick one where the page has results of a full one.
-`NOTE=…` is printed on the page, for circumstances that a reader must know. `RENDER=1` only renders the page.
+`ROUNDS=2` is for less time than three rounds take. `NOTE=…` is printed on the page, for circumstances that a
+reader must know. `RENDER=1` only renders the page.
 `CLASSES=semantics` runs the scenarios of SQS and SNS; a run without CLASSES, ROWS and ONLY ends with them.
 A system that is not on this machine is skipped with one line, and the page says so. A measurement that fails
 does not end the run; the exit code is then not 0.
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.compare.classes import CLASSES, CONTENDERS, class_named
@@ -75,6 +77,7 @@ def _measure(python: Path, classes: Sequence[str], rows: Sequence[str], contende
     """Measure some classes, or all if none is named."""
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     size = QUICK if is_quick else FULL
+    size = replace(size, rounds=int(os.environ.get("ROUNDS") or size.rounds))
     notes = [QUICK_NOTE if is_quick else "", os.environ.get("NOTE", "")]
     run = Run(
         machine(), versions(), commit(), size.rounds, size.seconds, contenders, date=today(),
