@@ -42,6 +42,10 @@ redis-py parses in C. So *messages/s* compares a server with its client, and in 
 limit. *Server CPU per million* is what the server itself costs, and *client CPU per million* what an
 application pays. Each system has one ordered log or queue: one partition, one stream, one queue.
 
+The three servers of a cluster share the two cores, too, and are started anew in each round. Kafka's JVMs are
+still busy with compilation then, in spite of a discarded round before: its latencies in the classes with
+three servers are those of too few cores, not of a cluster that has run for an hour on machines of its own.
+
 - *batched*: the client may have thousands of messages without acknowledgement;
 - *one by one*: the next message is sent, or taken, when the last one is acknowledged, or committed. What a
   consumer gets for that differs: in Kafka's protocol a commit is a record, as durable as the class; NATS
