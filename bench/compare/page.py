@@ -42,9 +42,9 @@ redis-py parses in C. So *messages/s* compares a server with its client, and in 
 limit. *Server CPU per million* is what the server itself costs, and *client CPU per million* what an
 application pays. Each system has one ordered log or queue: one partition, one stream, one queue.
 
-The three servers of a cluster share the two cores, too, and are started anew in each round. Kafka's JVMs are
-still busy with compilation then, in spite of a discarded round before: its latencies in the classes with
-three servers are those of too few cores, not of a cluster that has run for an hour on machines of its own.
+The three servers of a cluster share the two cores, too, and are started anew in each round. Kafka's latencies
+of seconds in the classes with three servers are those of three young JVMs on two cores, in spite of a
+discarded round before. They say nothing about a cluster that has run for long on machines of its own.
 
 - *batched*: the client may have thousands of messages without acknowledgement;
 - *one by one*: the next message is sent, or taken, when the last one is acknowledged, or committed. What a
