@@ -13,8 +13,9 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
+
+from penstock.broker.base.threads import Threads
 
 __all__ = ["SystemWorkers"]
 
@@ -31,18 +32,18 @@ class SystemWorkers:
         self._threads = threads
         self._pool_size = 0
         #: the last pool takes new work; earlier pools finish their work
-        self._pools: list[ThreadPoolExecutor] = []
+        self._pools: list[Threads] = []
 
     def in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         if self._threads() != self._pool_size:
             self._resize()
-        return asyncio.get_running_loop().run_in_executor(self._pools[-1], function, *args)
+        return self._pools[-1].run(function, *args)
 
     def _resize(self) -> None:
         if self._pools:
-            self._pools[-1].shutdown(wait=False)
+            self._pools[-1].close()
         self._pool_size = self._threads()
-        self._pools.append(ThreadPoolExecutor(self._pool_size, thread_name_prefix="penstock-worker"))
+        self._pools.append(Threads(self._pool_size, "penstock-worker"))
 
     async def in_process(self, function: Callable[..., T], *args: Any) -> T:
         child = await asyncio.create_subprocess_exec(
@@ -70,8 +71,10 @@ class SystemWorkers:
         return value
 
     def close(self) -> None:
+        if self._pools:
+            self._pools[-1].close()
         for pool in self._pools:
-            pool.shutdown(wait=True)
+            pool.join()
 
 
 def _main() -> None:
