@@ -373,3 +373,61 @@ def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() 
         workers.close()
 
     asyncio.run(check())
+
+
+def test_a_round_that_cannot_be_planned_keeps_its_callbacks_for_the_next() -> None:
+    async def check() -> None:
+        workers = SystemWorkers(lambda: 1)
+        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
+        flusher = Flusher(directory, "group", 1.0, workers)
+        loop = asyncio.get_running_loop()
+        failure: asyncio.Future[str] = loop.create_future()
+        loop.set_exception_handler(lambda _, context: failure.set_result(repr(context["exception"])))
+        partition = Unplannable()
+        flusher.wrote(partition)
+        waiting = asyncio.ensure_future(flusher.flush())
+        assert await asyncio.wait_for(failure, 60) == "MemoryError()"
+        assert not partition.unsynced
+        assert not waiting.done()
+        flusher.forget(partition)
+        await asyncio.wait_for(flusher.flush(), 60)
+        await asyncio.wait_for(waiting, 60)
+        workers.close()
+
+    asyncio.run(check())
+
+
+def test_an_abandoned_flusher_calls_nobody_and_syncs_nothing() -> None:
+    async def check() -> None:
+        workers = SystemWorkers(lambda: 1)
+        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
+        flusher = Flusher(directory, "group", 1.0, workers)
+        release = threading.Event()
+        busy = workers.in_thread(release.wait, 60)
+        called: list[StorageError | None] = []
+        flusher.when_flushed(called.append)
+        await asyncio.sleep(0)
+        flusher.abandon()
+        flusher.when_flushed(called.append)
+        release.set()
+        await busy
+        await asyncio.wait_for(flusher.let_go(), 60)
+        await asyncio.wait_for(workers.in_thread(release.wait), 60)
+        assert not called
+        assert flusher.durations.count == 0
+        workers.close()
+
+    asyncio.run(check())
+
+
+class Unplannable:
+    """A partition whose plan cannot be made."""
+
+    unsynced, hosted, hidden_bytes, flush_s = False, True, 0, None
+
+    @property
+    def log(self) -> Log:
+        raise MemoryError
+
+    def flushed(self, end_offset: int, size: int) -> None:
+        raise AssertionError("it was never synced")

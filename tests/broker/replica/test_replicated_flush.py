@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.flusher import Flusher
-from penstock.model.errors import ErrorCode, StorageError
+from penstock.model.errors import ErrorCode
 from penstock.replication.follower import FollowerState
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica, stop_fetching
@@ -22,15 +22,19 @@ class HeldFlusher:
 
     def __init__(self, flusher: Flusher) -> None:
         self._sync = flusher._sync
-        self._open = asyncio.Event()
+        self._is_open = False
+        self._is_wanted = False
         flusher._sync = self._sync_later  # type: ignore[method-assign]
 
-    async def _sync_later(self) -> StorageError | None:
-        await self._open.wait()
-        return await self._sync()
+    def _sync_later(self) -> None:
+        if self._is_open:
+            self._sync()
+        self._is_wanted = True
 
     def let_go(self) -> None:
-        self._open.set()
+        self._is_open = True
+        if self._is_wanted:
+            self._sync()
 
 
 async def leave_unsynced(nodes: Cluster) -> HeldFlusher:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import Literal, Protocol, TypeAlias
 
@@ -20,6 +21,7 @@ from penstock.broker.base.metrics import Histogram
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
+from penstock.storage.flush import FlushPlan
 from penstock.storage.log import Log
 
 __all__ = ["FlushPolicy", "FlushedPartition", "Flusher"]
@@ -47,8 +49,13 @@ class FlushedPartition(Protocol):
         """The disk has everything below `end_offset`; `size` bytes of it were hidden so far."""
 
 
+_Callbacks: TypeAlias = list[Callable[[StorageError | None], None]]
+#: partitions with their plans, and the bytes of each that were hidden when it was planned
+_Planned: TypeAlias = list[tuple[FlushedPartition, FlushPlan, int]]
+
+
 class Flusher:
-    """Syncs the logs of one data directory."""
+    """Syncs the logs of one data directory. It runs in callbacks: a task for each sync would cost more."""
 
     def __init__(
         self, directory: DataDirectory, policy: FlushPolicy, interval_s: float, workers: Workers
@@ -63,8 +70,12 @@ class Flusher:
         #: of successful syncs, each of all logs of the directory that had new bytes
         self.durations = Histogram()
         self._dirty: dict[FlushedPartition, None] = {}
-        self._callbacks: list[Callable[[StorageError | None], None]] = []
-        self._cycle: asyncio.Task[None] | None = None
+        self._callbacks: _Callbacks = []
+        #: true from the first callback or write until a round ends with nothing left to do
+        self._is_running = False
+        self._is_abandoned = False
+        #: `stop` waits for it
+        self._ended: asyncio.Future[None] | None = None
         #: the sync that a worker thread runs
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle | None = None
@@ -108,15 +119,18 @@ class Flusher:
         """Start no more syncs, and return when none is running; nothing may be written from now on."""
         if self._timer is not None:
             self._timer.cancel()
-        while self._cycle is not None:
-            await asyncio.wait([self._cycle])
+        if self._is_running:
+            self._ended = asyncio.get_running_loop().create_future()
+            await self._ended
 
     def abandon(self) -> None:
         """Sync no more, as if the process had ended."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._cycle is not None:
-            self._cycle.cancel()
+        if self._syncing is not None:
+            self._syncing.cancel()
+        self._is_abandoned = True
+        self._end()
 
     def _flush_later(self, delay_s: float) -> None:
         """Flush after `delay_s`, or when it was planned anyway if that is earlier."""
@@ -133,55 +147,78 @@ class Flusher:
         self.when_flushed(lambda error: None)
 
     def _start(self) -> None:
-        if self._cycle is None:
-            self._cycle = asyncio.get_running_loop().create_task(self._run())
+        if not self._is_running:
+            self._is_running = True
+            # Not at once: the other appends of this iteration of the loop belong to the same round.
+            asyncio.get_running_loop().call_soon(self._sync)
 
-    async def _run(self) -> None:
-        """Sync in rounds until no callback is left."""
-        error: StorageError | None = None
-        try:
-            while self._callbacks or (self.acks_wait and self._dirty and error is None):
-                callbacks, self._callbacks = self._callbacks, []
-                error = await self._sync()
-                for callback in callbacks:
-                    _call(callback, error)
-        finally:
-            self._cycle = None
-            # If a round fails before it is planned, the next write of these partitions starts another.
-            for partition in self._dirty:
-                partition.unsynced = False
-        if error is not None and self.health.offline is None:
-            self._flush_later(self._interval_s)
-
-    async def _sync(self) -> StorageError | None:
+    def _sync(self) -> None:
+        """Start a round: a worker thread syncs everything that was written until now."""
+        if self._is_abandoned:
+            return
+        callbacks, self._callbacks = self._callbacks, []
         try:
             self.health.check()
         except StorageError as e:
-            return e
-        rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
+            self._round_over(callbacks, e)
+            return
+        try:
+            planned = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
+        except BaseException:
+            self._callbacks = callbacks
+            self._end()
+            raise
         for partition in self._dirty:
             partition.unsynced = False
         self._dirty = {}
-        plans = [plan for _, plan, _ in rounds]
-        began = perf_counter_ns()
-        self._syncing = asyncio.ensure_future(self._workers.in_thread(self._sync_plans, plans))
+        syncing = self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in planned])
+        self._syncing = asyncio.ensure_future(syncing)
+        self._syncing.add_done_callback(partial(self._synced, planned, callbacks, perf_counter_ns()))
+
+    def _synced(
+        self, planned: _Planned, callbacks: _Callbacks, began_ns: int, syncing: asyncio.Future[None]
+    ) -> None:
+        self._syncing = None
+        if self._is_abandoned or syncing.cancelled():
+            return
+        error = syncing.exception()
         try:
-            await self._syncing
-            self.durations.observe(perf_counter_ns() - began)
-        except StorageError as e:
-            log.error("flush_failed", directory=self.directory, error=str(e))
-            for partition, plan, _ in rounds:
-                if partition.hosted:
-                    partition.log.flush_failed(plan)
-                    self._dirty[partition] = None
-            return e
-        finally:
-            self._syncing = None
-        for partition, plan, size in rounds:
-            partition.log.flushed(plan)
-            # Not the planned end: the log may have been truncated meanwhile.
-            partition.flushed(partition.log.recovery_point, size)
-        return None
+            if error is None:
+                self.durations.observe(perf_counter_ns() - began_ns)
+                for partition, plan, size in planned:
+                    partition.log.flushed(plan)
+                    # Not the planned end: the log may have been truncated meanwhile.
+                    partition.flushed(partition.log.recovery_point, size)
+            elif isinstance(error, StorageError):
+                log.error("flush_failed", directory=self.directory, error=str(error))
+                for partition, plan, _ in planned:
+                    if partition.hosted:
+                        partition.log.flush_failed(plan)
+                        self._dirty[partition] = None
+            else:
+                raise error
+        except BaseException:
+            self._end()
+            raise
+        self._round_over(callbacks, error)
+
+    def _round_over(self, callbacks: _Callbacks, error: StorageError | None) -> None:
+        for callback in callbacks:
+            _call(callback, error)
+        if self._callbacks or (self.acks_wait and self._dirty and error is None):
+            self._sync()
+            return
+        self._end()
+        if error is not None and self.health.offline is None:
+            self._flush_later(self._interval_s)
+
+    def _end(self) -> None:
+        """No round is running. What is still dirty is synced after the next write of a partition."""
+        self._is_running = False
+        for partition in self._dirty:
+            partition.unsynced = False
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
 
 def _call(callback: Callable[[StorageError | None], None], error: StorageError | None) -> None:
