@@ -28,7 +28,7 @@ from bench.compare.workloads import FULL, QUICK, ROWS
 from bench.results import COMPARED, SEMANTICS, Run, commit, load, machine, merged, save, today, versions
 from lab import LabError
 from lab.comparison import client_versions, comparison_python
-from tools.arguments import Arguments
+from tools.arguments import Arguments, count_from_environment
 
 SCENARIOS = "semantics"
 """What CLASSES calls the scenarios of SQS and SNS, beside the classes of durability."""
@@ -77,7 +77,7 @@ def _measure(python: Path, classes: Sequence[str], rows: Sequence[str], contende
     """Measure some classes, or all if none is named."""
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     size = QUICK if is_quick else FULL
-    size = replace(size, rounds=int(os.environ.get("ROUNDS") or size.rounds))
+    size = replace(size, rounds=count_from_environment("ROUNDS", size.rounds))
     notes = [QUICK_NOTE if is_quick else "", os.environ.get("NOTE", "")]
     run = Run(
         machine(), versions(), commit(), size.rounds, size.seconds, contenders, date=today(),

@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from tools.arguments import count_from_environment
+
 PROGRAMS = [
     "bench.__main__",
     "bench.profile",
@@ -41,3 +43,22 @@ def test_an_unknown_argument_is_refused_with_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"python -m {program.removesuffix('.__main__')}: ")
     assert "--unknown" in line
+
+
+def test_a_count_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROUNDS", raising=False)
+    assert count_from_environment("ROUNDS", 3) == 3
+    for text, count in (("", 3), ("1", 1), ("12", 12)):
+        monkeypatch.setenv("ROUNDS", text)
+        assert count_from_environment("ROUNDS", 3) == count
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", " "])
+def test_a_count_that_is_none_ends_the_program_with_one_line(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROUNDS", text)
+    with pytest.raises(SystemExit) as end:
+        count_from_environment("ROUNDS", 3)
+    assert end.value.code == 2
+    assert capsys.readouterr().err == f"ROUNDS={text} is not a whole number of at least 1\n"
