@@ -2,9 +2,13 @@
 
 The first part sends the same loads to a machine of 1, 2, 4, 8 and 16 brokers (`penstock up --cores N`) and
 takes the processor time of all of them, and the time that they take without any load: a cost per message and
-a cost per second. The second part holds each broker to a small share of a core by a cgroup, so that 8 of them
-fit on two cores with room for the load, and takes the throughput. Apache Kafka, one JVM, gets the sum of the
-shares. Results go to `bench/results/cores.json`, and from there to `docs/cores.md`. QUICK=1 measures shorter,
+a cost per second. Each of N brokers has an Nth of the load, and a process that is woken less often costs more
+per message. So the same part takes the cost of one broker, and of Apache Kafka, with only an Nth of the load.
+
+The second part holds each broker to a small share of a core by a cgroup, so that 8 of them fit on two cores
+with room for the load, and takes the throughput. Apache Kafka, one JVM, gets the sum of the shares.
+
+Results go to `bench/results/cores.json`, and from there to `docs/cores.md`. QUICK=1 measures shorter,
 `ROWS=cost` or `ROWS=limited` only one part, `ROUNDS=2` in less time. `NOTE=…` is printed on the page,
 `RENDER=1` only renders it.
 """
@@ -20,8 +24,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.cores_load import LOADS, SMALL_BATCHES, at_rate, saturated, streams
-from bench.cores_page import AT_FULL_SPEED, COUNTS, IDLE, LIMITED, SHARE, cost_of, write
+from bench.cores_load import LOADS, SMALL_BATCHES, Load, Stream, at_rate, saturated, streams
+from bench.cores_page import ALONE, AT_FULL_SPEED, COUNTS, IDLE, LIMITED, SHARE, alone_of, cost_of, write
 from bench.process import family, thread_seconds
 from bench.results import CORES, Run, commit, load, machine, merged, save, today, versions
 from lab import LabError
@@ -29,7 +33,7 @@ from lab.apache_kafka import apache_kafka
 from lab.cgroup import CpuGroup, cpu_limited
 from lab.server import HOST, Server
 from penstock.cli.cluster.listening import free_block
-from tools.arguments import Arguments
+from tools.arguments import Arguments, count_from_environment
 
 ROUNDS, QUICK_ROUNDS = 3, 1
 SECONDS, QUICK_SECONDS = 8.0, 3.0
@@ -39,6 +43,8 @@ KAFKA_WARM_S = 8.0
 START_S = 60.0
 LATE = 1.1
 """A load that takes longer than this part of its time was not the load that was asked for."""
+KAFKA_LATE = 2.0
+"""Two cores are hardly enough for a JVM under the whole load. Its cost is one per message all the same."""
 NO_SYNC = {"penstock.flush": "os"}
 _SHARED_MEMORY = "/dev/shm"
 PARTS = ("cost", "limited")
@@ -57,7 +63,7 @@ def main() -> int:
         return 2
     is_quick = os.environ.get("QUICK", "") not in ("", "0")
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if is_quick else (ROUNDS, SECONDS)
-    rounds = int(os.environ.get("ROUNDS") or rounds)
+    rounds = count_from_environment("ROUNDS", rounds)
     note = " ".join(filter(None, ["A quick run." if is_quick else "", os.environ.get("NOTE", "")]))
     run = Run(machine(), versions(), commit(), rounds, seconds, ["penstock", "kafka"], date=today())
     run.circumstances = note
@@ -66,6 +72,9 @@ def main() -> int:
         if "cost" in parts:
             for brokers in COUNTS:
                 _add(run, number, IDLE, brokers, "penstock", costs(brokers, seconds))
+                if brokers > 1:
+                    _add(run, number, ALONE, brokers, "penstock", alone(brokers, seconds))
+            _add_kafka_alone(run, number, seconds)
         if "limited" in parts:
             for brokers in LIMITED:
                 _add(run, number, AT_FULL_SPEED, brokers, "penstock", limited(brokers, seconds))
@@ -110,14 +119,55 @@ def costs(brokers: int, seconds: float) -> Iterator[tuple[str, float]]:
         for each in LOADS:
             with streams(server.bootstrap, brokers, each) as opened:
                 at_rate(opened, each.requests_per_second, WARM_S)
-                before = thread_seconds(server.pid)
-                took = at_rate(opened, each.requests_per_second, seconds)
-                spent = thread_seconds(server.pid) - before
-            if took > seconds * LATE:
-                raise RuntimeError(
-                    f"load {each.name} took {took:.1f} s, not {seconds:g}: the machine is too busy"
-                )
-            yield cost_of(each), spent / (each.messages_per_second * seconds) * 1e6
+                spent = _spent_at_rate(server, opened, each, seconds, LATE)
+            yield cost_of(each), spent
+
+
+def alone(parts: int, seconds: float) -> Iterator[tuple[str, float]]:
+    """Seconds of processor time per million messages of one broker with so small a part of each load."""
+    with running(1, NO_SYNC, folder=_memory()) as server:
+        time.sleep(SETTLE_S)
+        yield from _with_a_part(server, parts, seconds, LATE)
+
+
+def _with_a_part(server: Server, parts: int, seconds: float, late: float) -> Iterator[tuple[str, float]]:
+    for each in LOADS:
+        with streams(server.bootstrap, 1, each) as opened:
+            at_rate(opened, each.requests_per_second, WARM_S)
+            spent = _spent_at_rate(server, opened, each, seconds, late, parts)
+        yield alone_of(each), spent
+
+
+def _add_kafka_alone(run: Run, number: int, seconds: float) -> None:
+    """One Apache Kafka for all parts of the load: a JVM takes long to become fast."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-cores-", dir=_memory()) as folder:
+            # The loads are large, and the data is in memory here, too.
+            server = apache_kafka(Path(folder), {"log.segment.delete.delay.ms": "100"})
+            server.start()
+            try:
+                for each in LOADS:
+                    with streams(server.bootstrap, 1, each) as opened:
+                        at_rate(opened, each.requests_per_second, KAFKA_WARM_S)
+                for parts in COUNTS:
+                    _add(run, number, ALONE, parts, "kafka", _with_a_part(server, parts, seconds, KAFKA_LATE))
+            finally:
+                server.stop()
+    except (LabError, OSError, RuntimeError) as error:
+        print(f"  round {number} kafka: FAILED, {error}", file=sys.stderr)
+        run.fail(ALONE, "kafka", error)
+
+
+def _spent_at_rate(
+    server: Server, opened: list[Stream], load: Load, seconds: float, late: float, parts: int = 1
+) -> float:
+    """Seconds of processor time of all processes per million messages of a part of `load`."""
+    before = thread_seconds(server.pid)
+    took = at_rate(opened, load.requests_per_second / parts, seconds)
+    spent = thread_seconds(server.pid) - before
+    if took > seconds * late:
+        raise RuntimeError(f"load {load.name} took {took:.1f} s, not {seconds:g}: the machine is too busy")
+    return spent / (load.messages_per_second / parts * seconds) * 1e6
 
 
 def limited(brokers: int, seconds: float) -> Iterator[tuple[str, float]]:

@@ -96,17 +96,19 @@ def streams(bootstrap: str, brokers: int, load: Load) -> Iterator[list[Stream]]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     topic = f"load-{load.name}"
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)], operation_timeout=_CALL_S)[topic].result(_CALL_S)
-    addresses = _leaders(admin, topic, brokers)
-    batch = batch_of_records(load.messages_per_batch, b"x" * MESSAGE_BYTES)
-    with ExitStack() as opened:
-        made = []
-        for partition, address in enumerate(addresses):
-            connection = opened.enter_context(socket.create_connection(address, _CALL_S))
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            frame = produce_frame(topic, partition, batch)
-            made.append(Stream(connection, frame, _first_answer(connection, topic, frame)))
-        yield made
-    admin.delete_topics([topic])[topic].result(_CALL_S)
+    try:
+        addresses = _leaders(admin, topic, brokers)
+        batch = batch_of_records(load.messages_per_batch, b"x" * MESSAGE_BYTES)
+        with ExitStack() as opened:
+            made = []
+            for partition, address in enumerate(addresses):
+                connection = opened.enter_context(socket.create_connection(address, _CALL_S))
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                frame = produce_frame(topic, partition, batch)
+                made.append(Stream(connection, frame, _first_answer(connection, topic, frame)))
+            yield made
+    finally:
+        admin.delete_topics([topic])[topic].result(_CALL_S)
 
 
 def _leaders(admin: AdminClient, topic: str, brokers: int) -> list[tuple[str, int]]:
@@ -114,9 +116,12 @@ def _leaders(admin: AdminClient, topic: str, brokers: int) -> list[tuple[str, in
     deadline = time.monotonic() + _CALL_S
     while True:
         metadata = admin.list_topics(topic, timeout=_CALL_S)
-        leaders = [metadata.topics[topic].partitions[at].leader for at in range(PARTITIONS)]
-        if len(set(leaders)) == min(brokers, PARTITIONS) and all(
-            each in metadata.brokers for each in leaders
+        # Just after its creation Kafka may answer for some partitions only.
+        leaders = [each.leader for _, each in sorted(metadata.topics[topic].partitions.items())]
+        if (
+            len(leaders) == PARTITIONS
+            and len(set(leaders)) == min(brokers, PARTITIONS)
+            and all(each in metadata.brokers for each in leaders)
         ):
             found = [metadata.brokers[each] for each in leaders]
             return [(broker.host, broker.port) for broker in found]

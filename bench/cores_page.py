@@ -12,6 +12,7 @@ from bench.cores_load import FULL_BATCHES, LOADS, SMALL_BATCHES, Load
 from bench.results import Run
 
 __all__ = [
+    "ALONE",
     "AT_FULL_SPEED",
     "BEGIN",
     "COUNTS",
@@ -20,6 +21,7 @@ __all__ = [
     "LIMITED",
     "PAGE",
     "SHARE",
+    "alone_of",
     "cost_of",
     "section",
     "write",
@@ -27,7 +29,7 @@ __all__ = [
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cores.md"
 BEGIN, END = "<!-- measured: begin (make cores-cost) -->", "<!-- measured: end -->"
-IDLE, AT_FULL_SPEED = "idle", "limited"
+IDLE, ALONE, AT_FULL_SPEED = "idle", "alone", "limited"
 COUNTS = (1, 2, 4, 8, 16)
 LIMITED = (1, 2, 4, 8)
 SHARE = 0.06
@@ -40,6 +42,11 @@ WIDTH = 140
 def cost_of(load: Load) -> str:
     """The name of the row with the cost of a load."""
     return f"cost-{load.name}"
+
+
+def alone_of(load: Load) -> str:
+    """The name of the row with the cost of a part of a load on one broker."""
+    return f"{ALONE}-{load.name}"
 
 
 def write(runs: Sequence[Run]) -> None:
@@ -78,26 +85,51 @@ def _cost(run: Run) -> Iterator[str]:
         "partitions, each with a connection of its own, evenly spaced. "
         f"{_described(FULL_BATCHES)}, as of a producer under load; "
         f"{_described(SMALL_BATCHES)}. CPU is that of all brokers and the supervisor, in seconds per million "
-        "messages; *idle* is what they take without any load:",
+        "messages; *idle* is what they take without any load. Each of N brokers has an Nth of the load. The "
+        "other columns are for one broker, or one Kafka, alone on the machine with an Nth of the load "
+        "(Kafka may be late with all of it):",
         WIDTH,
     )
-    yield ""
-    sizes = [_size(load) for load in LOADS]
-    yield f"| brokers | idle, cores |{''.join(f' CPU, {size} | × one |' for size in sizes)}"
-    yield f"|--:|--:|{'--:|--:|' * len(LOADS)}"
-    for brokers in COUNTS:
-        idle = _values(run, IDLE, brokers)
-        cells = [f"{min(idle):.4f}" if idle else "not measured"]
-        for load in LOADS:
-            growth = _growth(run, load, brokers)
-            cells += [_best(_values(run, cost_of(load), brokers), min), f"{growth:.2f}" if growth else ""]
-        yield f"| {brokers} | {' | '.join(cells)} |"
-    yield ""
-    verdicts = []
     for load in LOADS:
-        growth = _growth(run, load, COUNTS[-1])
-        verdicts.append(f"{_verdict(0 < growth <= GROWTH_LIMIT)} in batches of {_size(load)}")
-    yield f"Target: at most {GROWTH_LIMIT} × at {COUNTS[-1]}: {', '.join(verdicts)}."
+        yield from ("", *_cost_table(run, load))
+
+
+def _cost_table(run: Run, load: Load) -> Iterator[str]:
+    size = _size(load)
+    yield (
+        f"| N | idle, cores | N brokers, all of the load in {size} | × 1 "
+        f"| one broker, 1/N of the load in {size} | × 1 | one Kafka, 1/N of the load in {size} | × 1 |"
+    )
+    yield "|--:|--:|--:|--:|--:|--:|--:|--:|"
+    whole, kafka_whole = _values(run, cost_of(load), 1), _values(run, alone_of(load), 1, "kafka")
+    for brokers in COUNTS:
+        idle, many = _values(run, IDLE, brokers), _values(run, cost_of(load), brokers)
+        alone, kafka = _alone(run, load, brokers), _values(run, alone_of(load), brokers, "kafka")
+        cells = [f"{min(idle):.4f}" if idle else "not measured"]
+        for values, one in ((many, whole), (alone, whole), (kafka, kafka_whole)):
+            cells += [_best(values, min), f"{min(values) / min(one):.2f}" if values and one else ""]
+        yield f"| {brokers} | {' | '.join(cells)} |"
+    most = COUNTS[-1]
+    many = _values(run, cost_of(load), most)
+    against_all, against_alone = _growth(many, whole), _growth(many, _alone(run, load, most))
+    yield ""
+    yield from wrap(
+        f"Target: at most {GROWTH_LIMIT} × at {most}: {against_all} against one broker with all of the load; "
+        f"{against_alone} against one broker with as much load as each of the {most}.",
+        WIDTH,
+    )
+
+
+def _alone(run: Run, load: Load, parts: int) -> list[float]:
+    """The cost of one broker with a part of the load."""
+    return _values(run, alone_of(load) if parts > 1 else cost_of(load), parts)
+
+
+def _growth(values: list[float], base: list[float]) -> str:
+    if not (values and base):
+        return "not measured"
+    growth = min(values) / min(base)
+    return f"{_verdict(growth <= GROWTH_LIMIT)} ({growth:.2f} ×)"
 
 
 def _described(load: Load) -> str:
@@ -108,12 +140,6 @@ def _size(load: Load) -> str:
     return (
         f"{load.batch_bytes // 1000} KB" if load.batch_bytes < 1_000_000 else f"{load.batch_bytes / 1e6:g} MB"
     )
-
-
-def _growth(run: Run, load: Load, brokers: int) -> float:
-    """The cost of a message in multiples of one broker's; 0 if it was not measured."""
-    one, many = _values(run, cost_of(load), 1), _values(run, cost_of(load), brokers)
-    return min(many) / min(one) if one and many else 0.0
 
 
 def _limited(run: Run) -> Iterator[str]:
