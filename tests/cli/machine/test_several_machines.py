@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from penstock.cli.cluster.listening import free_block
 from penstock.cli.cluster.moves import read_image
@@ -149,6 +150,32 @@ def test_replicas_that_a_user_puts_on_one_machine_are_shown_and_moved_apart(
     (replicas,) = machines.replicas("assigned")
     assert len({id_ // 100 for id_ in replicas}) == 2
     assert machines.overview()["sharing_a_machine"] == []
+
+
+def test_a_user_may_put_new_and_reassigned_partitions_on_one_machine(
+    machines: Machines, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machines.create("grown", 1, 2)
+    machines.admin.create_partitions([NewPartitions("grown", 2, [[101, 102]])])["grown"].result(WAIT_S)
+    eventually(lambda: [101, 102] in machines.replicas("grown"), WAIT_S)
+    assert [(each["topic"], each["partition"]) for each in machines.overview()["sharing_a_machine"]] == [
+        ("grown", 1)
+    ]
+    where = ["--bootstrap", machines.running[1].bootstrap]
+    wanted = {"version": 1, "partitions": [{"topic": "grown", "partition": 0, "replicas": [201, 202]}]}
+    file = tmp_path / "wanted.json"
+    file.write_text(json.dumps(wanted))
+    assert run_here("partition", "reassign", "execute", str(file), "--wait", *where) == 0
+    assert machines.replicas("grown") == [[201, 202], [101, 102]]
+    assert len(machines.overview()["sharing_a_machine"]) == 2
+    capsys.readouterr()
+    assert run_here("partition", "reassign", "plan", "--topic", "grown", *where) == 0
+    file.write_text(capsys.readouterr().out)
+    assert run_here("partition", "reassign", "execute", str(file), "--wait", *where) == 0
+    assert all(len({id_ // 100 for id_ in replicas}) == 2 for replicas in machines.replicas("grown"))
+    assert machines.overview()["sharing_a_machine"] == []
+    machines.admin.delete_topics(["grown"])["grown"].result(WAIT_S)
+    eventually(lambda: not any("grown" in known for known in machines.known_topics()), WAIT_S)
 
 
 def test_a_broker_that_is_killed_is_started_again(machines: Machines) -> None:
