@@ -522,6 +522,43 @@ def test_the_one_timer_goes_on_looking_for_answers_that_are_overdue(run: Run) ->
     run(scenario())
 
 
+def test_requests_at_intervals_do_not_wake_an_idle_process_for_old_deadlines(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Peer] = []
+    look = Peer._look_for_overdue
+
+    def record(peer: Peer) -> None:
+        looked.append(peer)
+        look(peer)
+
+    monkeypatch.setattr(Peer, "_look_for_overdue", record)
+
+    async def scenario() -> None:
+        other = Fake(serve)
+        clock = TimeByHand()
+        async with other.serving() as port, peer_at(port, clock) as peer:
+            for _ in range(5):
+                await metadata(peer, 2.0)
+                clock.advance(1.0)
+            assert not looked
+            other.reply = hang
+            requested = asyncio.ensure_future(metadata(peer, 2.0))
+            await other.has_requests(6)
+            # More requests do not put off the deadline of one that is not answered.
+            clock.advance(1.9)
+            second = asyncio.ensure_future(metadata(peer, 2.0))
+            await other.has_requests(7)
+            clock.advance(0.2)
+            assert looked
+            with pytest.raises(PeerTimedOut):
+                await requested
+            with pytest.raises(PeerTimedOut):
+                await second
+
+    run(scenario())
+
+
 def test_a_call_may_be_due_at_once_while_others_are_made(run: Run) -> None:
     async def scenario() -> None:
         other = Fake(hang)

@@ -150,8 +150,7 @@ class Peer:
         if self._closed:
             call.fail(self._last_error.copy())
             return call
-        if self._timer is None or call.deadline < self._due_at:
-            self._watch(call.deadline)
+        self._expect(call)
         self._waiting.append(call)
         self._advance()
         return call
@@ -168,8 +167,7 @@ class Peer:
         if correlation_id is None:
             return False
         call.renew(self._loop.time())
-        if self._timer is None or call.deadline < self._due_at:
-            self._watch(call.deadline)
+        self._expect(call)
         link.repeat(call, write(correlation_id, fields))
         return True
 
@@ -271,6 +269,21 @@ class Peer:
             self._give_up(PeerLost(f"{self.address}: {reason}"))
 
     # -- giving up ------------------------------------------------------------------------------------
+
+    def _expect(self, call: Call) -> None:
+        """Have a missing answer to `call`, which is about to be sent, noticed at its deadline.
+
+        A timer for each call would be expensive, so the timer of an earlier call stays. It is moved if no
+        other answer is awaited and it is due in less than three quarters of the call's timeout. Otherwise
+        requests at long intervals, such as heartbeats, would wake up an idle process for old deadlines.
+        """
+        is_old = self._due_at < call.deadline - call.timeout_s / 4
+        if self._timer is None or call.deadline < self._due_at or (is_old and self._awaits_nothing):
+            self._watch(call.deadline)
+
+    @property
+    def _awaits_nothing(self) -> bool:
+        return not self._waiting and (self._link is None or not self._link.calls)
 
     def _watch(self, deadline: float) -> None:
         """Look for answers that are overdue at `deadline`, not at the time before."""
