@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from math import inf
+from math import ceil, inf
 from typing import Any, Protocol, TypeVar
 
 from penstock.broker.base.logs import get_logger
@@ -256,7 +256,9 @@ class QuorumDriver:
             self._timer = None
         self._due_ms = deadline_ms
         if deadline_ms < inf:
-            delay_s = max(0.0, deadline_ms - self._now_ms()) / 1000
+            delay_ms = deadline_ms - self._now_ms()
+            # The loop's clock has whole milliseconds: a timer may fire up to one of them early.
+            delay_s = (ceil(delay_ms) + 1) / 1000 if delay_ms > 0 else 0.0
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
