@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.model.errors import ProtocolError
+from penstock.model.ticks import until_tick
 from penstock.net.admission import Admission
 from penstock.net.application import Application
 from penstock.net.buffers import BufferPool
@@ -166,7 +167,7 @@ class Server:
         self.application = application
         for server in self._servers:
             await server.start_serving()
-        self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
+        self._schedule_sweep()
 
     async def stop(self) -> None:
         """Stop accepting, then close every connection."""
@@ -279,6 +280,10 @@ class Server:
             "connection_rejected", peer=connection.peer, listener=connection.listener.name, reason=reason
         )
 
+    def _schedule_sweep(self) -> None:
+        delay_s = until_tick(self.loop.time(), self._idle_check_s)
+        self._sweep = self.loop.call_later(delay_s, self._close_idle)
+
     def _close_idle(self) -> None:
         limits, now = self.limits, self.loop.time()
         oldest = now - limits.max_idle_s
@@ -291,7 +296,7 @@ class Server:
                 (connection.abort if connection.closed else connection.close)()
         self.unauthenticated.close_overdue()
         self._close_excess()
-        self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
+        self._schedule_sweep()
 
     def _close_excess(self) -> None:
         """Close the connections that were idle longest if the limit was lowered, as Kafka does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from statistics import median
 
 import pytest
 
@@ -301,3 +302,26 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
             await nodes.close()
 
     run(main())
+
+
+def test_heartbeats_of_even_and_odd_brokers_are_sent_at_different_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers of one machine have the same clock: not all of them should wake up the controller at once."""
+    sent: dict[int, list[float]] = {1: [], 2: [], 3: []}
+    send = Lifecycle._send_heartbeat
+
+    async def record(self: Lifecycle) -> bool:
+        sent[self._node.node_id].append(asyncio.get_running_loop().time() % 1)
+        return await send(self)
+
+    async def main() -> None:
+        async with cluster(3, config={"broker.heartbeat.interval.ms": "1000"}) as nodes:
+            await nodes.settled()
+            monkeypatch.setattr(Lifecycle, "_send_heartbeat", record)
+            await eventually(lambda: min(map(len, sent.values())) >= 4)
+
+    run(main())
+    for node, phases in sent.items():
+        # The first one may follow a change of the metadata. A slow machine may delay another.
+        assert median((phase - 0.5 * (node % 2)) % 1 for phase in phases[1:]) < 0.2, (node, phases)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from itertools import count
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from penstock.broker.app.maintenance import Maintenance, _repeat
 from penstock.broker.app.server import system_world
+from penstock.broker.healing.full_directories import FullDirectories
+from penstock.broker.monitoring.loop_watch import LoopWatch
 from penstock.model.config import BrokerConfig
 from penstock.storage import cleaner
 from penstock.testing import broker
@@ -65,6 +68,29 @@ def test_a_chore_that_fails_is_done_again() -> None:
         task.cancel()
 
     asyncio.run(run())
+
+
+def test_the_checks_of_a_second_share_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them run at multiples of half a second of the loop's clock, whenever they were started."""
+    turns: dict[str, list[float]] = {"look": [], "check": [], "tick": []}
+
+    def record(owner: Any, method: str, name: str) -> None:
+        original = getattr(owner, method)
+
+        def recorded(self: Any, *args: Any) -> Any:
+            turns[name].append(asyncio.get_running_loop().time())
+            return original(self, *args)
+
+        monkeypatch.setattr(owner, method, recorded)
+
+    record(FullDirectories, "look", "look")
+    record(Maintenance, "check_clock", "check")
+    record(LoopWatch, "_tick", "tick")
+    with broker(config={"penstock.metrics.listener": "127.0.0.1:0"}):
+        until(lambda: min(map(len, turns.values())) >= 3)
+    for times in turns.values():
+        # A slow machine may delay one of them.
+        assert median(time % 0.5 for time in times) < 0.1, turns
 
 
 def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: pytest.MonkeyPatch) -> None:

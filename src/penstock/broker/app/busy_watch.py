@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.broker.base.logs import get_logger
 from penstock.model.config import BrokerConfig
+from penstock.model.ticks import until_tick
 
 __all__ = ["BUSY", "BusyWatch", "busy_watch_of"]
 
@@ -54,7 +55,8 @@ class BusyWatch:
 
     def start(self) -> None:
         """Look at the clocks now and then, until `stop`."""
-        self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._tick)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(until_tick(loop.time(), _INTERVAL_S), self._tick)
 
     async def stop(self) -> None:
         if self._timer is not None:

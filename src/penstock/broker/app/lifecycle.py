@@ -21,6 +21,7 @@ from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import security_protocol_id
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ticks import until_tick
 from penstock.net.listener import Listener
 from penstock.ports import Rng
 from penstock.storage.manifest import Registration
@@ -43,6 +44,9 @@ __all__ = ["Lifecycle"]
 log = get_logger("lifecycle")
 _NO_EPOCH: Final = -1
 _RETRY_S: Final = 0.1
+#: how much later than those of even ids the brokers of odd ids send heartbeats, so that the controller does
+#: not get all heartbeats of one machine at once
+_ODD_LATER_S: Final = 0.5
 #: the heartbeat interval of a broker that wants to shut down
 _SHUTDOWN_INTERVAL_S: Final = 0.05
 #: how long a heartbeat of such a broker waits for a controller
@@ -237,12 +241,16 @@ class Lifecycle:
         while not self._down.is_set():
             self._wake.clear()
             if not await self._send_heartbeat():
-                interval_s = self._config.broker_heartbeat_interval_ms / 1000
-                if self._wants_down:
-                    interval_s = min(interval_s, _SHUTDOWN_INTERVAL_S)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(interval_s):
+                    async with asyncio.timeout(self._until_heartbeat()):
                         await self._wake.wait()
+
+    def _until_heartbeat(self) -> float:
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        if self._wants_down:
+            return min(interval_s, _SHUTDOWN_INTERVAL_S)
+        later_s = self._node.node_id % 2 * _ODD_LATER_S
+        return until_tick(asyncio.get_running_loop().time() - later_s, interval_s)
 
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat; whether the next is due at once."""

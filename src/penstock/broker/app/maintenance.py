@@ -23,6 +23,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError, StorageError
+from penstock.model.ticks import until_tick
 from penstock.ports import World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
@@ -75,7 +76,8 @@ class Maintenance:
 
     def start(self) -> None:
         config = self._config
-        chores: list[tuple[Callable[[], Awaitable[None]], Callable[[], int]]] = [
+        # Chores that write files do not use ticks: brokers of one machine should not write all at once.
+        chores: list[tuple[Callable[[], Awaitable[None]], Callable[[], float]]] = [
             (self.retain, lambda: config.log_retention_check_interval_ms),
             (self.checkpoint, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (
@@ -84,13 +86,13 @@ class Maintenance:
             ),
             (self.expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self._quarantine.expire, lambda: self._quarantine.interval_ms),
-            (self.check_space, lambda: _ROOM_MS),
-            (self.watch, lambda: _WATCH_MS),
+            (self.check_space, lambda: _until_tick_ms(_ROOM_MS)),
+            (self.watch, lambda: _until_tick_ms(_WATCH_MS)),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
         DESCRIPTORS.on_shortage(self, self._partitions.close_files)
-        self._tasks = [asyncio.create_task(_repeat(chore, every_ms)) for chore, every_ms in chores]
+        self._tasks = [asyncio.create_task(_repeat(chore, pause_ms)) for chore, pause_ms in chores]
 
     async def stop(self) -> None:
         DESCRIPTORS.forget(self)
@@ -278,9 +280,13 @@ class Maintenance:
         )
 
 
-async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], int]) -> None:
+def _until_tick_ms(interval_ms: int) -> float:
+    return until_tick(asyncio.get_running_loop().time(), interval_ms / 1000) * 1000
+
+
+async def _repeat(chore: Callable[[], Awaitable[None]], pause_ms: Callable[[], float]) -> None:
     while True:
-        await asyncio.sleep(every_ms() / 1000)
+        await asyncio.sleep(pause_ms() / 1000)
         try:
             await chore()
         except (PenstockError, OSError) as e:

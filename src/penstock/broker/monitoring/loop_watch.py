@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from penstock.broker.base.metrics import Histogram
+from penstock.model.ticks import until_tick
 
 __all__ = ["LoopWatch"]
 
@@ -47,7 +48,8 @@ class LoopWatch:
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        due = loop.time() + _INTERVAL_S
+        now = loop.time()
+        due = now + until_tick(now, _INTERVAL_S)
         self._timer = loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.metadata.checksum import ImageChecksum, checksum_steps, layout, signed
+from penstock.model.ticks import until_tick
 from penstock.wire.apis.broker_heartbeat import ReportedChecksum
 
 __all__ = ["ImageCheck"]
@@ -51,9 +52,9 @@ class ImageCheck:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        seen = -1
+        loop, seen = asyncio.get_running_loop(), -1
         while True:
-            await asyncio.sleep(_IDLE_S)
+            await asyncio.sleep(until_tick(loop.time(), _IDLE_S))
             end_offset = self._loader.applied
             known = self.latest is not None and self.latest.end_offset == end_offset
             if end_offset == seen and end_offset and not known:

@@ -14,6 +14,7 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.broker.shares.delay_mover import DelayCounts, DelayMover, MoverParts
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.errors import ErrorCode
+from penstock.model.ticks import until_tick
 from penstock.ports import Clock, Workers
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
@@ -106,12 +107,13 @@ class DelayTopics:
         )
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 self._changed.clear()
                 self.review()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self.interval_s):
+                    async with asyncio.timeout(until_tick(loop.time(), self.interval_s)):
                         await self._changed.wait()
         finally:
             for task in self._tasks.values():
