@@ -79,8 +79,11 @@ def _changed(changes: Sequence[Change]) -> Iterator[None]:
 
 
 def hunt(mutant: Mutant, seeds: int = SEEDS_MAX, first: int = 0) -> Found | None:
-    """The first violation that a seed finds; None if none of them does. The seed `first` is tried first."""
-    for seed in sorted(range(seeds), key=lambda seed: seed != first):
+    """The first violation that a seed finds; None if none of them does.
+
+    The seed `first` is tried first. It may be larger than the others.
+    """
+    for seed in dict.fromkeys((first, *range(seeds))):
         options, settings = mutant.options(seed), dict(mutant.settings)
         with _changed((*mutant.conditions, *mutant.changes)):
             violation = simulate(seed, options, settings=settings).violation

@@ -53,7 +53,7 @@ _FOUND_BY = {
     "failed syncs are final": 4,
     "new roles count what is synced": 4,
     "broker epoch (controller)": 3,
-    "broker epoch (leader: fetches, joins)": 20,
+    "broker epoch (leader: fetches, joins)": 46,
     "deletion ends at the high watermark": 6,
     "retention keeps what is young": 3,
     "metadata is checked": 2,

@@ -75,7 +75,7 @@ def test_a_flipped_bit_is_mended() -> None:
 
 
 def test_replicas_that_compact_each_by_itself_keep_every_invariant() -> None:
-    simulation = Simulation(17, Options.draw(17, 3).lengthened(8.0))
+    simulation = Simulation(18, Options.draw(18, 3).lengthened(8.0))
     assert simulation.run().violation is None
     stored = set()
     for node in simulation.cluster.nodes:
