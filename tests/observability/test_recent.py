@@ -8,8 +8,8 @@ from penstock.observability.recent import Recent
 def test_growth_is_that_of_the_last_minute() -> None:
     recent = Recent()
     assert recent.growth() == ()
-    for second in range(200):
-        recent.add(second, second * 2, 7)
+    for step in range(400):
+        recent.add(step / 2, step, 7)
     assert recent.growth() == (120, 0)
 
 

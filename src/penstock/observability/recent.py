@@ -11,9 +11,9 @@ _WINDOW_S: Final = 60.0
 
 
 class Recent:
-    """Totals by time. Samples are bounded by their number, whatever the interval."""
+    """Totals by time. Samples are bounded by their number, which is enough for two a second."""
 
-    def __init__(self, samples_max: int = 61) -> None:
+    def __init__(self, samples_max: int = 122) -> None:
         self._samples: deque[tuple[float, tuple[int, ...]]] = deque(maxlen=samples_max)
 
     def add(self, now_s: float, *totals: int) -> None:
