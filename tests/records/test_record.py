@@ -17,6 +17,7 @@ from penstock.records.codecs import Codec, compress, decompress
 from penstock.records.record import (
     Record,
     build_batch,
+    build_keyed_batch,
     iter_batches,
     iter_records,
     open_batch,
@@ -48,6 +49,19 @@ def test_round_trip(records: list[Record], codec: Codec, base: int) -> None:
     assert (header.base_offset, header.last_offset) == (base, records[-1].offset)
     assert header.record_count == len(records)
     assert header.max_timestamp == max(record.timestamp for record in records)
+
+
+@given(
+    records=st.lists(
+        st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=9000)), min_size=1, max_size=80
+    ),
+    timestamp=st.integers(0, 2**62),
+)
+def test_a_keyed_batch_is_the_batch_of_its_records(
+    records: list[tuple[bytes, bytes | None]], timestamp: int
+) -> None:
+    whole = [Record(index, timestamp, key, value) for index, (key, value) in enumerate(records)]
+    assert build_keyed_batch(records, timestamp) == build_batch(whole)
 
 
 @pytest.mark.parametrize("reader", [KafkaPythonBatch, AiokafkaBatch])
