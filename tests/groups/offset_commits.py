@@ -22,7 +22,7 @@ def commit(driver: ShardDriver, offset: int, id: TopicId) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="t", topic_id=id, partitions=[partition])
     request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
-    pending = driver.submit("m", lambda shard, _: shard.commit(request, driver.client("m")))
+    pending = driver.submit("m", lambda shard, _: shard.commit(request, driver.client("m").version))
     assert pending.response is not None
 
 

@@ -180,7 +180,7 @@ class Script:
             ],
         )
         client = self.driver.client(client_name, int(options.get("version", "9")))
-        self.driver.submit(client_name, lambda shard, _: shard.commit(request, client))
+        self.driver.submit(client_name, lambda shard, _: shard.commit(request, client.version))
 
     def do_fetch(self, client_name: str, _: dict[str, str]) -> None:
         request = OffsetFetchRequestGroup(

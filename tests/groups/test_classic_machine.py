@@ -143,7 +143,9 @@ class ClassicGroups(RuleBasedStateMachine):
         )
         group = self.group
         current = None if group is None else group.generation
-        answer = self.driver.submit(name, lambda shard, _: shard.commit(request, self.driver.client(name)))
+        answer = self.driver.submit(
+            name, lambda shard, _: shard.commit(request, self.driver.client(name).version)
+        )
         if answer.response is not None:
             assert generation < 0 or generation == current, "a stale generation has committed"
             self.committed = self.next_offset

@@ -153,7 +153,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         )
         group = self.group
         known = None if group is None else group.members.get(member.id)
-        answer = self.driver.submit(name, lambda shard, _: shard.commit(request, self.driver.client(name, 9)))
+        answer = self.driver.submit(name, lambda shard, _: shard.commit(request, 9))
         if answer.response is not None:
             assert known is not None
             since = known.assignment_epoch(topic_id("t"), 0)

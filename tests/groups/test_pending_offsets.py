@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.coordination.outbox import EndMarker, TransactionalRecords
-from penstock.groups.ledger import Client, Environment
+from penstock.groups.ledger import Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
@@ -44,7 +44,7 @@ class Shard:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
         request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
-        self.shard.commit(request, Client("c", "h", 9))
+        self.shard.commit(request, 9)
         self._took()
 
     def commit_in_transaction(

@@ -45,7 +45,8 @@ class Ledger:
 
     def write(self, key: Struct, value: Struct | None, version: int | None = None) -> None:
         """Append a record and apply it at once."""
-        self.write_encoded(self._encode(key, value, version), key, value)
+        self.outbox.records.append(self._encode(key, value, version))
+        self.apply(key, value)
 
     def write_encoded(self, record: EncodedRecord, key: Struct, value: Struct | None) -> None:
         """Append and apply a record that is already encoded."""

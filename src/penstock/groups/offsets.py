@@ -12,7 +12,7 @@ from typing import Final
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import SESSION
 from penstock.groups.group import Group, PartitionCheck
-from penstock.groups.ledger import Client, GroupLedger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.pending_offsets import Committed, PendingOffsets
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 from penstock.model.errors import ApiError, ErrorCode
@@ -131,9 +131,9 @@ class Offsets:
 
     # -- OffsetCommit
 
-    def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
+    def commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """Commit to existing partitions, given by name and id. The member is checked for all of them."""
-        check = self._check_commit(request, client)
+        check = self._check_commit(request, version)
         if check is not None:
             for topic in request.topics:
                 for partition in topic.partitions:
@@ -155,17 +155,17 @@ class Offsets:
             )
         return response
 
-    def _check_commit(self, request: OffsetCommitRequest, client: Client) -> PartitionCheck | None:
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> PartitionCheck | None:
         ledger = self._ledger
         epoch = request.generation_id_or_member_epoch
         group = ledger.groups.get(request.group_id)
         if group is None:
-            if epoch >= 0 and client.version >= _GROUP_NOT_FOUND_FROM:
+            if epoch >= 0 and version >= _GROUP_NOT_FOUND_FROM:
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
             if epoch >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             return None
-        check = group.check_commit(request.member_id, request.group_instance_id, epoch, client.version)
+        check = group.check_commit(request.member_id, request.group_instance_id, epoch, version)
         if isinstance(group, ClassicGroup):
             member = group.members.get(request.member_id)
             if member is not None:

@@ -8,7 +8,9 @@ read the log.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from penstock.groups.share_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -44,6 +46,8 @@ from penstock.wire.schema import (
 __all__ = ["decode_record", "encode_record"]
 
 _PREFIX: Final = struct.Struct(">h")
+#: gives the parts of an encoded key or value
+_Encode: TypeAlias = Callable[[Struct], list[bytes]]
 
 
 class OffsetCommitKey(Struct):
@@ -225,14 +229,23 @@ def encode_record(
     key: Struct, value: Struct | None, version: int | None = None
 ) -> tuple[bytes, bytes | None]:
     """Encode a record's key and value. `version` is for values that are not written in the usual version."""
-    kind = _BY_KEY[type(key)]
-    key_bytes = _PREFIX.pack(kind.number) + _encode(kind.key, 0, False, key)
-    if value is None:
-        return key_bytes, None
+    key_prefix, encode_key, value_prefix, encode_value = _encoders(type(key), version)
+    key_bytes = b"".join((key_prefix, *encode_key(key)))
+    return key_bytes, None if value is None else b"".join((value_prefix, *encode_value(value)))
+
+
+@cache
+def _encoders(key: type[Struct], version: int | None) -> tuple[bytes, _Encode, bytes, _Encode]:
+    """The prefix and the encoder of a type's keys, and those of its values."""
+    kind = _BY_KEY[key]
     if version is None:
         version = kind.written
-    body = _encode(kind.value, version, version >= kind.flexible_from, value)
-    return key_bytes, _PREFIX.pack(version) + body
+    return (
+        _PREFIX.pack(kind.number),
+        cast("_Encode", encoder(kind.key, 0, False)),
+        _PREFIX.pack(version),
+        cast("_Encode", encoder(kind.value, version, version >= kind.flexible_from)),
+    )
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[Struct, Struct | None] | None:
@@ -253,12 +266,6 @@ def _prefix(data: Buffer) -> int:
     if len(data) < _PREFIX.size:
         raise ProtocolError(f"a group record with a key or value of {len(data)} bytes")
     return int(_PREFIX.unpack_from(data)[0])
-
-
-def _encode(cls: type[Struct], version: int, flexible: bool, message: Struct) -> bytes:
-    (part,) = encoder(cls, version, flexible)(message)
-    assert isinstance(part, bytes | bytearray)
-    return bytes(part)
 
 
 def _decode(cls: type[Struct], version: int, flexible: bool, data: Buffer) -> Struct:

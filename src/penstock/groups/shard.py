@@ -266,10 +266,10 @@ class GroupShard(LedgerShard[GroupLedger]):
 
     # -- offsets
 
-    def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
+    def commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         if request.generation_id_or_member_epoch < 0:
             self.expire_sessions(request.group_id)
-        return self.offsets.commit(request, client)
+        return self.offsets.commit(request, version)
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes], guard: object, size_max: int

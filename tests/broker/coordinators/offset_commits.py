@@ -89,7 +89,9 @@ def commit(broker: Broker, offset: int, metadata: str = "") -> Any:
             )
         ],
     )
-    return broker.groups.runtime.submit(GROUP, lambda shard, _: shard.commit(request, CLIENT), error_response)
+    return broker.groups.runtime.submit(
+        GROUP, lambda shard, _: shard.commit(request, CLIENT.version), error_response
+    )
 
 
 def error_response(error: ApiError) -> OffsetFetchResponseGroup:
@@ -137,7 +139,11 @@ def crowd(broker: Broker, size: int) -> list[tuple[int, int]]:
             answered.append((number, response.error_code))
 
     for number in range(size):
-        commit(broker, number).then(partial(note, number))
+        promised = commit(broker, number)
+        if isinstance(promised, Deferred):
+            promised.then(partial(note, number))
+        else:
+            note(number, promised)
     return answered
 
 

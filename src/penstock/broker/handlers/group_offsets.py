@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
-from penstock.broker.handlers.groups import client_of
 from penstock.groups.shard import GroupShard
-from penstock.metadata.image import ClusterImage, TopicImage
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.wire.apis.offset_commit import (
@@ -58,12 +57,13 @@ class GroupOffsetHandlers:
 
     def offset_commit(self, context: Context, request: OffsetCommitRequest) -> Any:
         """Commit to the existing partitions. Unknown topics and partitions get errors here."""
+        image = self._image
+        by_id = context.version >= _BY_TOPIC_ID
         refused: list[OffsetCommitResponseTopic] = []
         accepted: list[OffsetCommitRequestTopic] = []
         for topic in request.topics:
-            known = self._named(context, topic)
+            known = image.topics_by_id.get(TopicId(topic.topic_id)) if by_id else image.topics.get(topic.name)
             if known is None:
-                by_id = context.version >= _BY_TOPIC_ID
                 code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 refused.append(_commit_error(topic, code))
                 continue
@@ -80,8 +80,9 @@ class GroupOffsetHandlers:
         request.topics = accepted
 
         def operate(shard: GroupShard, _: object) -> OffsetCommitResponse:
-            response: OffsetCommitResponse = shard.commit(request, client_of(context))
-            response.topics = _merged(response.topics, refused)
+            response: OffsetCommitResponse = shard.commit(request, context.version)
+            if refused:
+                response.topics = _merged(response.topics, refused)
             return response
 
         def error_response(error: ApiError) -> OffsetCommitResponse:
@@ -90,12 +91,6 @@ class GroupOffsetHandlers:
             )
 
         return self._groups.submit(request.group_id, operate, error_response)
-
-    def _named(self, context: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
-        image = self._image
-        if context.version >= _BY_TOPIC_ID:
-            return image.topics_by_id.get(TopicId(topic.topic_id))
-        return image.topics.get(topic.name)
 
     # -- OffsetFetch
 
