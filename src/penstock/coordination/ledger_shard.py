@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
 
 from penstock.coordination.outbox import Outbox
 from penstock.coordination.timers import Timers
@@ -30,15 +31,7 @@ class LedgerShard(Generic[L]):
 
     def __init__(self, ledger: L) -> None:
         self._ledger = ledger
-
-    @property
-    def timers(self) -> Timers:
-        return self._ledger.timers
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._ledger.outbox
-
-    def begin(self, now_ms: int, timer_ms: int) -> None:
-        """Begin a turn: `now_ms` is wall-clock time, `timer_ms` the time of a clock that never goes back."""
-        self._ledger.begin(now_ms, timer_ms)
+        self.timers: Final = ledger.timers
+        self.outbox: Final = ledger.outbox
+        #: begins a turn, see `CoordinatorShard.begin`
+        self.begin: Final[Callable[[int, int], None]] = ledger.begin

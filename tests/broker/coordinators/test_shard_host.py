@@ -41,12 +41,29 @@ from tests.broker.coordinators.offset_commits import (
 
 def test_records_of_one_turn_of_the_loop_are_one_batch() -> None:
     async def test() -> None:
-        async with running() as broker:
+        async with running(penstock_flush="group") as broker:
             promised = [commit(broker, offset) for offset in (1, 2, 3)]
             assert batches(broker) == []
             for each in promised:
                 assert isinstance(await answer(each), OffsetCommitResponse)
             assert batches(broker) == [3]
+            assert await fetched(broker) == 3
+
+    run(test)
+
+
+def test_the_first_request_of_a_turn_of_the_loop_is_answered_at_once() -> None:
+    """Its record is committed as soon as it is appended. The records of the others are one batch."""
+
+    async def test() -> None:
+        async with running() as broker:
+            for turn in (1, 2):
+                first, *others = [commit(broker, offset) for offset in (1, 2, 3)]
+                assert isinstance(first, OffsetCommitResponse)
+                assert all(isinstance(each, Deferred) for each in others)
+                for each in others:
+                    assert isinstance(await answer(each), OffsetCommitResponse)
+                assert batches(broker) == [1, 2] * turn
             assert await fetched(broker) == 3
 
     run(test)
@@ -100,6 +117,27 @@ def test_a_failed_append_is_undone(monkeypatch: pytest.MonkeyPatch, error: ApiEr
                 broken.setattr(Partition, "append", refuse)
                 promised = [commit(broker, 2), fetch(broker)]
                 assert [(await answer(each)).error_code for each in promised] == [code, code]
+            assert await fetched(broker) == 1
+            await answer(commit(broker, 3))
+            assert await fetched(broker) == 3
+
+    run(test)
+
+
+def test_a_failed_append_of_the_first_request_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered with the error at once, and the next request waits for the new shard."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("no space left")
+
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            await asyncio.sleep(0)
+            with monkeypatch.context() as broken:
+                broken.setattr(Partition, "append", refuse)
+                response = commit(broker, 2)
+            assert response.error_code == ErrorCode.NOT_COORDINATOR
             assert await fetched(broker) == 1
             await answer(commit(broker, 3))
             assert await fetched(broker) == 3

@@ -1,7 +1,8 @@
 """Hosts the shard of one partition of an internal topic: appends its records, sends its replies.
 
 A request is one turn of the shard: the shard decides and leaves records, replies and effects in its outbox.
-All records of one turn of the event loop are appended together. A reply is sent, and an effect is run, when
+All records of one turn of the event loop are appended together, unless an append is enough to commit them:
+then those of the first request are appended and answered at once. A reply is sent, and an effect is run, when
 everything decided before it is committed (below the high watermark). So no client and no other broker sees
 a decision that a crash could take back. The same holds for decisions of an earlier coordinator: the shard
 is loaded with all records of the log, and until they are committed replies and effects wait for them.
@@ -20,16 +21,16 @@ Owned by: the event loop's thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.effects import UncommittedEffects
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.replies import PendingReply, ReplySender, UncommittedReplies
-from penstock.broker.coordinators.shard_log import UnappendedRecords, append_records
+from penstock.broker.coordinators.shard_log import UnappendedRecords, append_records, request_error
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import Effect, Outbox, Reply, item_of
+from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
@@ -38,16 +39,6 @@ from penstock.wire.schema import Struct
 __all__ = ["CoordinatorShardHost", "Operation"]
 
 log = get_logger("coordinator")
-#: the error of a request by the error of its append; any other error is passed on as it is
-_APPEND_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 #: The time for which a request waits for a load. Nearly all loads take less, and clients pause after
 #: COORDINATOR_LOAD_IN_PROGRESS.
 _LOAD_TIMEOUT_S: Final = 1.0
@@ -137,7 +128,8 @@ class CoordinatorShardHost(Generic[S]):
         else:
             loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._load())
-            self._load_timeout = loop.call_later(_LOAD_TIMEOUT_S, self._load_timed_out)
+            late = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            self._load_timeout = loop.call_later(_LOAD_TIMEOUT_S, self._fail_waiting_for_load, late)
 
     async def _load(self) -> None:
         try:
@@ -165,9 +157,12 @@ class CoordinatorShardHost(Generic[S]):
         self._begin(shard)
         shard.on_loaded()
         self._end_turn(shard)
+        self._gather()
         for operation, pending in self._take_waiting_for_load():
             if not pending.response.done:  # its connection is still open
-                self._run(shard, operation, pending)
+                response = self._run(shard, operation, pending)
+                if not isinstance(response, Deferred):
+                    pending.response.resolve(response)
 
     def _take_waiting_for_load(self) -> list[tuple[Operation[S], PendingReply]]:
         """End the wait for the load: remove and return the requests that wait for it."""
@@ -176,9 +171,6 @@ class CoordinatorShardHost(Generic[S]):
             self._load_timeout = None
         waiting, self._waiting_for_load = self._waiting_for_load, []
         return waiting
-
-    def _load_timed_out(self) -> None:
-        self._fail_waiting_for_load(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _fail_waiting_for_load(self, code: ErrorCode) -> None:
         for _, pending in self._take_waiting_for_load():
@@ -206,16 +198,17 @@ class CoordinatorShardHost(Generic[S]):
         for pending in failed:
             pending.fail(error)
 
-    def _append_failed(self, error: ApiError) -> None:
-        """The shard's state is ahead of the log: discard it and load the log again."""
-        log.error("coordinator_append_failed", partition=self.partition.name, error=str(error))
-        code = _APPEND_ERRORS.get(error.code, error.code)
-        self.unload(ApiError(code, str(error)))
+    def _append_failed(self, error: Exception) -> ApiError:
+        """Discard the shard, which is ahead of the log, and load it again. Returns its requests' error."""
+        failure = request_error(error)
+        log.error("coordinator_append_failed", partition=self.partition.name, error=str(failure))
+        self.unload(failure)
         if self._failures:
             self._load_later()
         else:
             self._failures = 1
             self.load()
+        return failure
 
     # -- turns
 
@@ -236,18 +229,27 @@ class CoordinatorShardHost(Generic[S]):
         return pending.response
 
     def _run(self, shard: S, operation: Operation[S], pending: PendingReply) -> Struct | Deferred[Struct]:
-        """One turn. Its result also resolves `pending`, at once or when the records are committed."""
+        """One turn. Returns the response, or that of `pending` if it waits for a commit or a later turn."""
         self._begin(shard)
         try:
             response = operation(shard, pending)
         except ApiError as e:
             response = pending.error_response(e)
-        if response is not None and not self._must_wait(shard):
-            self._end_turn(shard)
-            pending.response.resolve(response)
-            return response
+        outbox = shard.outbox
+        # A reply must not overtake the commit of records that it is based on.
+        if response is not None and not (self.records or self._uncommitted or self._is_ahead):
+            if outbox.records and self._commits_at_once(outbox):
+                error = self._append(outbox.records)
+                if error is not None:
+                    return pending.error_response(error)
+                outbox.records.clear()
+                self._gather()
+                assert not self._is_ahead, "an append without followers and flushes has to commit"
+            if not outbox.records:
+                self._end_turn(shard)
+                return response
         if response is not None:
-            shard.outbox.replies.append((pending, response))
+            outbox.replies.append((pending, response))
         else:
             pending.is_parked = True
             self.parked[pending] = None
@@ -271,9 +273,20 @@ class CoordinatorShardHost(Generic[S]):
         clock = self._settings.clock
         shard.begin(clock.now_ms(), int(clock.monotonic() * 1000))
 
-    def _must_wait(self, shard: S) -> bool:
-        """Returns true if a reply would overtake the commit of records that it is based on."""
-        return bool(shard.outbox.records or self.records or self._uncommitted or self._is_ahead)
+    def _commits_at_once(self, outbox: Outbox) -> bool:
+        """Returns true if an append in this turn commits its records: there are no followers and no flushes.
+
+        Only the first request in a turn of the event loop has its own append. The output of the others is
+        gathered, because there may be many.
+        """
+        partition = self.partition
+        return not (
+            self._flush_due
+            or outbox.replies
+            or outbox.effects
+            or partition.leadership is not None
+            or partition.flusher.acks_wait
+        )
 
     @property
     def _is_ahead(self) -> bool:
@@ -296,28 +309,35 @@ class CoordinatorShardHost(Generic[S]):
         self.records += outbox.records
         self._effects += outbox.effects
         outbox.clear()
+        self._gather()
+
+    # -- the log
+
+    def _gather(self) -> None:
+        """Gather the output of turns until the event loop's next turn, which flushes it."""
         if not self._flush_due:
             self._flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    # -- the log
+    def _append(self, records: Sequence[LogRecord]) -> ApiError | None:
+        """Append records. If that fails, discards the shard and returns the error of its requests."""
+        try:
+            append_records(self.partition, records, self._settings.clock.now_ms())
+        except Exception as e:  # noqa: BLE001 - a record that cannot be encoded fails its requests
+            return self._append_failed(e)
+        self._failures = 0
+        self._decided_end = self.partition.log.end_offset
+        return None
 
     def _flush(self) -> None:
         """Append the records of the last turns together."""
         self._flush_due = False
+        if not (self.records or self._replies or self._effects):
+            return
         records, self.records = self.records, UnappendedRecords()
         partition = self.partition
-        if records:
-            try:
-                now_ms = self._settings.clock.now_ms()
-                append_records(partition, [item_of(record) for record in records], now_ms)
-            except ApiError as e:
-                self._append_failed(e)
-                return
-            except Exception as e:  # noqa: BLE001 - a record that cannot be encoded fails its requests
-                self._append_failed(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(e)))
-                return
-            self._failures = 0
+        if records and self._append(records) is not None:
+            return
         replies, self._replies = self._replies, []
         self._decided_end = partition.log.end_offset
         self._uncommitted.add(self._decided_end, replies)

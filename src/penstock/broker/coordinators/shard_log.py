@@ -13,26 +13,37 @@ from penstock.broker.replica.partition import Partition
 from penstock.coordination.outbox import (
     EncodedRecord,
     EndMarker,
-    LogItem,
     LogRecord,
     TransactionalRecords,
+    item_of,
 )
 from penstock.coordination.shard import CoordinatorShard
-from penstock.model.errors import CorruptMessage
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.control import EndTransaction, build_end_transaction, parse_end_transaction
-from penstock.records.record import Record, build_batch, iter_batches, iter_records
+from penstock.records.record import Record, build_batch, build_keyed_batch, iter_batches, iter_records
 from penstock.storage.guards import VerificationGuard
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
 
-__all__ = ["Loader", "UnappendedRecords", "append_records"]
+__all__ = ["Loader", "UnappendedRecords", "append_records", "request_error"]
 
 log = get_logger("coordinator")
 _READ_BYTES: Final = 1 << 20
 #: more than a record costs beside its key and value: lengths, offset and timestamp
 _RECORD_OVERHEAD: Final = 64
+_OF_PRODUCER: Final = (TransactionalRecords, EndMarker)
+#: the error of a request by the error of its append; any other error is passed on as it is
+_APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 
 
 class UnappendedRecords(list[LogRecord]):
@@ -56,7 +67,14 @@ class UnappendedRecords(list[LogRecord]):
         return self._by_producer.get(producer_id, ())
 
 
-def append_records(partition: Partition, items: Sequence[LogItem], now_ms: int) -> None:
+def request_error(error: Exception) -> ApiError:
+    """The error of a request whose records were not appended, by the error of the append."""
+    if isinstance(error, ApiError):
+        return ApiError(_APPEND_ERRORS.get(error.code, error.code), str(error))
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
+
+
+def append_records(partition: Partition, records: Sequence[LogRecord], now_ms: int) -> None:
     """Append records, in as few batches as max.message.bytes allows, and markers.
 
     All consecutive records without a producer are appended, or none. If an append fails, those before it are
@@ -66,8 +84,8 @@ def append_records(partition: Partition, items: Sequence[LogItem], now_ms: int) 
         # A record that cannot be committed must not be appended: its request would wait for a timeout.
         partition.leadership.check_enough_replicas()
     plain: list[EncodedRecord] = []
-    for item in items:
-        if not isinstance(item, TransactionalRecords | EndMarker):
+    for item in list(map(item_of, records)):
+        if not isinstance(item, _OF_PRODUCER):
             plain.append(item)
             continue
         _append_plain(partition, plain, now_ms)
@@ -103,21 +121,25 @@ def _append_marker(partition: Partition, item: EndMarker, now_ms: int) -> None:
 def _append_plain(partition: Partition, records: Sequence[EncodedRecord], now_ms: int) -> None:
     if not records:
         return
+    rules = partition.log.appender.rules
+    batches = build_keyed_batch(records, now_ms)
+    if len(batches) > rules.message_bytes_max:
+        batches = _split(records, now_ms, rules.message_bytes_max)
+    # Neither the checksum nor the records of a batch that was just built have to be checked.
+    partition.append(memoryview(batches), AppendOrigin.COORDINATOR, rules)
+
+
+def _split(records: Sequence[EncodedRecord], now_ms: int, size_max: int) -> bytearray:
+    """Batches of up to `size_max` bytes, or of one record."""
     batches = bytearray()
-    limit = partition.log.config.max_message_bytes
-    start = size = 0
+    start, size = 0, HEADER_SIZE
     for index, (key, value) in enumerate(records):
         more = len(key) + len(value or b"") + _RECORD_OVERHEAD
-        if index > start and HEADER_SIZE + size + more > limit:
-            batches += _batch(records[start:index], now_ms)
-            start, size = index, 0
+        if index > start and size + more > size_max:
+            batches += build_keyed_batch(records[start:index], now_ms)
+            start, size = index, HEADER_SIZE
         size += more
-    batches += _batch(records[start:], now_ms)
-    partition.append(memoryview(batches), AppendOrigin.COORDINATOR)
-
-
-def _batch(records: Sequence[EncodedRecord], now_ms: int) -> bytes:
-    return build_batch([Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
+    return batches + build_keyed_batch(records[start:], now_ms)
 
 
 S = TypeVar("S", bound=CoordinatorShard)
