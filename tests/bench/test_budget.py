@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -23,12 +24,26 @@ from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
 from penstock.net.server import Server
 from penstock.records.record import Record, build_batch
+from penstock.wire.apis.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.apis.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.messages import encode_request
 from tests.bench.counting import CALM, Cost, OtherThreads, Peer, cost_of
 
 TOPIC = "budget"
+GROUP = "budget-group"
+MEMBER = "budget-member"
+#: of a member that has just joined an empty group
+MEMBER_EPOCH = 2
 PARTITIONS = 4
 NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 100
@@ -38,7 +53,7 @@ FETCHED_BYTES = 64 << 10
 #: more batches than a segment finds without its index
 FILLED = 80
 #: as shipped, but for what must not happen while we count
-SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", **CALM}
+SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "offsets.topic.num.partitions": "1", **CALM}
 
 #: On a busy machine timers of the broker fall into an exchange. A step that was added is in each try.
 TRIES = 4
@@ -122,6 +137,30 @@ def file_range(_: bytes) -> Frames:
     return [*filled, *[[fetch(0, FETCHED_BYTES)]] * COUNTED]
 
 
+def commits(_: bytes) -> Frames:
+    """A consumer joins its group and commits one offset after the other."""
+    join = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id=MEMBER,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    frames = [encode_request(CONSUMER_GROUP_HEARTBEAT, 1, 1, "budget", join)]
+    for offset in range(1, WARM_UP + COUNTED):
+        partition = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=MEMBER_EPOCH,
+            member_id=MEMBER,
+            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+        )
+        frames.append(encode_request(OFFSET_COMMIT, 9, 1, "budget", request))
+    return [[b"".join(map(bytes, parts))] for parts in frames]  # type: ignore[arg-type]
+
+
 def budget_of(name: str) -> Cost:
     budget = BUDGETS[name][2]
     return budget._replace(peak_bytes=budget.peak_bytes * MEMORY, kept_blocks=budget.kept_blocks * MEMORY)
@@ -132,24 +171,33 @@ def measured(folder: Path, frames: Callable[[bytes], Frames], warm_up: int) -> C
     others = OtherThreads()
 
     async def run() -> Cost:
-        config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)})
-        broker = await Broker.open(config, system_world(config))
-        await broker.start()
-        try:
-            await broker.create_topic(NewTopic(TOPIC, PARTITIONS, 1))
-            # Its loops wake every second, which may fall into an exchange.
-            await broker.maintenance.stop()
+        async with calm_broker(folder) as broker:
             peer = Peer(broker)
             try:
                 topic_id = broker.image.topics[TOPIC].id
                 return await cost_of(peer, frames(topic_id), warm_up, others)
             finally:
                 peer.close()
-        finally:
-            await broker.stop()
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(run())
+
+
+@asynccontextmanager
+async def calm_broker(folder: Path) -> AsyncIterator[Broker]:
+    """A broker with the topic and the coordinator of the group, which does nothing by the clock."""
+    config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)})
+    broker = await Broker.open(config, system_world(config))
+    await broker.start()
+    try:
+        await broker.create_topic(NewTopic(TOPIC, PARTITIONS, 1))
+        await broker.groups.runtime.topic.ensure()
+        await broker.groups.runtime.wait_until_settled([GROUP], 10)
+        # Its loops wake every second, which may fall into an exchange.
+        await broker.maintenance.stop()
+        yield broker
+    finally:
+        await broker.stop()
 
 
 BUDGETS = {
@@ -159,6 +207,7 @@ BUDGETS = {
     "fetch at the tail": (tail, WARM_UP, Cost(3990, 95, 143, 4, 7500, 3)),
     "repeated fetch": (repeated, WARM_UP, Cost(3340, 68, 95, 4, 7500, 3)),
     "fetch of a file range": (file_range, FILLED, Cost(2360, 66, 87, 6.1, 13_000, 2)),
+    "commit": (commits, WARM_UP, Cost(3080, 87, 117, 3, 10_300, 2)),
 }
 
 
@@ -183,6 +232,26 @@ def test_the_hot_path_stays_within_its_budget(name: str, tmp_path: Path) -> None
         "(`make profile ROW=requests`) and take it out. Where it is worth its cost, run `make bench` to see "
         "that the targets still hold, and raise the budget in the same commit, saying why."
     )
+
+
+def test_the_counted_commits_are_committed(tmp_path: Path) -> None:
+    """A commit that the coordinator refuses would cost less."""
+
+    async def run() -> None:
+        async with calm_broker(tmp_path) as broker:
+            peer = Peer(broker)
+            for frames in commits(b""):
+                peer.send(*frames)
+                await asyncio.sleep(0)
+            shard = broker.groups.runtime.shard(0)
+            assert shard is not None
+            committed = shard.offsets.get(GROUP, TOPIC, 0)
+            assert committed is not None
+            assert committed.offset == WARM_UP + COUNTED - 1
+            peer.close()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
 
 
 def test_memory_that_other_threads_use_is_not_counted(
