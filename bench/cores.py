@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.cores_load import LOADS, SMALL_BATCHES, Load, Stream, at_rate, saturated, streams
-from bench.cores_page import ALONE, AT_FULL_SPEED, COUNTS, IDLE, LIMITED, SHARE, alone_of, cost_of, write
+from bench.cores_page import AT_FULL_SPEED, COUNTS, IDLE, LIMITED, SHARE, alone_of, cost_of, write
 from bench.process import family, thread_seconds
 from bench.results import CORES, Run, commit, load, machine, merged, save, today, versions
 from lab import LabError
@@ -45,6 +45,7 @@ LATE = 1.1
 """A load that takes longer than this part of its time was not the load that was asked for."""
 KAFKA_LATE = 2.0
 """Two cores are hardly enough for a JVM under the whole load. Its cost is one per message all the same."""
+FIRST_ALONE = alone_of(LOADS[0])
 NO_SYNC = {"penstock.flush": "os"}
 _SHARED_MEMORY = "/dev/shm"
 PARTS = ("cost", "limited")
@@ -73,7 +74,7 @@ def main() -> int:
             for brokers in COUNTS:
                 _add(run, number, IDLE, brokers, "penstock", costs(brokers, seconds))
                 if brokers > 1:
-                    _add(run, number, ALONE, brokers, "penstock", alone(brokers, seconds))
+                    _add(run, number, FIRST_ALONE, brokers, "penstock", alone(brokers, seconds))
             _add_kafka_alone(run, number, seconds)
         if "limited" in parts:
             for brokers in LIMITED:
@@ -150,12 +151,13 @@ def _add_kafka_alone(run: Run, number: int, seconds: float) -> None:
                     with streams(server.bootstrap, 1, each) as opened:
                         at_rate(opened, each.requests_per_second, KAFKA_WARM_S)
                 for parts in COUNTS:
-                    _add(run, number, ALONE, parts, "kafka", _with_a_part(server, parts, seconds, KAFKA_LATE))
+                    part = _with_a_part(server, parts, seconds, KAFKA_LATE)
+                    _add(run, number, FIRST_ALONE, parts, "kafka", part)
             finally:
                 server.stop()
     except (LabError, OSError, RuntimeError) as error:
         print(f"  round {number} kafka: FAILED, {error}", file=sys.stderr)
-        run.fail(ALONE, "kafka", error)
+        run.fail(FIRST_ALONE, "kafka", error)
 
 
 def _spent_at_rate(

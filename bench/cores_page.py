@@ -12,7 +12,6 @@ from bench.cores_load import FULL_BATCHES, LOADS, SMALL_BATCHES, Load
 from bench.results import Run
 
 __all__ = [
-    "ALONE",
     "AT_FULL_SPEED",
     "BEGIN",
     "COUNTS",
@@ -29,7 +28,7 @@ __all__ = [
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cores.md"
 BEGIN, END = "<!-- measured: begin (make cores-cost) -->", "<!-- measured: end -->"
-IDLE, ALONE, AT_FULL_SPEED = "idle", "alone", "limited"
+IDLE, AT_FULL_SPEED = "idle", "limited"
 COUNTS = (1, 2, 4, 8, 16)
 LIMITED = (1, 2, 4, 8)
 SHARE = 0.06
@@ -46,7 +45,7 @@ def cost_of(load: Load) -> str:
 
 def alone_of(load: Load) -> str:
     """The name of the row with the cost of a part of a load on one broker."""
-    return f"{ALONE}-{load.name}"
+    return f"alone-{load.name}"
 
 
 def write(runs: Sequence[Run]) -> None:
@@ -63,6 +62,9 @@ def section(runs: Sequence[Run]) -> str:
         measured = [run for run in runs if row in run.values]
         if measured:
             lines += [*_circumstances(measured[-1]), "", *part(measured[-1]), ""]
+    failures = [failure for run in runs for failure in dict.fromkeys(run.failures)]
+    if failures:
+        lines += ["Failed, so that a round is missing above:", "", *(f"- {each}" for each in failures), ""]
     if len(lines) == 1:
         lines += ["Not measured yet: `make cores-cost` does it, on a machine without other work.", ""]
     return "\n".join([*lines[:-1], END])

@@ -70,3 +70,11 @@ def test_a_part_that_was_measured_again_replaces_its_own_alone() -> None:
 
 def test_without_results_the_page_says_so() -> None:
     assert "Not measured yet" in section([])
+
+
+def test_measurements_that_failed_are_listed() -> None:
+    run = a_run({"1": 4.0}, {})
+    run.fail("idle", "4 brokers, penstock", RuntimeError("the machine is too busy"))
+    text = section([run])
+    assert "- idle on 4 brokers, penstock: RuntimeError: the machine is too busy\n" in text
+    assert "Failed" not in section([a_run({"1": 4.0}, {})])
