@@ -11,7 +11,7 @@ import pytest
 
 from penstock.broker.base.system_ports import SystemRng
 from penstock.broker.base.workers import SystemWorkers
-from penstock.broker.replica.flusher import Flusher
+from penstock.broker.replica.flusher import Flusher, FlushPolicy
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.directory import DataDirectory
 from penstock.storage.flush import FlushPlan
@@ -355,11 +355,16 @@ def test_what_could_not_be_planned_is_synced_with_the_next_write(monkeypatch: py
         append_synced(client, topic, disk)
 
 
+def in_memory(policy: FlushPolicy) -> tuple[Flusher, SystemWorkers]:
+    """A flusher of a directory in memory, and the one thread that it uses."""
+    workers = SystemWorkers(lambda: 1)
+    directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
+    return Flusher(directory, policy, 1.0, workers), workers
+
+
 def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() -> None:
     async def check() -> None:
-        workers = SystemWorkers(lambda: 1)
-        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
-        flusher = Flusher(directory, "os", 1.0, workers)
+        flusher, workers = in_memory("os")
 
         def fail(error: StorageError | None) -> None:
             raise RuntimeError("cannot take it")
@@ -377,9 +382,7 @@ def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() 
 
 def test_a_round_that_cannot_be_planned_keeps_its_callbacks_for_the_next() -> None:
     async def check() -> None:
-        workers = SystemWorkers(lambda: 1)
-        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
-        flusher = Flusher(directory, "group", 1.0, workers)
+        flusher, workers = in_memory("group")
         loop = asyncio.get_running_loop()
         failure: asyncio.Future[str] = loop.create_future()
         loop.set_exception_handler(lambda _, context: failure.set_result(repr(context["exception"])))
@@ -399,9 +402,7 @@ def test_a_round_that_cannot_be_planned_keeps_its_callbacks_for_the_next() -> No
 
 def test_an_abandoned_flusher_calls_nobody_and_syncs_nothing() -> None:
     async def check() -> None:
-        workers = SystemWorkers(lambda: 1)
-        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
-        flusher = Flusher(directory, "group", 1.0, workers)
+        flusher, workers = in_memory("group")
         release = threading.Event()
         busy = workers.in_thread(release.wait, 60)
         called: list[StorageError | None] = []

@@ -69,7 +69,7 @@ class Threads:
             try:
                 future.get_loop().call_soon_threadsafe(self._deliver, future, result, error)
             except RuntimeError:
-                # The loop was closed: nobody waits for the result any more.
+                # The loop is closed, so no code awaits the result.
                 return
             # An idle thread keeps nothing alive.
             del job, future, function, args, result, error
