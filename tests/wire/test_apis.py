@@ -26,6 +26,8 @@ KAFKA_4_3 = {
     85: ("WriteShareGroupState", 0, 1, 0),
     86: ("DeleteShareGroupState", 0, 0, 0),
     87: ("ReadShareGroupStateSummary", 0, 1, 0),
+    88: ("StreamsGroupHeartbeat", 0, 0, 0),
+    89: ("StreamsGroupDescribe", 0, 0, 0),
     90: ("DescribeShareGroupOffsets", 0, 1, 0),
     91: ("AlterShareGroupOffsets", 0, 0, 0),
     92: ("DeleteShareGroupOffsets", 0, 0, 0),

@@ -57,7 +57,7 @@ class TestHandshake:
             conversation.request(PRODUCE, ProduceRequest())
         assert conversation.in_flight == 1, "a request that cannot be sent is not awaited"
 
-    def test_is_said_once(self) -> None:
+    def test_the_handshake_is_sent_once(self) -> None:
         conversation = Conversation("me")
         assert _requested(conversation.handshake())[:2] == (18, 4)
         assert conversation.handshake() == []
@@ -73,7 +73,7 @@ class TestHandshake:
             ([], 0),
         ],
     )
-    def test_falls_back_to_what_the_peer_knows(self, theirs: list[ApiVersion], second: int) -> None:
+    def test_falls_back_to_a_version_of_the_peer(self, theirs: list[ApiVersion], second: int) -> None:
         """KIP-511: the refusal is in version 0 for any request; it may list the known versions, or none."""
         conversation = Conversation("me")
         _, _, correlation_id = _requested(conversation.handshake())
@@ -149,7 +149,7 @@ def test_a_broken_body_ends_the_conversation(body: bytes) -> None:
         conversation.received(0)
 
 
-def test_it_is_over_too_for_who_reads_into_its_buffer() -> None:
+def test_a_failed_conversation_stays_closed_for_buffered_reads() -> None:
     conversation = Conversation(None)
     conversation.request(METADATA, MetadataRequest(), version=1)
     conversation.get_buffer()[:8] = struct.pack(">ii", 4, 99)
@@ -191,7 +191,7 @@ def test_a_forwarded_request_goes_and_comes_back_as_bytes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
-def test_record_batches_are_views_of_what_arrived(version: int) -> None:
+def test_record_batches_are_views_of_the_receive_buffer(version: int) -> None:
     """A megabyte for a replica: read into its place, and never copied on its way to the log."""
     records = bytes(range(256)) * 4096
     conversation = Conversation(None)

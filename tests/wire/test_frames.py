@@ -62,7 +62,7 @@ def test_a_large_frame_is_read_straight_to_where_it_stays() -> None:
     assert frame[-1] == ord("z"), "the frame is the very memory that was read into"
 
 
-def test_two_large_buffers_are_used_in_turn_once_nobody_looks_at_them() -> None:
+def test_two_large_buffers_alternate_once_no_view_is_left() -> None:
     """While one frame is looked at the next one arrives in the other buffer."""
     reader = FrameReader()
     buffers = []
@@ -75,7 +75,7 @@ def test_two_large_buffers_are_used_in_turn_once_nobody_looks_at_them() -> None:
     assert {id(buffer) for buffer in buffers[3:]} == {id(buffer) for buffer in buffers[1:3]}
 
 
-def test_a_buffer_that_somebody_looks_at_is_left_alone() -> None:
+def test_a_buffer_with_a_view_is_left_alone() -> None:
     reader = FrameReader()
     stream = _stream(bytes(1 << 20))
     frames = [frame for _ in range(3) for frame in reader.feed(stream)]

@@ -14,9 +14,9 @@ from penstock.model.errors import ProtocolError
 from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.produce import PRODUCE
-from penstock.wire.decoding import MAX_ELEMENTS
 from penstock.wire.messages import decode_request_header
 from penstock.wire.metadata_records import decode_metadata_record
+from penstock.wire.slicing import MAX_ELEMENTS
 from penstock.wire.varint import encode_uvarint, read_uvarint
 from tests.wire.cases import CASES, Case
 from tests.wire.instances import instance
@@ -36,9 +36,10 @@ CLAIMS = (
 def _try(case: Case, data: bytes) -> None:
     """Decode: whatever is raised besides ProtocolError fails the test."""
     try:
-        case.decode(data)
+        message = case.decode(data)
     except ProtocolError:
         return
+    assert isinstance(message, case.message)
 
 
 def _small(case: Case, random: Random) -> bytes:
@@ -139,7 +140,7 @@ def test_elements_of_all_arrays_count_together() -> None:
         (b"\xff\xff\0\1\0\0\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\0\0\0\5abc", "truncated"),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, problem: str) -> None:
+def test_the_error_names_the_problem(data: bytes, problem: str) -> None:
     with pytest.raises(ProtocolError, match=problem):
         PRODUCE.request_decoder(7)(memoryview(data), 0)
 

@@ -91,7 +91,7 @@ def test_header_tags_are_skipped() -> None:
     assert frame[header.body_offset :] == b"body"
 
 
-def test_header_of_an_api_that_nobody_knows() -> None:
+def test_header_of_an_unknown_api() -> None:
     header = decode_request_header(memoryview(b"\x03\xe7\0\0\0\0\0\1\0\1cwhatever"))
     assert (header.api_key, header.client_id, header.body_offset) == (999, "c", 11)
 
@@ -216,7 +216,7 @@ def acknowledgement(index: int, base_offset: int, log_start_offset: int) -> Prod
 
 @pytest.mark.parametrize("version", range(5, PRODUCE.max_version + 1))
 @pytest.mark.parametrize("numbers", [(0, 0, 0), (4999, 2**62 + 1, 2**40), (2**31 - 1, -1, -1)])
-def test_a_skeleton_is_what_the_encoder_writes(version: int, numbers: tuple[int, int, int]) -> None:
+def test_a_skeleton_gives_the_bytes_of_the_encoder(version: int, numbers: tuple[int, int, int]) -> None:
     fill = response_skeleton(PRODUCE, version, acknowledgement)
     for correlation_id in (0, 2**31 - 1):
         assert joined([*fill(correlation_id, numbers)]) == joined(

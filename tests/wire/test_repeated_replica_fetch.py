@@ -21,17 +21,18 @@ client_ids = st.sampled_from([None, "", "broker-2-fetcher-0", "ü"])
 positions = st.lists(st.tuples(int32, int32, int64, int32, int64), min_size=1, max_size=MOST)
 TOPIC_ID = TopicId(b"t" * 16)
 CLIENT_ID = "broker-2"
+VERSION = ReplicaFetchTemplate.VERSIONS[-1]
 REQUEST = ReplicaRequest(500, 1, 1000, 7, 3, 2, 9, [(TOPIC_ID, 0, 4, 5, 4, 0, 100)])
 
 
 def frame(client_id: str | None, correlation_id: int, request: ReplicaRequest) -> bytes:
     """A request as it goes out."""
-    parts = encode_request(FETCH, FETCH.max_version, correlation_id, client_id, request.message())
+    parts = encode_request(FETCH, VERSION, correlation_id, client_id, request.message())
     return b"".join(map(bytes, parts))  # type: ignore[arg-type]
 
 
 def template_of(client_id: str | None, request: ReplicaRequest) -> ReplicaFetchTemplate:
-    template = ReplicaFetchTemplate.of(client_id, request.message())
+    template = ReplicaFetchTemplate.of(VERSION, client_id, request.message())
     assert template is not None
     return template
 
@@ -120,4 +121,4 @@ def with_(**fields: Any) -> FetchRequest:
     ],
 )
 def test_an_unusual_request_has_no_template(request_: FetchRequest) -> None:
-    assert ReplicaFetchTemplate.of(CLIENT_ID, request_) is None
+    assert ReplicaFetchTemplate.of(VERSION, CLIENT_ID, request_) is None

@@ -43,7 +43,7 @@ def joined(parts: list[object]) -> bytes:
 
 
 @given(int32, int32, st.lists(reports, max_size=5))
-def test_an_answer_is_what_the_tables_write_and_read(
+def test_a_response_equals_that_of_the_tables(
     correlation_id: int, session_id: int, named: list[FetchedPartition]
 ) -> None:
     response = FetchResponse(session_id=session_id)
@@ -77,7 +77,7 @@ def changed(message: bytes, random: Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_is_unusual_is_left_to_the_tables(seed: int) -> None:
+def test_unusual_responses_are_left_to_the_tables(seed: int) -> None:
     """Whatever a byte of a usual message becomes: what is read here is what the tables read."""
     random = Random(seed)
     reported = [(TOPIC_ID, index, 5, 0, b"records") for index in range(1 + seed % 3)]
@@ -122,7 +122,7 @@ def test_a_refused_session_is_none_of_these() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_cut_is_no_message(count: int) -> None:
+def test_a_truncated_response_is_no_message(count: int) -> None:
     answer = joined(
         [*write_response(1, (7, [(TopicId(b"t" * 16), i, 5, 0, b"records") for i in range(count)]))]
     )

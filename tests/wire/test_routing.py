@@ -50,7 +50,7 @@ def test_topics_go_by_name_and_by_id() -> None:
     assert (view.partitions("x"), view.leader("x", 0), view.topic_id("x")) == (0, None, None)
 
 
-def test_a_leader_of_an_older_epoch_is_not_believed() -> None:
+def test_a_leader_of_an_older_epoch_is_ignored() -> None:
     view = view_of(topic((1, 5)))
     assert view.update(metadata(topic((2, 6))))
     assert view.update(metadata(topic((1, 5)))), "a broker that lags behind has nothing new"
@@ -58,7 +58,7 @@ def test_a_leader_of_an_older_epoch_is_not_believed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1))
-def test_the_newest_epoch_stays_whoever_spoke_last(reported: list[tuple[int, int]]) -> None:
+def test_the_newest_epoch_stays_in_any_order_of_responses(reported: list[tuple[int, int]]) -> None:
     view = ClusterView([("b", 1)])
     for leader in reported:
         view.update(metadata(topic(leader)))
@@ -107,7 +107,7 @@ def test_an_error_that_stays_leaves_nothing_to_wait_for() -> None:
     assert ClusterView([("b", 1)]).update(metadata(refused))
 
 
-def test_what_happens_to_topics_that_an_answer_does_not_name() -> None:
+def test_topics_missing_in_a_response() -> None:
     view = view_of(topic((1, 5)), topic((2, 1), name="u", topic_id=OTHER_ID))
     view.update(metadata(topic((1, 5))))
     assert view.partitions("u") == 1

@@ -70,7 +70,7 @@ def test_a_field_that_the_version_lacks_is_dropped_and_reads_as_its_default() ->
         )
 
 
-def test_null_where_the_version_has_none() -> None:
+def test_null_is_refused_in_a_version_without_nullable_fields() -> None:
     (encoded,) = METADATA.request_encoder(1)(MetadataRequest(topics=None))
     assert encoded == b"\xff\xff\xff\xff"
     with pytest.raises(TypeError):

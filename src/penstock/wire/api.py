@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Generic, Self, TypeVar
 
-from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
+from penstock.wire.compiler import (
+    Decoder,
+    Encoder,
+    SlicedDecoder,
+    SlicedEncoder,
+    bounded_decoder,
+    bounded_encoder,
+    decoder,
+    encoder,
+    sliced_decoder,
+    sliced_encoder,
+)
 from penstock.wire.schema import Struct
 
 __all__ = ["Api"]
@@ -102,6 +113,20 @@ class Api(Generic[RequestT, ResponseT]):
         if codec is None:
             codec = self._response_encoders[version] = encoder(self.response, *self._form(version))
         return codec
+
+    def bounded_request_decoder(self, version: int, elements: int) -> Decoder[RequestT]:
+        """A decoder that raises LargeMessage for a request that has to be decoded in slices."""
+        return bounded_decoder(self.request, *self._form(version), elements)
+
+    def sliced_request_decoder(self, version: int) -> SlicedDecoder[RequestT]:
+        return sliced_decoder(self.request, *self._form(version))
+
+    def bounded_response_encoder(self, version: int, elements: int) -> Encoder[ResponseT]:
+        """An encoder that raises LargeMessage for a response that has to be encoded in slices."""
+        return bounded_encoder(self.response, *self._form(version), elements)
+
+    def sliced_response_encoder(self, version: int) -> SlicedEncoder[ResponseT]:
+        return sliced_encoder(self.response, *self._form(version))
 
     def _form(self, version: int) -> tuple[int, bool]:
         assert self.supports(version), f"{self.name} has no version {version}"

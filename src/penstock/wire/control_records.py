@@ -1,7 +1,7 @@
 """Control records of the metadata log: leader changes, voter sets, and the start and end of snapshots.
 
 The key says the kind (`penstock.records.control`), the value is a message that starts with its own version.
-Like Kafka 4.3, we read and write version 0 of each, whatever that field contains.
+Like Kafka 4.3, we read and write version 0 of each, and ignore the version in that field.
 """
 
 from __future__ import annotations

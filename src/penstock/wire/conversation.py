@@ -25,7 +25,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from penstock.ports import Buffer
-from penstock.security.sasl_client import KeyNeeded, Login, LoginFailed, SaslClient
+from penstock.security.mechanism import Login
+from penstock.security.sasl_client import KeyNeeded, LoginFailed, SaslClient
 from penstock.version import VERSION
 from penstock.wire.api import Api, RequestT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
@@ -42,14 +43,19 @@ from penstock.wire.messages import (
     response_reader,
 )
 
-__all__ = ["MAX_IN_FLIGHT", "Conversation", "Response", "common_version"]
+__all__ = ["MAX_IN_FLIGHT", "Conversation", "LoginRejected", "Response", "common_version"]
 
 #: The number of requests that a Penstock broker accepts before it stops reading.
 MAX_IN_FLIGHT: Final = 256
 _INT32_MAX: Final = 0x7FFFFFFF
 _ERROR_CODE: Final = struct.Struct(">h")
+_LOGIN_REJECTED: Final = ErrorCode.SASL_AUTHENTICATION_FAILED
 Writer: TypeAlias = Callable[[int, Any], list[Part]]
 Reader: TypeAlias = Callable[[memoryview], Any]
+
+
+class LoginRejected(ProtocolError):
+    """The broker has refused the user, the password or the token."""
 
 
 class Response(NamedTuple):
@@ -91,7 +97,7 @@ class Conversation:
         login: Login | None = None,
     ) -> None:
         """With `login`, the handshake includes the authentication by SASL."""
-        #: what the peer said that it serves, once it did
+        #: the APIs that the peer serves, once it has named them
         self.peer: ApiVersionsResponse | None = None
         self._client_id = client_id
         self._frames = FrameReader(max_response_bytes)
@@ -133,7 +139,7 @@ class Conversation:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is known what the peer serves."""
+        """Returns true once the peer has named the APIs that it serves."""
         return self.peer is not None
 
     # -- requests --------------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ class Conversation:
         """
         assert self._login is not None
         self._sasl = self._login.begin()
-        self._authenticating = SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=self._login.mechanism)
+        self._authenticating = SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=self._login.mechanism.name)
 
     def resume(self) -> None:
         """Go on with the authentication after `key_needed` was called, by any thread."""
@@ -180,9 +186,9 @@ class Conversation:
         assert sasl is not None and login is not None
         if response.error_code:
             text = getattr(response, "error_message", None) or ", ".join(getattr(response, "mechanisms", ()))
-            raise ProtocolError(
-                f"SASL {login.mechanism} of {login.user!r} was refused, error {response.error_code}: {text}"
-            )
+            kind = LoginRejected if response.error_code == _LOGIN_REJECTED else ProtocolError
+            name, code = login.mechanism.name, response.error_code
+            raise kind(f"SASL {name} of {login.user!r} was refused, error {code}: {text}")
         try:
             if isinstance(response, SaslHandshakeResponse):
                 token: bytes | None = sasl.start()
@@ -192,7 +198,7 @@ class Conversation:
             self.key_needed, self._unanswered = e.compute, response
             return
         except LoginFailed as e:
-            raise ProtocolError(f"SASL {login.mechanism}: {e}") from e
+            raise ProtocolError(f"SASL {login.mechanism.name}: {e}") from e
         if token is not None:
             self._authenticating = SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token)
             return

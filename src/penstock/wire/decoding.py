@@ -3,8 +3,10 @@
 The text follows the wire: `buf` is the frame, `pos` the next byte, `size` its end. Reading fixed fields or a
 length past the end raises by itself (`struct.error`, IndexError); a slice past the end is merely short, and
 one comparison after the last field finds it. A count is checked before its loop starts: n elements of at
-least m bytes must fit in what is left, and all arrays of a message together hold at most MAX_ELEMENTS: an
-object costs far more memory than the two bytes that may stand for it.
+least m bytes must fit in what is left, and all arrays of a message together hold at most MAX_ELEMENTS.
+
+A bounded decoder raises LargeMessage before it loops over more than its number of elements. A sliced decoder
+is a generator that yields in its loops (`slicing`).
 """
 
 from __future__ import annotations
@@ -12,20 +14,30 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.model.errors import ProtocolError
+from penstock.model.errors import ProtocolError, TooManyElements
 from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, in_versions, min_size
 from penstock.wire.schema import Field, Struct, StructType, default_expression
+from penstock.wire.slicing import FIXED_STEP, MAX_ELEMENTS, SMALL_BYTES, STEP, TAGS_MAX, LargeMessage
 from penstock.wire.varint import read_uvarint, skip_tags
 
-__all__ = ["MAX_ELEMENTS", "compile_decoder"]
+__all__ = ["compile_bounded_decoder", "compile_decoder", "compile_sliced_decoder"]
 
-MAX_ELEMENTS = 1 << 20
 _STRING_MAX = 0x7FFF
 
 
 def compile_decoder(cls: type[Struct], version: int, flexible: bool, exact: bool) -> Any:
     """A function from a memoryview, and the position to start from, to a `cls`."""
     return _DecoderSource(cls, version, flexible).function(exact)
+
+
+def compile_bounded_decoder(cls: type[Struct], version: int, flexible: bool, elements: int) -> Any:
+    """As `compile_decoder`; the function raises LargeMessage for a message of more than `elements`."""
+    return _DecoderSource(cls, version, flexible, elements=elements).function(exact=False)
+
+
+def compile_sliced_decoder(cls: type[Struct], version: int, flexible: bool) -> Any:
+    """As `compile_decoder`; the function is a generator. Its buffer must not change meanwhile."""
+    return _DecoderSource(cls, version, flexible, is_sliced=True).function(exact=False)
 
 
 def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -37,11 +49,22 @@ def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 class _DecoderSource(Source):
-    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+    def __init__(
+        self,
+        cls: type[Struct],
+        version: int,
+        flexible: bool,
+        *,
+        elements: int | None = None,
+        is_sliced: bool = False,
+    ) -> None:
         super().__init__()
         self._cls = cls
         self._version = version
         self._flexible = flexible
+        #: The number of elements from which on the decoder raises LargeMessage; None for MAX_ELEMENTS.
+        self._elements = elements
+        self._is_sliced = is_sliced
         #: Fixed-size fields not read yet: where each goes and its format character.
         self._run: list[tuple[str, str]] = []
         self._keeps_views = has_records(cls, version)
@@ -54,12 +77,23 @@ class _DecoderSource(Source):
         self.refer("skip_tags", skip_tags)
         self.refer("unpack_from", struct.unpack_from)
         self.refer("Bad", ProtocolError)
+        self.refer("TooMany", TooManyElements)
+        self.refer("Large", LargeMessage)
         self.refer("ERRORS", (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError))
         self.indent(f"def {name}(buf, pos=0):")
-        if not self._keeps_views:
+        if self._elements is not None and not self._keeps_views:
+            self.line(f"if buf.nbytes - pos > {SMALL_BYTES}: raise Large")
+        if self._is_sliced:
+            # Bytes stay as they are: nothing is copied.
+            self.line(f"buf = {'memoryview' if self._keeps_views else 'bytes'}(buf)")
+        elif not self._keeps_views:
             # Everything is copied out of the frame: one copy of it all makes each of them cheaper.
             self.line("buf = buf[pos:].tobytes(); pos = 0")
-        self.line(f"size = len(buf); budget = {MAX_ELEMENTS}")
+        self.line(f"size = len(buf); budget = {self._elements or MAX_ELEMENTS}")
+        if self._is_sliced:
+            self.line(f"step = {STEP}")
+            # A generator even if the message has no array.
+            self.line("if 0: yield")
         self.indent("try:")
         message = self.local("o")
         self._struct(self._cls, message)
@@ -87,7 +121,7 @@ class _DecoderSource(Source):
             self._tags(tagged, name)
 
     def _absent(self, field: Field, target: str) -> None:
-        """Set what the wire does not carry, or not necessarily."""
+        """Set fields that the version lacks, and those that may be absent."""
         if field.kind == "struct":
             self.refer(field.of.__name__, field.of)
         self.line(f"{target} = {default_expression(field)}")
@@ -185,37 +219,57 @@ class _DecoderSource(Source):
         self.indent(f"if {count} != 1:")
         if not self._flexible:
             self._refuse_below_zero(field)
-        self.line(
-            f"if {count} * {least} > size - pos or {count} > budget: raise Bad('{field.name}: too many')"
-        )
+        self.line(f"if {count} * {least} > size - pos: raise Bad('{field.name}: too many')")
+        over = f"TooMany('{field.name}: too many')" if self._elements is None else "Large"
+        self.line(f"if {count} > budget: raise {over}")
         self.line(f"budget -= {count}")
         self.dedent()
         if not isinstance(field.of, StructType) and field.of.kind in FIXED:
             self._fixed_values(field.of, target, count)
         else:
-            self._elements(field.of, target, count)
+            self._elements_of(field.of, target, count)
         self._end_value(field)
 
     def _fixed_values(self, element: Field, target: str, count: str) -> None:
         code = FIXED[element.kind]
-        if element.kind == "uuid":
+        if self._is_sliced:
+            self._fixed_values_in_steps(element, target, count)
+        elif element.kind == "uuid":
             self.line(f"end = pos + 16 * {count}")
             self.line(f"{target} = [bytes(buf[p : p + 16]) for p in range(pos, end, 16)]; pos = end")
         else:
             self.line(f"{target} = list(unpack_from(f'>{{{count}}}{code}', buf, pos))")
             self.line(f"pos += {count} * {self.packer(code).size}")
 
-    def _elements(self, of: Field | StructType, target: str, count: str) -> None:
+    def _fixed_values_in_steps(self, element: Field, target: str, count: str) -> None:
+        values, stop, code = self.local("l"), self.local("e"), FIXED[element.kind]
+        size = self.packer(code).size
+        self.line(f"{target} = {values} = []; {stop} = pos + {count} * {size}")
+        self.indent(f"while pos < {stop}:")
+        self.line(f"end = min({stop}, pos + {FIXED_STEP * size})")
+        if element.kind == "uuid":
+            self.line(f"{values} += [bytes(buf[p : p + 16]) for p in range(pos, end, 16)]")
+        else:
+            self.line(f"{values} += unpack_from(f'>{{(end - pos) // {size}}}{code}', buf, pos)")
+        self.line("pos = end")
+        self.line(f"if pos < {stop}: yield")
+        self.dedent()
+
+    def _elements_of(self, of: Field | StructType, target: str, count: str) -> None:
         """Elements one after the other; counting down is the cheapest loop where there is mostly one."""
         items, item = self.local("l"), self.local("o")
         self.line(f"{target} = {items} = []")
         if isinstance(of, StructType):
             sequence, _ = fields_in(of, self._version)
-            if not self._flexible and all(field.kind in FIXED for field in sequence):
+            is_fixed = not self._flexible and all(field.kind in FIXED for field in sequence)
+            if is_fixed and not self._is_sliced:
                 self._fixed_structs(of, sequence, items, item, count)
                 return
         self.indent(f"while {count}:")
         self.line(f"{count} -= 1")
+        if self._is_sliced:
+            self.line("step -= 1")
+            self.line(f"if not step: step = {STEP}; yield")
         if isinstance(of, StructType):
             self._struct(of, item)
         else:
@@ -258,6 +312,7 @@ class _DecoderSource(Source):
         self.indent("if n:")
         tag, stop = self.local("t"), self.local("e")
         self.line("if n > 127: n, pos = uvarint(buf, pos - 1)")
+        self.line(f"if n > {TAGS_MAX}: raise Bad('too many tagged fields')")
         self.indent("for _ in range(n):")
         # The number of the tag and the size of its value: mostly a byte each.
         self.line(f"{tag} = buf[pos]; n = buf[pos + 1]")

@@ -8,18 +8,23 @@ An element of an array is written in one of two ways. Usually all in it that can
 aborted transactions, no tags): then those lengths are fixed values too, and mostly one call packs it all.
 
 Values come from our own handlers: a value that does not fit its field raises the error of Python.
+
+A bounded encoder raises LargeMessage before it loops over more than its number of elements. A sliced encoder
+is a generator that yields in its loops (`slicing`).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any
 
 from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, fixed_size, has_records, in_versions
 from penstock.wire.schema import Field, Struct, StructType
+from penstock.wire.slicing import FIXED_STEP, STEP, LargeMessage
 from penstock.wire.varint import SHORT_UVARINTS, encode_uvarint
 
-__all__ = ["compile_encoder"]
+__all__ = ["compile_bounded_encoder", "compile_encoder", "compile_sliced_encoder"]
 
 
 def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
@@ -27,12 +32,44 @@ def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
     return _EncoderSource(cls, version, flexible).function()
 
 
+def compile_bounded_encoder(cls: type[Struct], version: int, flexible: bool, elements: int) -> Any:
+    """As `compile_encoder`; the function raises LargeMessage for a message of more than `elements`."""
+    return _EncoderSource(cls, version, flexible, elements=elements).function()
+
+
+def compile_sliced_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
+    """As `compile_encoder`; the function is a generator."""
+    return _EncoderSource(cls, version, flexible, is_sliced=True).function()
+
+
+def _packed_in_steps(code: str, values: list[Any]) -> Generator[None, None, bytes]:
+    """Values of a fixed size, some at a time."""
+    parts = []
+    for start in range(0, len(values), FIXED_STEP):
+        some = values[start : start + FIXED_STEP]
+        parts.append(b"".join(some) if code == FIXED["uuid"] else struct.pack(f">{len(some)}{code}", *some))
+        if start + FIXED_STEP < len(values):
+            yield
+    return b"".join(parts)
+
+
 class _EncoderSource(Source):
-    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+    def __init__(
+        self,
+        cls: type[Struct],
+        version: int,
+        flexible: bool,
+        *,
+        elements: int | None = None,
+        is_sliced: bool = False,
+    ) -> None:
         super().__init__()
         self._cls = cls
         self._version = version
         self._flexible = flexible
+        #: The number of elements from which on the encoder raises LargeMessage; None for any number.
+        self._elements = elements
+        self._is_sliced = is_sliced
         #: Fixed-size values not packed yet: expression and format character.
         self._run: list[tuple[str, str]] = []
         #: Expressions of pieces not yet added to the list that is being filled, whose name is `_list`.
@@ -45,9 +82,17 @@ class _EncoderSource(Source):
         self.refer("uvarint", encode_uvarint)
         self.refer("pack", struct.pack)
         self.refer("join", b"".join)
+        self.refer("Large", LargeMessage)
+        self.refer("in_steps", _packed_in_steps)
         self.indent(f"def {name}(o):")
         self.line("w = []")
-        in_parts = has_records(self._cls, self._version)
+        if self._elements is not None:
+            self.line(f"budget = {self._elements}")
+        if self._is_sliced:
+            self.line(f"step = {STEP}")
+            # A generator even if the message has no array.
+            self.line("if 0: yield")
+        in_parts = self._is_sliced or has_records(self._cls, self._version)
         if in_parts:
             self.line("out = []")
         self._struct(self._cls, "o")
@@ -201,6 +246,12 @@ class _EncoderSource(Source):
 
     def _array(self, field: Field, source: str) -> None:
         value, length = self._value(field, source, "()")
+        if self._elements is not None:
+            # One element needs no check: the enclosing element was counted.
+            self.indent(f"if {length} > 1:")
+            self.line(f"budget -= {length}")
+            self.line("if budget < 0: raise Large")
+            self.dedent()
         if not isinstance(field.of, StructType) and field.of.kind in FIXED:
             self._fixed_array(field, value, length)
             return
@@ -208,6 +259,8 @@ class _EncoderSource(Source):
         self._flush()
         item = self.local("i")
         self.indent(f"for {item} in {value}:")
+        if self._is_sliced:
+            self._count_step()
         if isinstance(field.of, StructType):
             self._element(field.of, item)
         else:
@@ -215,8 +268,31 @@ class _EncoderSource(Source):
         self._flush()
         self.dedent()
 
+    def _count_step(self) -> None:
+        """Let the driver take over after some elements; what is encoded by then becomes a part."""
+        self.line("step -= 1")
+        self.indent("if not step:")
+        self.line(f"step = {STEP}")
+        if self._list == "w":
+            self.line("if w: out.append(join(w)); w.clear()")
+        self.line("yield")
+        self.dedent()
+
     def _fixed_array(self, field: Field, value: str, length: str) -> None:
         self._length(field, length)
+        if self._is_sliced:
+            self._flush()
+            self.indent(f"if len({value}) > {FIXED_STEP}:")
+            self.line(f"{self._list}.append((yield from in_steps('{FIXED[field.of.kind]}', {value})))")
+            self.dedent()
+            self.indent("else:")
+            self._fixed_values(field, value)
+            self._flush()
+            self.dedent()
+        else:
+            self._fixed_values(field, value)
+
+    def _fixed_values(self, field: Field, value: str) -> None:
         if field.of.kind == "uuid":
             self._pieces.append(f"join({value})")
         else:

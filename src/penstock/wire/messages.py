@@ -8,10 +8,11 @@ ApiVersions responses always have header v0: the client may not know our flexibl
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ProtocolError
+from penstock.ports import Buffer, FileRange
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis import APIS
 from penstock.wire.apis.api_versions import API_VERSIONS
@@ -32,8 +33,12 @@ __all__ = [
     "response_reader",
     "response_skeleton",
     "response_writer",
+    "sliced_response_writer",
+    "with_header",
 ]
 
+#: the least size of a piece of a large response, except for the last one
+_PIECE_BYTES: Final = 256 << 10
 #: api key, api version, correlation id, length of the client id
 _REQUEST_HEADER = struct.Struct(">hhih")
 _REQUEST_PREFIX = struct.Struct(">ihhih")
@@ -93,12 +98,17 @@ def _skip_header_tags(frame: memoryview, offset: int) -> int:
         raise ProtocolError("header is truncated") from e
 
 
-def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, ResponseT], list[Part]]:
+def response_writer(
+    api: Api[Any, ResponseT], version: int, elements: int | None = None
+) -> Callable[[int, ResponseT], list[Part]]:
     """A function of (correlation id, message) that gives a response as it goes out, its size first.
 
-    Record batches are parts of their own.
+    Record batches are parts of their own. With `elements` the function raises LargeMessage for a response
+    that has more.
     """
-    encode = api.response_encoder(version)
+    encode = (
+        api.response_encoder(version) if elements is None else api.bounded_response_encoder(version, elements)
+    )
     if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
         header_size, pack = 5, _RESPONSE_V1.pack
         tail: tuple[int, ...] = (0,)
@@ -113,6 +123,53 @@ def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, Re
         return parts
 
     return write
+
+
+def with_header(api: Api[Any, Any], version: int) -> Callable[[int, list[Part]], list[Part]]:
+    """A function of (correlation id, parts of an encoded body) that gives a response as it goes out."""
+    is_flexible = version >= api.flexible_from and api.key != _API_VERSIONS_KEY
+
+    def write(correlation_id: int, parts: list[Part]) -> list[Part]:
+        size = sum(map(len, parts))
+        if is_flexible:
+            return [_RESPONSE_V1.pack(size + 5, correlation_id, 0), *parts]
+        return [_RESPONSE_V0.pack(size + 4, correlation_id), *parts]
+
+    return write
+
+
+def sliced_response_writer(
+    api: Api[Any, ResponseT], version: int
+) -> Callable[[int, ResponseT], Generator[None, None, list[Part]]]:
+    """As `response_writer`; the function is a generator that yields after some elements.
+
+    A large response is in pieces, which are sent one by one: to join all of it would take long.
+    """
+    encode, head = api.sliced_response_encoder(version), with_header(api, version)
+
+    def write(correlation_id: int, message: ResponseT) -> Generator[None, None, list[Part]]:
+        return (yield from _in_pieces(head(correlation_id, (yield from encode(message)))))
+
+    return write
+
+
+def _in_pieces(parts: Iterable[Part]) -> Generator[None, None, list[Part]]:
+    """The bytes of parts of some elements each, in pieces of at least `_PIECE_BYTES`."""
+    pieces: list[Part] = []
+    some: list[Buffer] = []
+    size = 0
+    for part in parts:
+        if isinstance(part, FileRange):
+            pieces += [b"".join(some), part]
+            some, size = [], 0
+            continue
+        some.append(part)
+        size += len(part)
+        if size >= _PIECE_BYTES:
+            pieces.append(b"".join(some))
+            some, size = [], 0
+            yield
+    return [*pieces, b"".join(some)]
 
 
 def response_skeleton(
@@ -198,7 +255,7 @@ def _request_header(api: Api[Any, Any], version: int, client_id: str | None) -> 
 
 
 def response_correlation_id(frame: memoryview) -> int:
-    """Which request a response answers."""
+    """The correlation id of a response, which is that of its request."""
     if len(frame) < _CORRELATION.size:
         raise ProtocolError(f"response of {len(frame)} bytes")
     (correlation_id,) = _CORRELATION.unpack_from(frame)

@@ -60,8 +60,9 @@ class ClientFetchTemplate:
 
     __slots__ = ("_body_at", "_constants", "_end", "_fields", "_key", "_pack", "_size", "_unpack", "entries")
 
-    #: the first version that names topics by their ids, which have a fixed size
-    FIRST_VERSION: Final = 13
+    #: The versions that have this layout. From 13 on topics are named by their ids, which have a fixed size.
+    #: The general pipeline serves a newer version until its fields were compared with this layout.
+    VERSIONS: Final = range(13, 19)
 
     def __init__(self, frame: bytes, body_at: int, fields: Struct, response: Sequence[bytes]) -> None:
         self._body_at = body_at
@@ -107,7 +108,7 @@ class ClientFetchTemplate:
     def may_be_of(version: int, request: FetchRequest) -> bool:
         """Returns true if the request has no session and names a few partitions, each topic once."""
         topics = request.topics
-        if version < ClientFetchTemplate.FIRST_VERSION or request.session_id or not 0 < len(topics) <= _MOST:
+        if version not in ClientFetchTemplate.VERSIONS or request.session_id or not 0 < len(topics) <= _MOST:
             return False
         named = [len(topic.partitions) for topic in topics]
         # A topic that is named twice in a row has one entry in the response.

@@ -1,7 +1,7 @@
 """Fetch requests that a follower repeats while it keeps up: in a session, a few partitions of one topic.
 
 From one such request to the next only the session's epoch and the follower's positions change. One `struct`
-call reads or writes it. The bytes are those of the tables in `penstock.wire.apis.fetch`, newest version.
+call reads or writes it. The bytes are those of the tables in `penstock.wire.apis.fetch`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ class ReplicaFetchTemplate:
     session epoch, topics + 1, topic id, partitions + 1, `PARTITION_FIELDS` for each partition, and `tail`.
     """
 
-    __slots__ = ("_packs", "head", "same", "shapes", "tail")
+    __slots__ = ("_packs", "_version", "head", "same", "shapes", "tail")
 
-    def __init__(self, client_id: str | None, frame: bytes) -> None:
+    #: The versions that have this layout. Requests of other versions go through the tables.
+    VERSIONS: Final = (18,)
+
+    def __init__(self, version: int, client_id: str | None, frame: bytes) -> None:
         """`frame` holds any of them, without its size; see `of`."""
+        self._version = version
         length = 0 if client_id is None else len(client_id.encode())
         layouts = [f"4si{_SAME + length}si{_TOPIC}{_PARTITION * (n + 1)}{_TAIL}s" for n in range(MOST)]
         fields = [Struct(f">{layout}") for layout in layouts]
@@ -52,11 +56,15 @@ class ReplicaFetchTemplate:
         self.head, self.same, self.tail = self._constants(frame)
 
     @classmethod
-    def of(cls, client_id: str | None, request: FetchRequest) -> ReplicaFetchTemplate | None:
-        """The template of `request`, which is of the newest version; None if the request is unusual."""
+    def of(
+        cls, version: int | None, client_id: str | None, request: FetchRequest
+    ) -> ReplicaFetchTemplate | None:
+        """The template of `request`; None if the request is unusual, or of another or an unknown version."""
         topics = request.topics
         if (
-            len(topics) != 1
+            version is None
+            or version not in cls.VERSIONS
+            or len(topics) != 1
             or not 0 < len(topics[0].partitions) <= MOST
             or request.replica_state is None
             or request.forgotten_topics_data
@@ -65,15 +73,15 @@ class ReplicaFetchTemplate:
             or request.last_checksum != -1
         ):
             return None
-        frame = _frame(client_id, request)
+        frame = _frame(version, client_id, request)
         if len(frame) != _size(client_id, len(topics[0].partitions)):
             # A partition has tags.
             return None
-        return cls(client_id, frame)
+        return cls(version, client_id, frame)
 
     def fits(self, client_id: str | None, request: FetchRequest) -> bool:
         """Returns true if a request differs from the template's only in session epoch and positions."""
-        frame = _frame(client_id, request)
+        frame = _frame(self._version, client_id, request)
         return len(frame) in self.shapes and self._constants(frame) == (self.head, self.same, self.tail)
 
     def _constants(self, frame: bytes) -> tuple[bytes, bytes, bytes]:
@@ -92,7 +100,7 @@ def _size(client_id: str | None, partitions: int) -> int:
     return calcsize(f">4si{_SAME + length}si{_TOPIC}{_PARTITION * partitions}{_TAIL}s")
 
 
-def _frame(client_id: str | None, request: FetchRequest) -> bytes:
+def _frame(version: int, client_id: str | None, request: FetchRequest) -> bytes:
     """A request as it arrives, without its size."""
-    parts = request_writer(FETCH, FETCH.max_version, client_id)(0, request)
+    parts = request_writer(FETCH, version, client_id)(0, request)
     return b"".join(parts)[_PREFIX:]  # type: ignore[arg-type]  # a request has no range of a file

@@ -1,6 +1,6 @@
 """Fetch responses between brokers that carry watermarks and records only, read and written by hand.
 
-One layout is known here: that of the newest version, without errors, divergence or aborted transactions.
+One layout is known here: that of `VERSIONS`, without errors, divergence or aborted transactions.
 Every other response goes through the tables of `penstock.wire.apis.fetch`. The bytes are the same as theirs.
 
 Why: a replicated batch takes two such responses. ADR 17 has the measurements.
@@ -28,6 +28,7 @@ from penstock.wire.varint import encode_uvarint, read_uvarint
 __all__ = [
     "FEW",
     "REPLICA_FETCH",
+    "VERSIONS",
     "FetchedPartition",
     "ReplicaFetchResponse",
     "read_response",
@@ -39,6 +40,8 @@ FetchedPartition = tuple[TopicId, int, int, int, Records]
 #: the session's id, and the partitions of the response
 ReplicaFetchResponse = tuple[int, Sequence[FetchedPartition]]
 
+#: the versions whose responses have this layout
+VERSIONS: Final = (18,)
 #: the most partitions of a response that is written here
 FEW: Final = 126
 #: a varint of more than one byte starts with this or more
@@ -160,7 +163,7 @@ class _ReplicaFetch(Api[Any, Any]):
 
     def response_decoder(self, version: int) -> Decoder[Any]:
         decode = FETCH.response_decoder(version)
-        if version != FETCH.max_version:
+        if version not in VERSIONS:
             return decode
 
         def read(frame: memoryview, offset: int) -> ReplicaFetchResponse | FetchResponse:

@@ -10,14 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
+from penstock.model.addresses import Address
 from penstock.model.errors import ErrorCode
+from penstock.wire.apis.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from penstock.wire.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
-__all__ = ["Address", "ClusterView", "Leader", "Node", "Reaction", "reaction_to"]
+__all__ = [
+    "GROUP",
+    "TRANSACTION",
+    "Address",
+    "ClusterView",
+    "Leader",
+    "Node",
+    "Reaction",
+    "coordinator_in",
+    "coordinator_request",
+    "reaction_to",
+]
 
-Address: TypeAlias = tuple[str, int]
+#: the types of keys that have coordinators
+GROUP: Final = 0
+TRANSACTION: Final = 1
 NO_LEADER: Final = -1
 _NO_ID: Final = bytes(16)
 
@@ -88,6 +107,16 @@ def reaction_to(error_code: int) -> Reaction:
     return _REACTION_TO.get(error_code, Reaction.FAIL)
 
 
+def coordinator_request(key: str, kind: int = GROUP) -> FindCoordinatorRequest:
+    """Asks for the coordinator of one key, in all versions."""
+    return FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+
+
+def coordinator_in(response: FindCoordinatorResponse) -> Coordinator | FindCoordinatorResponse:
+    """The part of the response to a request for one key: before version 4, the response itself."""
+    return response.coordinators[0] if response.coordinators else response
+
+
 class _Topic:
     __slots__ = ("id", "leaders", "name")
 
@@ -145,15 +174,24 @@ class ClusterView:
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self.nodes.clear()
             return False
-        self.nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
+        self.update_brokers(response)
         if all_topics:
             named = {topic.name for topic in response.topics}
             for name in [name for name in self._by_name if name not in named]:
                 self._forget(name)
         open_topics = [topic for topic in response.topics if not self._update_topic(topic)]
         return not open_topics
+
+    def update_brokers(self, response: MetadataResponse) -> None:
+        """Apply the brokers of a Metadata response, and leave the topics as they are."""
+        self.nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+
+    def address(self, node_id: int) -> Address | None:
+        """The address of a broker; None if it is not in the metadata."""
+        node = self.nodes.get(node_id)
+        return None if node is None else (node.host, node.port)
 
     def _find(self, topic: str | bytes) -> _Topic | None:
         return self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)

@@ -11,8 +11,8 @@ keyword constructor in which each field has a default.
 
 Invariants: field order is wire order; names are Kafka's in snake_case. A field that the version at hand lacks
 decodes to its default and is dropped silently when encoding: a handler fills in all it knows and the version
-decides what is sent. A tagged structure that is absent is None. Uuids are 16 raw bytes, `bytes` fields are
-copied out of the frame (they are kept), record batches are not (see `record_batches`).
+decides which fields are sent. A tagged structure that is absent is None. Uuids are 16 raw bytes, `bytes`
+fields are copied out of the frame (they are kept), record batches are not (see `record_batches`).
 
 Nothing is parsed, compiled or generated when a table is imported: constructors are built on first use, codecs
 in `penstock.wire.compiler`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
+from penstock.wire.slicing import TAGS_MAX
 
 __all__ = ["SHORT_UVARINTS", "encode_uvarint", "read_uvarint", "skip_tags"]
 
@@ -47,6 +48,8 @@ def encode_uvarint(value: int) -> bytes:
 def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after the tagged fields whose count is at `position`; nothing of them is looked at."""
     count, position = read_uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one structure")
     size = len(buffer)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)

@@ -88,6 +88,8 @@ from penstock.wire.apis.share_acknowledge import SHARE_ACKNOWLEDGE
 from penstock.wire.apis.share_fetch import SHARE_FETCH
 from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE
 from penstock.wire.apis.share_group_heartbeat import SHARE_GROUP_HEARTBEAT
+from penstock.wire.apis.streams_group_describe import STREAMS_GROUP_DESCRIBE
+from penstock.wire.apis.streams_group_heartbeat import STREAMS_GROUP_HEARTBEAT
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
@@ -186,6 +188,8 @@ APIS: dict[int, Api[Any, Any]] = {
         WRITE_SHARE_GROUP_STATE,
         DELETE_SHARE_GROUP_STATE,
         READ_SHARE_GROUP_STATE_SUMMARY,
+        STREAMS_GROUP_HEARTBEAT,
+        STREAMS_GROUP_DESCRIBE,
         DESCRIBE_SHARE_GROUP_OFFSETS,
         ALTER_SHARE_GROUP_OFFSETS,
         DELETE_SHARE_GROUP_OFFSETS,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import Struct, int16, int32, int64
+from penstock.wire.schema import OWN_TAGS, Struct, int16, int32, int64
 
 
 class AllocateProducerIdsRequest(Struct):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
+    #: all ids below it are to be reserved, and none is allocated; -1 to allocate a block
+    reserve_below: int = int64(default=-1, tag=OWN_TAGS)
 
 
 class AllocateProducerIdsResponse(Struct):

@@ -8,6 +8,7 @@ from penstock.wire.schema import (
     Struct,
     array,
     boolean,
+    int8,
     int16,
     int32,
     int64,
@@ -58,6 +59,8 @@ class BrokerHeartbeatRequest(Struct):
     clock_ms: int = int64(default=-1, tag=OWN_TAGS + 3)
     #: replicas in data directories that have failed; these are in `without_room`, too
     failed_replicas: list[FailedTopic] = array(FailedTopic, tag=OWN_TAGS + 4)
+    #: what the broker knows about its clock (`penstock.timekeeping.trust.Standing`)
+    clock_standing: int = int8(default=0, tag=OWN_TAGS + 5)
 
 
 class BrokerHeartbeatResponse(Struct):
@@ -70,6 +73,8 @@ class BrokerHeartbeatResponse(Struct):
     clock_ms: int = int64(default=-1, tag=OWN_TAGS)
     #: what the broker's checksum should be, where it was compared
     image_checksum: ReportedChecksum | None = tagged_struct(ReportedChecksum, tag=OWN_TAGS + 1)
+    #: 1 if brokers that have watched the time have that clock, otherwise 0; -1 if that is unknown
+    clock_vouched: int = int8(default=-1, tag=OWN_TAGS + 2)
 
 
 BROKER_HEARTBEAT = Api(

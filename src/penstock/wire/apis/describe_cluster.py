@@ -11,6 +11,7 @@ from penstock.wire.schema import (
     int8,
     int16,
     int32,
+    int64,
     nullable_string,
     string,
 )
@@ -30,6 +31,8 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = boolean("2+")
     #: the machine that it runs on, as replicas are spread by it
     machine: str | None = nullable_string(tag=OWN_TAGS)
+    #: changes with each registration, so with each start of the broker; -1 from brokers before 0.2.0
+    epoch: int = int64(default=-1, tag=OWN_TAGS + 1)
 
 
 class DescribeClusterResponse(Struct):

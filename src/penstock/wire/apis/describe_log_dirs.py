@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, int16, int32, int64, nullable_array, string
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    nullable_array,
+    string,
+    tagged_struct,
+)
 
 
 class DescribableLogDirTopic(Struct):
@@ -13,6 +24,8 @@ class DescribableLogDirTopic(Struct):
 
 class DescribeLogDirsRequest(Struct):
     topics: list[DescribableLogDirTopic] | None = nullable_array(DescribableLogDirTopic, empty=True)
+    #: whether the response has the findings of the broker about its health
+    include_health: bool = boolean("2+", tag=OWN_TAGS)
 
 
 class FollowerLag(Struct):
@@ -21,6 +34,29 @@ class FollowerLag(Struct):
     broker_id: int = int32()
     records: int = int64()
     milliseconds: int = int64()
+
+
+class MirroredLog(Struct):
+    """The mirror of a partition of another cluster, as the broker that leads it here knows it."""
+
+    link: str = string()
+    phase: str = string()
+    #: why it does not go on; empty if it does
+    reason: str = string()
+    #: the end of what is mirrored and committed
+    end_offset: int = int64()
+    last_timestamp_ms: int = int64(default=-1)
+    #: the end at the source; -1 if it is not known
+    source_end_offset: int = int64(default=-1)
+    lag_ms: int = int64(default=-1)
+    #: offsets that the source had deleted before they were mirrored
+    missed: int = int64()
+    errors: int = int64()
+    bytes: int = int64()
+    open_transactions: int = int32()
+    #: transactions that were aborted here at the end of the mirror
+    aborted: int = int32()
+    is_closed: bool = boolean()
 
 
 class DescribeLogDirsPartition(Struct):
@@ -32,6 +68,8 @@ class DescribeLogDirsPartition(Struct):
     damaged_ranges: int = int32("2+", tag=OWN_TAGS)
     #: of a partition that this broker leads
     follower_lags: list[FollowerLag] = array(FollowerLag, "2+", tag=OWN_TAGS + 1)
+    #: of a partition that this broker leads, and that a link mirrors
+    mirror: MirroredLog | None = tagged_struct(MirroredLog, "2+", tag=OWN_TAGS + 2)
 
 
 class DescribeLogDirsTopic(Struct):
@@ -50,6 +88,39 @@ class DescribeLogDirsResult(Struct):
     is_full: bool = boolean("2+", tag=OWN_TAGS)
     #: of logs that were set aside instead of being deleted
     quarantined_bytes: int = int64("2+", tag=OWN_TAGS + 1)
+    #: bytes of the volume that are free, and that the broker may not write
+    reserved_bytes: int = int64("2+", tag=OWN_TAGS + 2)
+
+
+class HealthFinding(Struct):
+    """A reason for a level of health below Healthy (`penstock.observability.health.Finding`)."""
+
+    part: str = string()
+    level: str = string()
+    code: str = string()
+    reason: str = string()
+    subject: str = string()
+
+
+class LinkProblem(Struct):
+    """Why a topic is not mirrored."""
+
+    topic: str = string()
+    reason: str = string()
+
+
+class LinkReport(Struct):
+    """A link to another cluster, as one broker sees it."""
+
+    name: str = string()
+    #: why the broker does not reach the source, or refuses it; empty if it does not
+    error: str = string()
+    errors: int = int64()
+    #: comparisons of topics and groups that were completed
+    rounds: int = int64()
+    problems: list[LinkProblem] = array(LinkProblem)
+    #: groups whose offsets readers of this cluster have committed
+    foreign_groups: list[str] = array(string())
 
 
 class DescribeLogDirsResponse(Struct):
@@ -60,6 +131,13 @@ class DescribeLogDirsResponse(Struct):
     deletion_suspended: str = string("2+", tag=OWN_TAGS)
     #: how the broker's metadata differs from the other nodes'; empty where it does not
     metadata_diverged: str = string("2+", tag=OWN_TAGS + 1)
+    #: the broker's wall clock; -1 if it does not say
+    clock_ms: int = int64("2+", default=-1, tag=OWN_TAGS + 2)
+    #: whether `health` was requested, and is known: a healthy broker has no findings
+    reports_health: bool = boolean("2+", tag=OWN_TAGS + 3)
+    health: list[HealthFinding] = array(HealthFinding, "2+", tag=OWN_TAGS + 4)
+    #: the links of the cluster
+    links: list[LinkReport] = array(LinkReport, "2+", tag=OWN_TAGS + 5)
 
 
 DESCRIBE_LOG_DIRS = Api(

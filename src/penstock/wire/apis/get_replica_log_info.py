@@ -9,6 +9,8 @@ from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, int16, int32,
 class LogInfoTopic(Struct):
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32())
+    #: for each partition the offset of a batch whose checksum is wanted, -1 for none; empty if none is wanted
+    batches_at: list[int] = array(int64(), tag=OWN_TAGS)
 
 
 class GetReplicaLogInfoRequest(Struct):
@@ -27,6 +29,14 @@ class PartitionLogInfo(Struct):
     is_damaged: bool = boolean(tag=OWN_TAGS + 2)
     #: the log start up to which retention or DeleteRecords has deleted records
     explained_start_offset: int = int64(tag=OWN_TAGS + 3)
+    #: the newest leader epochs of the log, oldest first: each epoch and its first offset in turn
+    leader_epochs: list[int] = array(int64(), tag=OWN_TAGS + 4)
+    #: the checksum of the batch that was asked for; -1 if it is not known
+    batch_checksum: int = int64(default=-1, tag=OWN_TAGS + 5)
+    #: up to where compaction has left out offsets from the one that was asked for on; -1 if it is not known
+    gaps_to: int = int64(default=-1, tag=OWN_TAGS + 6)
+    #: the offset behind the last damage of a log that `is_damaged`; -1 if it is not known
+    damaged_to: int = int64(default=-1, tag=OWN_TAGS + 7)
 
 
 class TopicPartitionLogInfo(Struct):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.wire.api import Api
 from penstock.wire.schema import (
+    OWN_TAGS,
     Struct,
     array,
+    boolean,
     int16,
     int32,
     int64,
@@ -28,11 +32,28 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
+#: As `acks`: the batches have the offsets at which the leader appends them. Other implementations refuse it.
+RESTORED_ACKS: Final = -2
+
+
+class RestoredPart(Struct):
+    """Where the batches of a restore belong, in a topic with `penstock.restoring`."""
+
+    #: the end offset of the log before them
+    next_offset: int = int64()
+    #: whether an empty log starts there
+    is_first: bool = boolean()
+    #: the log start, with the last request; -1 before
+    log_start_offset: int = int64(default=-1)
+
+
 class ProduceRequest(Struct):
     transactional_id: str | None = nullable_string()
     acks: int = int16()
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
+    #: with RESTORED_ACKS, for one partition
+    restored: RestoredPart | None = tagged_struct(RestoredPart, "9+", tag=OWN_TAGS)
 
 
 class BatchIndexAndErrorMessage(Struct):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from penstock.wire.api import Api
 from penstock.wire.apis.endpoints import NodeEndpoint
-from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_string, string, uuid
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uuid,
+)
 
 
 class VoteRequestPartition(Struct):
@@ -35,6 +46,8 @@ class VoteResponsePartition(Struct):
     leader_id: int = int32()
     leader_epoch: int = int32()
     vote_granted: bool = boolean()
+    #: not granted, but counts in an election that all voters agree in
+    conditional: bool = boolean(tag=OWN_TAGS)
 
 
 class VoteResponseTopic(Struct):
