@@ -5,6 +5,7 @@
     │   ├── PeerError       the peer's fault: what it sent is wrong, retrying it unchanged cannot help
     │   └── BrokerError     ours: state, load or a disk; a retry may succeed
     └── ProtocolError       the peer's bytes cannot be understood: its connection is closed
+        └── TooManyElements what is closed only if the response has no error code of its own
 
 A subclass maps to exactly one code; `ApiError.code` is what goes on the wire and the message is what a
 person reads (it travels in the response where the API has a field for it).
@@ -15,7 +16,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
-__all__ = ["ApiError", "BrokerError", "ErrorCode", "PeerError", "PenstockError", "ProtocolError"]
+__all__ = [
+    "ApiError",
+    "BrokerError",
+    "ErrorCode",
+    "PeerError",
+    "PenstockError",
+    "ProtocolError",
+    "TooManyElements",
+    "error_name",
+]
 
 
 class ErrorCode(IntEnum):
@@ -158,12 +168,24 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, also of one that a newer broker has sent."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 class PenstockError(Exception):
     """Anything that Penstock raises on purpose."""
 
 
 class ProtocolError(PenstockError):
     """The peer's bytes do not follow the protocol; nothing can be answered on this connection."""
+
+
+class TooManyElements(ProtocolError):
+    """A message has more elements than this implementation decodes."""
 
 
 class ApiError(PenstockError):
@@ -226,6 +248,12 @@ class RecordListTooLarge(PeerError):
 
 class UnsupportedCompressionType(PeerError):
     CODE = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class RemoteReadFailed(BrokerError):
+    """The archive of a log cannot be read. Kafka's remote storage answers the same."""
+
+    CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class OffsetOutOfRange(PeerError):

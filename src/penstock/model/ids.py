@@ -49,6 +49,7 @@ def parse_topic_id(text: str) -> TopicId:
         raw = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError) as e:
         raise ValueError(f"{text!r} is not a topic id") from e
-    if len(raw) != 16:
+    # The decoder skips characters that are no base64, and bits behind the last byte.
+    if len(raw) != 16 or format_topic_id(raw) != text:
         raise ValueError(f"{text!r} is not a topic id")
     return TopicId(raw)

@@ -233,8 +233,9 @@ def test_a_key_of_a_listener_that_would_be_ignored_is_refused(name: str, reason:
 def test_nodes_may_share_the_keys_of_other_nodes_listeners() -> None:
     protocols = "EXTERNAL:SASL_SSL,OTHER:SSL"
     name = "listener.name.other.ssl.client.auth"
-    BrokerConfig({**_EXTERNAL, "listener.security.protocol.map": protocols, name: "required"})
-    BrokerConfig({**_EXTERNAL, "controller.listener.names": "OTHER", name: "required"})
+    for others in ({"listener.security.protocol.map": protocols}, {"controller.listener.names": "OTHER"}):
+        config = BrokerConfig({**_EXTERNAL, **others, name: "required"})
+        assert config.for_listener("OTHER")("ssl.client.auth") == "required"
 
 
 def test_a_key_for_one_listener_and_one_mechanism() -> None:
@@ -324,6 +325,15 @@ def test_listeners_without_encryption_or_authentication_are_known(
     assert config.insecure_listeners() == []
 
 
-def test_a_name_that_starts_like_a_loopback_address_is_none() -> None:
+def test_a_name_that_starts_like_a_loopback_address_is_no_loopback() -> None:
     config = BrokerConfig({"listeners": "PLAINTEXT://127.example:1"})
     assert config.insecure_listeners() == ["PLAINTEXT://127.example:1"]
+
+
+def test_a_mounted_backup_needs_a_broker_in_memory_that_is_alone() -> None:
+    with pytest.raises(InvalidConfig, match=r"penstock.mount needs penstock.memory"):
+        BrokerConfig({"penstock.mount": "a"})
+    voters = {"controller.quorum.voters": "1@h:1,2@h:2", "node.id": "1"}
+    with pytest.raises(InvalidConfig, match=r"penstock.mount is for one broker"):
+        BrokerConfig({"penstock.mount": "a", "penstock.memory": "true", **voters})
+    assert BrokerConfig({"penstock.mount": "a", "penstock.memory": "true"}).penstock_mount == "a"

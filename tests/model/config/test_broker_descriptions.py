@@ -37,7 +37,7 @@ def test_describe_selects_names_and_hides_internal_keys_until_they_are_set() -> 
     assert entry(describe_broker(config), "log.initial.task.delay.ms").source is ConfigSource.STATIC_BROKER
 
 
-def test_describe_dynamic_default_shows_only_what_is_set_for_the_cluster() -> None:
+def test_describe_dynamic_default_shows_only_configs_set_for_the_cluster() -> None:
     config = BrokerConfig({"message.max.bytes": "9"}, dynamic_default={"message.max.bytes": "8"})
     (shown,) = describe_dynamic_default(config)
     assert (shown.name, shown.value, shown.source) == (

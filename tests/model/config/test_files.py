@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.config import BrokerConfig, ConfigFile, load_config_file
-from penstock.model.config.files import ConfigFileKind
+from penstock.model.config.files import ConfigFileKind, InvalidYaml
 from penstock.model.errors import InvalidConfig
 
 
@@ -103,7 +103,16 @@ log.retention.check.interval.ms=300000
         ("=1", "properties", "write name=value"),
     ],
 )
-def test_bad_files_say_what_to_mend(text: str, kind: ConfigFileKind, complaint: str) -> None:
+def test_errors_of_files_name_the_remedy(text: str, kind: ConfigFileKind, complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint) as raised:
         load_config_file(text, kind)
     assert "\n" not in str(raised.value)
+
+
+def test_yaml_errors_have_a_place_and_the_line_with_a_caret() -> None:
+    with pytest.raises(
+        InvalidYaml, match=r"expected ',' or '\]', but got ':' \(.* begins in line 2\)"
+    ) as raised:
+        load_config_file("num.partitions: 3\nfoo: [1, 2\nbar: x\n", "yaml")
+    assert raised.value.place == (3, 4)
+    assert raised.value.excerpt == "  bar: x\n     ^"

@@ -60,6 +60,6 @@ def test_a_controller_alone_needs_no_listener_for_clients() -> None:
         ({_BOOTSTRAP: "127.0.0.1:19092,127.0.0.1:19093"}, "does not define the voters"),
     ],
 )
-def test_what_cannot_go_together_is_refused(settings: dict[str, str], complaint: str) -> None:
+def test_contradicting_configs_are_refused(settings: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint):
         BrokerConfig({"listeners": _LISTENERS, **settings})

@@ -24,7 +24,7 @@ def yaml(text: str) -> dict[str, str]:
     return load_config_file(text, "yaml").configs
 
 
-def test_the_sample_says_all_that_it_seems_to_say() -> None:
+def test_the_sample_sets_all_settings_that_it_shows() -> None:
     file = load_config_file(SAMPLE, "yaml")
     config = BrokerConfig(effective_configs([file.configs]))
     expected = {
@@ -65,7 +65,7 @@ def test_the_sample_says_all_that_it_seems_to_say() -> None:
     )
 
 
-def test_a_refused_setting_names_what_to_use_instead() -> None:
+def test_a_refused_setting_names_its_replacement() -> None:
     refused = load_config_file(SAMPLE, "yaml").refused
     instead = {
         "performance.batch_size": "batch.size",
@@ -119,7 +119,7 @@ def test_kafkas_names_stand_beside_short_ones() -> None:
         ("topics: {a: {retention_time: 1h, retention.ms: 5}}", "retention.ms is set twice"),
     ],
 )
-def test_mistakes_say_what_to_mend(text: str, complaint: str) -> None:
+def test_mistakes_name_the_remedy(text: str, complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint) as raised:
         load_config_file(text, "yaml")
     assert "\n" not in str(raised.value)
@@ -231,7 +231,7 @@ def test_a_list_of_brokers_and_an_id_make_a_cluster() -> None:
     assert "process.roles" not in merged
 
 
-def test_who_is_not_among_the_first_five_does_not_vote() -> None:
+def test_only_the_first_five_servers_vote() -> None:
     servers = ",".join(f"h:{port}" for port in range(1, 8))
     sixth = effective_configs([{"cluster.bootstrap_servers": servers, "node.id": "6"}])
     assert sixth["process.roles"] == "broker"

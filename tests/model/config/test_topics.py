@@ -12,6 +12,7 @@ from penstock.model.config import (
     resolve_topic_configs,
     topic_values,
 )
+from penstock.model.config.settings import read
 from penstock.model.errors import InvalidConfig
 from penstock.storage.config import LogConfig
 
@@ -38,29 +39,20 @@ def test_compaction_lags_are_checked_against_each_other_and_the_brokers() -> Non
         resolve_topic_configs({"min.compaction.lag.ms": "101"}, broker)
 
 
-def test_tiered_storage_is_refused_and_its_other_configs_are_accepted() -> None:
-    with pytest.raises(InvalidConfig, match=r"no tiered storage"):
-        resolve_topic_configs({"remote.storage.enable": "true"}, BrokerConfig())
-    values = resolve_topic_configs(
-        {"remote.storage.enable": "false", "local.retention.ms": "5"}, BrokerConfig()
-    )
-    assert values["local.retention.ms"] == 5
-
-
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"did you mean segment.bytes"):
         resolve_topic_configs({"segmentbytes": "1"}, BrokerConfig())
 
 
 def test_topic_values_are_the_fields_of_a_log_config() -> None:
-    assert LogConfig(**topic_values({}, BrokerConfig())) == LogConfig()
-    config = LogConfig(**topic_values({"cleanup.policy": "compact"}, BrokerConfig()))
+    assert read(LogConfig, topic_values({}, BrokerConfig())) == LogConfig()
+    config = read(LogConfig, topic_values({"cleanup.policy": "compact"}, BrokerConfig()))
     assert config.compact
     assert not config.delete
 
 
 def test_topic_values_apply_the_internal_segment_size() -> None:
-    assert topic_values({"internal.segment.bytes": "512"}, BrokerConfig())["segment_bytes"] == 512
+    assert topic_values({"internal.segment.bytes": "512"}, BrokerConfig())["segment.bytes"] == 512
 
 
 def test_describe_topic_names_the_source_of_each_value() -> None:

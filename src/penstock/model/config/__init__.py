@@ -28,6 +28,7 @@ from penstock.model.config.groups import check_group_configs, group_values
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, ConfigValue, UpdateMode
 from penstock.model.config.layers import effective_configs
 from penstock.model.config.listeners import Endpoint
+from penstock.model.config.tiered_topics import check_topic_configs
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.config.topics import parse_topic_config, resolve_topic_configs, topic_values
 
@@ -49,6 +50,7 @@ __all__ = [
     "UpdateMode",
     "check_client_metrics",
     "check_group_configs",
+    "check_topic_configs",
     "configs_of",
     "describe_broker",
     "describe_client_metrics",

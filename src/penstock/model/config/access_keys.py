@@ -11,6 +11,19 @@ __all__ = ["ACCESS_KEYS", "STANDARD_AUTHORIZER"]
 #: Kafka's class for the authorizer whose ACLs are in the metadata log
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
+
+def _networks(value: tuple[str, ...]) -> str | None:
+    if value:
+        from ipaddress import ip_network  # only brokers with a console pay for the import
+
+        try:
+            for each in value:
+                ip_network(each, strict=False)
+        except ValueError as error:
+            return f"must be addresses or networks such as 10.0.0.0/24: {error}"
+    return None
+
+
 ACCESS_KEYS: list[ConfigKey] = [
     ConfigKey(
         "authorizer.class.name",
@@ -34,65 +47,6 @@ ACCESS_KEYS: list[ConfigKey] = [
         "`User:admin;User:CN=node1,O=acme`. The principals of the nodes belong here.",
     ),
     ConfigKey(
-        "penstock.audit.events.per.second.max",
-        ConfigType.INT,
-        100,
-        "The most audit events per second that a broker writes. The broker drops the others and counts them. "
-        "Executed changes have a limit of their own, of the same number. 0 writes none.",
-        low=0,
-    ),
-    ConfigKey(
-        "penstock.audit.destination",
-        ConfigType.STRING,
-        "log",
-        "Where audit events go: `log`, `topic` (the internal topic `__audit`), `both` or `off`.",
-        choices=("off", "log", "topic", "both"),
-    ),
-    ConfigKey(
-        "penstock.audit.aggregation.ms",
-        ConfigType.INT,
-        10_000,
-        "Equal denials and equal failed authentications within this time are one audit event with a count. "
-        "0 writes each of them.",
-        low=0,
-    ),
-    ConfigKey(
-        "penstock.audit.queue.events.max",
-        ConfigType.INT,
-        10_000,
-        "The most audit events that wait to be written to the audit topic.",
-        low=1,
-    ),
-    ConfigKey(
-        "penstock.audit.overflow",
-        ConfigType.STRING,
-        "drop",
-        "The effect of a full queue of the audit topic: `drop` drops events and counts them; `block` "
-        "makes administrative requests wait, and refuses them after 30 seconds. Other events are dropped.",
-        choices=("drop", "block"),
-    ),
-    ConfigKey(
-        "penstock.audit.topic.num.partitions",
-        ConfigType.INT,
-        1,
-        "The number of partitions of the audit topic when it is created.",
-        low=1,
-    ),
-    ConfigKey(
-        "penstock.audit.topic.replication.factor",
-        ConfigType.SHORT,
-        3,
-        "The replication factor of the audit topic when it is created.",
-        low=1,
-    ),
-    ConfigKey(
-        "penstock.audit.topic.retention.ms",
-        ConfigType.LONG,
-        2_592_000_000,
-        "The retention of the audit topic when it is created.",
-        low=-1,
-    ),
-    ConfigKey(
         "penstock.authentication.failures.per.ip.max",
         ConfigType.INT,
         0,
@@ -107,5 +61,15 @@ ACCESS_KEYS: list[ConfigKey] = [
         60_000,
         "See penstock.authentication.failures.per.ip.max.",
         low=1000,
+    ),
+    ConfigKey(
+        "penstock.console.addresses",
+        ConfigType.LIST,
+        (),
+        "Addresses and networks of web consoles. Connections from them state the address of their browser in "
+        "the client id. Failed logins count for the browser then, not for the console and all its users, and "
+        "audit events have the browser as `visitor`. Other clients at these addresses are believed, too.",
+        check=_networks,
+        repeatable=True,
     ),
 ]

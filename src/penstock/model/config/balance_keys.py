@@ -75,6 +75,14 @@ BALANCE_KEYS: list[ConfigKey] = [
         update_mode=_CLUSTER,
     ),
     ConfigKey(
+        "penstock.reassignment.throttle",
+        _S,
+        "",
+        "The memory of a throttle of moves: the rates that were set before it, which return when the moves "
+        "have ended. `penstock partition reassign` and the console set it, the controller removes it.",
+        update_mode=UpdateMode.PER_BROKER,
+    ),
+    ConfigKey(
         "penstock.self.healing.enable",
         _B,
         False,

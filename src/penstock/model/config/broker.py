@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
 from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.broker_values import BrokerValues
 from penstock.model.config.descriptions import ConfigTexts
 from penstock.model.config.keys import ConfigKey, ConfigValue, as_integer, as_strings, find_key
+from penstock.model.config.listener_names import (
+    LISTENER_PREFIX,
+    check_listener_names,
+    listener_name,
+    nearest_listener_name,
+)
 from penstock.model.config.listeners import (
     Endpoint,
     check_roles,
@@ -24,13 +31,7 @@ from penstock.model.config.listeners import (
     parse_voters,
 )
 from penstock.model.config.monitoring_keys import MetricsAddress, metrics_address
-from penstock.model.config.security_keys import (
-    LISTENER_PREFIX,
-    REQUIRE,
-    check_listener_names,
-    listener_name,
-    nearest_listener_name,
-)
+from penstock.model.config.security_keys import REQUIRE
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -56,115 +57,12 @@ def broker_key(name: str) -> ConfigKey:
     return find_key(BROKER_KEYS, name, "broker")
 
 
-class BrokerConfig(Mapping[str, ConfigValue]):
-    """Broker config names to typed values; every name is also an attribute, with `_` for `.`.
+class BrokerConfig(BrokerValues, Mapping[str, ConfigValue]):
+    """Broker config names to typed values; every name is also an attribute (`BrokerValues`).
 
     `static` is what the broker was started with; `dynamic` (this broker's) and `dynamic_default` (the
     cluster's) go before it, in that order.
     """
-
-    # The attributes that the broker reads most, declared for the type checker; all other names exist as well.
-    auto_create_topics_enable: bool
-    auto_leader_rebalance_enable: bool
-    background_threads: int
-    broker_heartbeat_interval_ms: int
-    broker_rack: str | None
-    broker_session_timeout_ms: int
-    connection_failed_authentication_delay_ms: int
-    connections_max_idle_ms: int
-    controlled_shutdown_enable: bool
-    controller_quorum_election_backoff_max_ms: int
-    controller_quorum_election_timeout_ms: int
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_request_timeout_ms: int
-    controller_quota_window_num: int
-    controller_quota_window_size_seconds: int
-    default_replication_factor: int
-    delete_topic_enable: bool
-    fetch_max_bytes: int
-    follower_replication_throttled_rate: int
-    initial_broker_registration_timeout_ms: int
-    leader_imbalance_check_interval_seconds: int
-    leader_imbalance_per_broker_percentage: int
-    leader_replication_throttled_rate: int
-    log_cleaner_backoff_ms: int
-    log_cleaner_dedupe_buffer_size: int
-    log_cleaner_enable: bool
-    log_cleaner_io_max_bytes_per_second: float
-    log_cleaner_threads: int
-    log_flush_offset_checkpoint_interval_ms: int
-    log_retention_check_interval_ms: int
-    max_connection_creation_rate: int
-    max_connections: int
-    max_connections_per_ip: int
-    max_incremental_fetch_session_cache_slots: int
-    max_request_partition_size_limit: int
-    message_max_bytes: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    metadata_log_max_snapshot_interval_ms: int
-    min_insync_replicas: int
-    node_id: int
-    num_partitions: int
-    num_recovery_threads_per_data_dir: int
-    penstock_audit_aggregation_ms: int
-    penstock_audit_destination: str
-    penstock_audit_events_per_second_max: int
-    penstock_audit_overflow: str
-    penstock_audit_queue_events_max: int
-    penstock_audit_topic_num_partitions: int
-    penstock_audit_topic_replication_factor: int
-    penstock_audit_topic_retention_ms: int
-    penstock_authentication_failures_per_ip_max: int
-    penstock_authentication_failures_window_ms: int
-    penstock_authentication_timeout_ms: int
-    penstock_balance: str
-    penstock_balance_bytes_per_second: int
-    penstock_balance_exclude_brokers: tuple[str, ...]
-    penstock_balance_interval_seconds: int
-    penstock_balance_new_brokers: bool
-    penstock_balance_tolerance_percent: int
-    penstock_bootstrap_port: int
-    penstock_clock_skew_max_ms: int
-    penstock_cluster_id: str | None
-    offsets_commit_timeout_ms: int
-    penstock_flush: str
-    penstock_flush_interval_ms: int
-    penstock_insecure_listeners_allow: bool
-    penstock_internal_tls_mode: str
-    penstock_log_format: str
-    penstock_log_level: str
-    penstock_machine: str | None
-    penstock_memory: bool
-    penstock_quarantine_retention_ms: int
-    penstock_request_read_timeout_ms: int
-    penstock_scrub_bytes_per_second: int
-    penstock_scrub_interval_ms: int
-    penstock_self_healing_delay_ms: int
-    penstock_self_healing_enable: bool
-    request_timeout_ms: int
-    penstock_self_healing_partitions_max: int
-    producer_id_expiration_check_interval_ms: int
-    producer_id_expiration_ms: int
-    num_replica_fetchers: int
-    quota_window_num: int
-    quota_window_size_seconds: int
-    replica_fetch_backoff_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_min_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_high_watermark_checkpoint_interval_ms: int
-    replica_lag_time_max_ms: int
-    replica_selector_class: str | None
-    replica_socket_timeout_ms: int
-    socket_listen_backlog_size: int
-    socket_receive_buffer_bytes: int
-    socket_request_max_bytes: int
-    socket_send_buffer_bytes: int
-    transaction_partition_verification_enable: bool
-    unclean_leader_election_enable: bool
-    unclean_recovery_strategy: str
-    unclean_recovery_timeout_ms: int
 
     #: The data directories: log.dirs, else log.dir.
     data_dirs: tuple[str, ...]

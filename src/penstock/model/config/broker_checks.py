@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.encryption_keys import TEXT_PROVIDERS
 from penstock.model.config.groups import check_broker_group_configs
 from penstock.model.config.keys import ConfigKey, ConfigValue, UpdateMode, as_integer
+from penstock.model.config.listener_names import listener_name
 from penstock.model.config.listeners import parse_connection_overrides
-from penstock.model.config.security_keys import listener_name
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -65,6 +66,11 @@ def check_together(values: Mapping[str, ConfigValue]) -> None:
             f"queued.max.request.bytes ({memory}) must allow at least one request of "
             f"socket.request.max.bytes ({request})"
         )
+    if values["penstock.mount"] is not None and not values["penstock.memory"]:
+        raise InvalidConfig("penstock.mount needs penstock.memory=true: its broker keeps no data")
+    if values["penstock.mount"] is not None and values["controller.quorum.voters"]:
+        raise InvalidConfig("penstock.mount is for one broker: leave controller.quorum.voters out")
+    _check_remote_log(values)
     check_broker_group_configs(values)
     wait = as_integer(values["replica.fetch.wait.max.ms"])
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
@@ -72,6 +78,23 @@ def check_together(values: Mapping[str, ConfigValue]) -> None:
             raise InvalidConfig(
                 f"replica.fetch.wait.max.ms ({wait}) must not be more than {name} ({values[name]})"
             )
+
+
+def _check_remote_log(values: Mapping[str, ConfigValue]) -> None:
+    if not values["remote.log.storage.system.enable"]:
+        return
+    if values["penstock.remote.log.address"] is None:
+        raise InvalidConfig(
+            "remote.log.storage.system.enable needs penstock.remote.log.address: where the archive is"
+        )
+    if values["penstock.mount"] is not None:
+        raise InvalidConfig("remote.log.storage.system.enable excludes penstock.mount, which is read-only")
+    provider = values["penstock.encryption.key.provider"]
+    if provider not in TEXT_PROVIDERS:
+        raise InvalidConfig(
+            f"remote.log.storage.system.enable needs keys that all brokers share: "
+            f"penstock.encryption.key.provider must be {' or '.join(TEXT_PROVIDERS)}, not {provider}"
+        )
 
 
 def topic_default(key: ConfigKey, values: Mapping[str, ConfigValue]) -> ConfigValue:

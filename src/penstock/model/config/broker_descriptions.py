@@ -1,8 +1,14 @@
-"""The configs of a broker, its topics and its groups as DescribeConfigs shows them."""
+"""The configs of a broker, its topics and its groups as DescribeConfigs shows them.
+
+Topic configs are in the order of Apache Kafka, with those of Penstock behind them. Why: Java's clients keep
+the configs of one bucket of their hash table in this order, and Kafka's tools print them in the order of the
+table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from penstock.model.config.broker import BrokerConfig, broker_key
 from penstock.model.config.broker_keys import BROKER_KEYS
@@ -16,10 +22,16 @@ from penstock.model.config.descriptions import (
 )
 from penstock.model.config.group_keys import GROUP_KEYS
 from penstock.model.config.keys import ConfigKey, ConfigSource
-from penstock.model.config.security_keys import LISTENER_PREFIX
+from penstock.model.config.listener_names import LISTENER_PREFIX
 from penstock.model.config.topic_keys import TOPIC_KEYS
 
-__all__ = ["describe_broker", "describe_dynamic_default", "describe_group", "describe_topic"]
+__all__ = [
+    "TOPIC_KEYS_AS_DESCRIBED",
+    "describe_broker",
+    "describe_dynamic_default",
+    "describe_group",
+    "describe_topic",
+]
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -63,7 +75,7 @@ def describe_topic(
 ) -> list[ConfigEntry]:
     """The configs of a topic, of which `overrides` are set."""
     entries = []
-    for key in (TOPIC_KEYS[name] for name in selected(TOPIC_KEYS, names)):
+    for key in (TOPIC_KEYS[name] for name in selected(TOPIC_KEYS_AS_DESCRIBED, names)):
         if key.internal and key.name not in overrides:
             continue
         synonyms = config.texts.synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
@@ -90,3 +102,45 @@ def _group_default(config: BrokerConfig, key: ConfigKey) -> tuple[tuple[ConfigSy
         return (ConfigSynonym(key.name, value, ConfigSource.DEFAULT),), value
     default = BROKER_KEYS[key.synonyms[0].name]
     return config.texts.synonyms(default), key.format(config[default.name])
+
+
+#: as Apache Kafka 4.3.1 responds
+_KAFKA_NAMES: Final = (
+    "compression.type",
+    "remote.log.delete.on.disable",
+    "leader.replication.throttled.replicas",
+    "remote.storage.enable",
+    "min.insync.replicas",
+    "segment.jitter.ms",
+    "remote.log.copy.disable",
+    "local.retention.ms",
+    "cleanup.policy",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "compression.lz4.level",
+    "segment.bytes",
+    "retention.ms",
+    "compression.gzip.level",
+    "flush.messages",
+    "compression.zstd.level",
+    "max.compaction.lag.ms",
+    "file.delete.delay.ms",
+    "max.message.bytes",
+    "min.compaction.lag.ms",
+    "message.timestamp.type",
+    "local.retention.bytes",
+    "preallocate",
+    "index.interval.bytes",
+    "min.cleanable.dirty.ratio",
+    "unclean.leader.election.enable",
+    "retention.bytes",
+    "delete.retention.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "segment.ms",
+    "segment.index.bytes",
+)
+TOPIC_KEYS_AS_DESCRIBED: Final = (
+    *_KAFKA_NAMES,
+    *(name for name in TOPIC_KEYS if name not in _KAFKA_NAMES),
+)

@@ -7,6 +7,7 @@ because deployments set them, and say so: one broker is one process with one eve
 from __future__ import annotations
 
 from penstock.model.config.access_keys import ACCESS_KEYS
+from penstock.model.config.audit_keys import AUDIT_KEYS
 from penstock.model.config.coordinator_keys import COORDINATOR_KEYS
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
@@ -20,6 +21,7 @@ from penstock.model.config.keys import (
 from penstock.model.config.monitoring_keys import MONITORING_KEYS
 from penstock.model.config.network_keys import NETWORK_KEYS
 from penstock.model.config.quota_keys import QUOTA_KEYS
+from penstock.model.config.remote_keys import REMOTE_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.storage_keys import STORAGE_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
@@ -209,8 +211,30 @@ _PENSTOCK = [
         update_mode=_CLUSTER,
     ),
     ConfigKey(
+        "penstock.clock.grace.ms",
+        _L,
+        6 * 3_600_000,
+        "How long a broker deletes nothing by time after its wall clock has jumped by more than "
+        "`penstock.clock.skew.max.ms`, against the monotonic clock or against the time before a stop, unless "
+        "the clock is set back, other brokers have watched the time, or an operator confirms it. A round of "
+        "retention that would delete far more than usual waits as long.",
+        low=1000,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.clock.confirmed.ms",
+        _L,
+        -1,
+        "The time that an operator has confirmed last, in milliseconds since 1970. A broker whose wall clock "
+        "is within `penstock.clock.skew.max.ms` of it believes its clock. `penstock cluster clock --confirm` "
+        "sets it.",
+        low=-1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
         "penstock.memory", _B, False, "Keep all data in memory. The data is lost when the broker ends."
     ),
+    *REMOTE_KEYS,
     ConfigKey(
         "penstock.log.level",
         _S,
@@ -234,6 +258,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *NETWORK_KEYS,
         *SECURITY_KEYS,
         *ACCESS_KEYS,
+        *AUDIT_KEYS,
         *QUOTA_KEYS,
         *MONITORING_KEYS,
         *TRACING_KEYS,

@@ -19,6 +19,7 @@ from penstock.model.config.keys import (
 from penstock.model.config.quorum_keys import QUORUM_KEYS
 from penstock.model.config.replication_keys import REPLICATION_KEYS
 from penstock.model.config.share_keys import SHARE_KEYS
+from penstock.model.config.streams_keys import STREAMS_KEYS
 from penstock.model.config.transaction_keys import TRANSACTION_KEYS
 
 _S, _I, _SHORT, _L, _LIST = (
@@ -229,6 +230,7 @@ COORDINATOR_KEYS: list[ConfigKey] = [
     *_OFFSETS,
     *_GROUPS,
     *SHARE_KEYS,
+    *STREAMS_KEYS,
     *TRANSACTION_KEYS,
     *_SECURITY,
 ]

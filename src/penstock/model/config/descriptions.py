@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, Synonym
-from penstock.model.config.security_keys import listener_name
+from penstock.model.config.listener_names import listener_name
 
 __all__ = [
     "ConfigEntry",

@@ -14,7 +14,7 @@ from penstock.model.config.declared import DeclaredTopic, declared_topic
 from penstock.model.config.sections import SECTION_KEYS, interpret
 from penstock.model.errors import InvalidConfig
 
-__all__ = ["ConfigFile", "ConfigFileKind", "configs_of", "load_config_file", "property_pairs"]
+__all__ = ["ConfigFile", "ConfigFileKind", "InvalidYaml", "configs_of", "load_config_file", "property_pairs"]
 
 ConfigFileKind = Literal["yaml", "properties"]
 
@@ -62,12 +62,34 @@ def _yaml_mapping(text: str) -> dict[Any, Any]:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidConfig(f"not valid YAML: {' '.join(str(error).split())}") from None
+        raise _invalid_yaml(error) from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise InvalidConfig("a YAML config file must be a mapping of config names to values")
     return content
+
+
+class InvalidYaml(InvalidConfig):
+    """Text that is not YAML. `place` is its line and column from 1, `excerpt` the line with a caret below."""
+
+    def __init__(self, problem: str, place: tuple[int, int] | None = None, excerpt: str = "") -> None:
+        super().__init__(f"not valid YAML: {problem}")
+        self.place = place
+        self.excerpt = excerpt
+
+
+def _invalid_yaml(error: Any) -> InvalidYaml:
+    """The error of a parser: marked with its place, or not."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return InvalidYaml(" ".join(str(error).split()))
+    context = getattr(error, "context", None)
+    problem = str(error.problem or "it cannot be parsed")
+    where = getattr(error, "context_mark", None)
+    if context and where is not None and where.line != mark.line:
+        problem += f" ({context} that begins in line {where.line + 1})"
+    return InvalidYaml(problem, (mark.line + 1, mark.column + 1), mark.get_snippet(indent=2) or "")
 
 
 def _declared_topics(content: object) -> Iterator[DeclaredTopic]:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from penstock.model.config.keys import ConfigKey, ConfigType, Synonym, table
+from penstock.model.config.coordinator_keys import COORDINATOR_KEYS
+from penstock.model.config.keys import bounded_group_key, table
 from penstock.model.config.share_keys import SHARE_GROUP_KEYS
+from penstock.model.config.streams_keys import STREAMS_GROUP_KEYS
 
-_I: Final = ConfigType.INT
+_bounded: Final = partial(bounded_group_key, table(COORDINATOR_KEYS))
 
 GROUP_KEYS: Final = table(
     [
-        ConfigKey(
+        _bounded(
             "consumer.session.timeout.ms",
-            _I,
-            45_000,
             "A member without a heartbeat for this long is removed from the group.",
-            low=1,
-            synonyms=(Synonym("group.consumer.session.timeout.ms"),),
         ),
-        ConfigKey(
-            "consumer.heartbeat.interval.ms",
-            _I,
-            5000,
-            "How often members send a heartbeat.",
-            low=1,
-            synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),),
-        ),
-        ConfigKey(
-            "consumer.assignment.interval.ms",
-            _I,
-            1000,
-            "The shortest time between two assignments of the group.",
-            low=0,
-            synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
+        _bounded("consumer.heartbeat.interval.ms", "How often members send a heartbeat."),
+        _bounded(
+            "consumer.assignment.interval.ms", "The shortest time between two assignments of the group."
         ),
         *SHARE_GROUP_KEYS,
+        *STREAMS_GROUP_KEYS,
     ]
 )

@@ -1,18 +1,23 @@
 """A group's configs: what was set for it over what the broker says, within the broker's bounds.
 
-A key with a broker config for its default, `group.KEY`, has a least and a most beside it. A value outside of
-these is refused where it is set; if they move later, the nearer one counts. Other keys are the group's only.
+A key with a broker config for its default, `group.KEY`, may have a least and a most beside it. A value
+outside of these is refused where it is set; if they move later, the nearer one counts. Other keys are the
+group's only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from penstock.model.config.group_keys import GROUP_KEYS
 from penstock.model.config.keys import ConfigValue, as_integer, find_key
 from penstock.model.errors import InvalidConfig
 
 __all__ = ["check_broker_group_configs", "check_group_configs", "group_values"]
+
+#: upper limits whose names follow no rule
+_MOST: Final = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
 
 
 def check_group_configs(overrides: Mapping[str, str], broker: Mapping[str, ConfigValue]) -> None:
@@ -41,8 +46,11 @@ def group_values(overrides: Mapping[str, str], broker: Mapping[str, ConfigValue]
     for name, text in overrides.items():
         values[name] = GROUP_KEYS[name].parse(text)
         if GROUP_KEYS[name].synonyms:
-            least, most = (as_integer(broker[bound]) for bound in _bounds(name))
-            values[name] = min(max(as_integer(values[name]), least), most)
+            least, most = _bounds(name)
+            if least in broker:
+                values[name] = max(as_integer(values[name]), as_integer(broker[least]))
+            if most in broker:
+                values[name] = min(as_integer(values[name]), as_integer(broker[most]))
     return values
 
 
@@ -54,21 +62,21 @@ def _defaults(broker: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
 
 
 def _bounds(name: str) -> tuple[str, str]:
-    """The broker's configs that bound a group's."""
+    """The broker's configs that bound a group's; a config may have one of them, or none."""
     kind, _, rest = name.partition(".")
-    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    return f"group.{kind}.min.{rest}", _MOST.get(name, f"group.{kind}.max.{rest}")
 
 
 def _check_bounds(name: str, value: int, broker: Mapping[str, ConfigValue], prefix: str = "") -> None:
     least, most = _bounds(name)
-    if value < as_integer(broker[least]):
+    if least in broker and value < as_integer(broker[least]):
         raise InvalidConfig(f"{prefix}{name} ({value}) must not be less than {least} ({broker[least]})")
-    if value > as_integer(broker[most]):
+    if most in broker and value > as_integer(broker[most]):
         raise InvalidConfig(f"{prefix}{name} ({value}) must not be more than {most} ({broker[most]})")
 
 
 def _check_sessions(values: Mapping[str, ConfigValue], prefix: str) -> None:
-    for kind in ("consumer", "share"):
+    for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if as_integer(values[session]) <= as_integer(values[heartbeat]):
             raise InvalidConfig(

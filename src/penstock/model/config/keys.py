@@ -26,7 +26,6 @@ INTERNAL_LISTENER = (
     "Without effect: listener.security.protocol.map has the protocol of the internal listener, which brokers "
     "use among themselves."
 )
-UNTIL_TIERED_STORAGE = "Without effect until tiered storage is supported."
 UNTIL_TWO_PHASE_COMMIT = "Without effect until two-phase commit (KIP-939) is supported."
 
 
@@ -153,7 +152,7 @@ class ConfigKey(NamedTuple):
     def _typed(self, text: str) -> ConfigValue:
         if self.type is ConfigType.BOOLEAN:
             if text.lower() not in ("true", "false"):
-                raise self._invalid(text, "must be true or false")
+                raise self._invalid(text, "Expected value to be either true or false")
             return text.lower() == "true"
         if self.type in _INTEGER_BITS:
             return self._integer(text)
@@ -167,16 +166,16 @@ class ConfigKey(NamedTuple):
     def _double(self, text: str) -> float:
         """As Java reads it: a type may be behind the number, and NaN is one."""
         if _DOUBLE.fullmatch(text) is None:
-            raise self._invalid(text, "must be a number")
+            raise self._invalid(text, f"Not a number of type {self.type.name}")
         return float(text.rstrip("fFdD"))
 
     def _integer(self, text: str) -> int:
         bits = _INTEGER_BITS[self.type]
         if _INTEGER.fullmatch(text) is None or len(text) > 20:
-            raise self._invalid(text, f"must be a whole number of {bits} bits")
+            raise self._invalid(text, f"Not a number of type {self.type.name}")
         value = int(text)
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            raise self._invalid(text, f"must be a whole number of {bits} bits")
+            raise self._invalid(text, f"Not a number of type {self.type.name}")
         return value
 
     def _complaint(self, value: ConfigValue) -> str | None:
@@ -184,22 +183,29 @@ class ConfigKey(NamedTuple):
             too_low = self.low is not None and value < self.low
             too_high = self.high is not None and value > self.high
             # Like Kafka, a ratio may be NaN: nothing reaches it.
-            no_number = value != value and self.high is None
-            if too_low or too_high or no_number:
-                return f"must be {self.limits() or 'a number'}"
+            if value != value and self.high is None:
+                return f"Not a number of type {self.type.name}"
+            if too_low:
+                return f"Value must be at least {self.low}"
+            if too_high:
+                return f"Value must be no more than {self.high}"
         elif isinstance(value, tuple):
             if len(set(value)) != len(value):
                 return "must not contain an element twice"
             if "" in value:
                 return "must not have empty elements"
             if self.choices and not set(value) <= set(self.choices):
-                return f"each element must be {self.limits()}"
+                return self._one_of()
         elif self.choices and value not in self.choices:
-            return f"must be {self.limits()}"
+            return self._one_of()
         return self.check(value) if self.check is not None else None
 
+    def _one_of(self) -> str:
+        return f"String must be one of: {', '.join(self.choices)}"
+
     def _invalid(self, text: str, complaint: str) -> InvalidConfig:
-        shown = "[hidden]" if self.sensitive else repr(text)
+        """Kafka's text, with which people and scripts search: its own complaints begin with a capital."""
+        shown = "[hidden]" if self.sensitive else text
         return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {complaint}")
 
 
@@ -215,6 +221,14 @@ def table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
         assert key.name not in by_name, key.name
         by_name[key.name] = key
     return by_name
+
+
+def bounded_group_key(broker: Mapping[str, ConfigKey], name: str, doc: str) -> ConfigKey:
+    """A group config with a broker config, `group.KEY`, for its default and two for its limits."""
+    synonym = broker[f"group.{name}"]
+    return ConfigKey(
+        name, synonym.type, synonym.default, doc, low=synonym.low, synonyms=(Synonym(synonym.name),)
+    )
 
 
 def find_key(keys: Mapping[str, ConfigKey], name: str, kind: str) -> ConfigKey:

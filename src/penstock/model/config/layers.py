@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from penstock.model.addresses import bracketed
 from penstock.model.config.broker_keys import SYNONYM_GROUPS
 from penstock.model.config.sections import BOOTSTRAP_SERVERS, HOST, INTERNAL_PORT_OFFSET, PORT
 from penstock.model.errors import InvalidConfig
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "INTERNAL", "MAX_VOTERS", "bracketed", "effective_configs"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "INTERNAL", "MAX_VOTERS", "effective_configs"]
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
@@ -65,11 +66,6 @@ def effective_configs(layers: Iterable[Mapping[str, str]]) -> dict[str, str]:
     if _VOTERS in merged:
         raise InvalidConfig(f"{BOOTSTRAP_SERVERS} and {_VOTERS} both define the voters: keep one of them")
     return _in_cluster(merged, _members(servers), offset)
-
-
-def bracketed(host: str) -> str:
-    """A host as it stands before a port."""
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _with_listener(configs: dict[str, str], port: int, *, offset: int | None = None) -> dict[str, str]:

@@ -98,7 +98,8 @@ QUORUM_KEYS: list[ConfigKey] = [
         "initial.broker.registration.timeout.ms",
         _I,
         60_000,
-        "How long a new broker tries to register with the controller.",
+        "How long the controller may refuse the registration of a new broker, for example because another "
+        "process has its id, before the broker ends. Without a controller the broker waits.",
     ),
     ConfigKey(
         "metadata.log.dir", _S, None, "The directory of the metadata log.", without_effect=COMPATIBLE_ONLY

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS
-from penstock.model.config.security_keys import listener_name, nearest_listener_name
+from penstock.model.config.listener_names import listener_name, nearest_listener_name
 from penstock.model.config.units import Unit, plain
 from penstock.model.errors import InvalidConfig
 

@@ -1,36 +1,17 @@
-"""The broker configs of TLS and SASL, and their names for one listener.
-
-`listener.name.<listener>.<key>` sets a key for one listener, `listener.name.<listener>.<mechanism>.<key>` for
-one SASL mechanism of it. Both listener and mechanism are in lower case, as in Kafka.
-"""
+"""The broker configs of TLS and SASL. Most can be set for one listener: `listener_names`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.model.config.keys import ConfigKey, ConfigType, UpdateMode
-from penstock.model.config.network_keys import NETWORK_KEYS
-from penstock.model.errors import InvalidConfig
 
-__all__ = [
-    "ALLOW",
-    "LISTENER_PREFIX",
-    "PREFER",
-    "REQUIRE",
-    "SECURITY_KEYS",
-    "ListenerName",
-    "check_listener_names",
-    "listener_name",
-    "nearest_listener_name",
-]
+__all__ = ["ALLOW", "DEFAULT_MECHANISM", "PREFER", "REQUIRE", "SECURITY_KEYS"]
 
-LISTENER_PREFIX: Final = "listener.name."
 #: values of `penstock.internal.tls.mode`
 ALLOW: Final = "allow"
 PREFER: Final = "prefer"
 REQUIRE: Final = "require"
-_MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 
 _B, _S, _I, _L, _LIST, _SECRET = (
     ConfigType.BOOLEAN,
@@ -100,6 +81,14 @@ _TLS: Final = [
         update_mode=_BROKER,
     ),
     ConfigKey(
+        "ssl.crl.location",
+        _S,
+        None,
+        "A PEM file with a certificate revocation list of each authority that issues certificates of clients "
+        "or brokers. The file is loaded again when it changes, and connections of revoked certificates end.",
+        update_mode=_BROKER,
+    ),
+    ConfigKey(
         "ssl.client.auth",
         _S,
         "none",
@@ -150,22 +139,24 @@ _TLS: Final = [
     ),
 ]
 
+#: SASL mechanism of brokers, clients and new clusters that name none; the object of this name is in
+#: `security.mechanisms`
+DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
+
 _SASL: Final = [
     ConfigKey(
         "sasl.enabled.mechanisms",
         _LIST,
         (),
-        "The SASL mechanisms of a listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not "
-        "supported.",
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        f"The SASL mechanisms of a listener, for example {DEFAULT_MECHANISM},OAUTHBEARER. "
+        "GSSAPI is not supported.",
     ),
     ConfigKey(
         "sasl.mechanism.inter.broker.protocol",
         _S,
-        "SCRAM-SHA-512",
+        DEFAULT_MECHANISM,
         "The SASL mechanism that this broker uses as a client of other brokers. Kafka's default is GSSAPI, "
         "which is not supported.",
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
     ),
     ConfigKey(
         "sasl.jaas.config",
@@ -279,6 +270,13 @@ _SASL: Final = [
         "The claim that has the groups of the user, for roles.",
     ),
     ConfigKey(
+        "penstock.sasl.oauthbearer.token.bytes.max",
+        _I,
+        65536,
+        "The largest bearer token. A client with a larger one is refused before the token is looked at.",
+        low=1024,
+    ),
+    ConfigKey(
         "penstock.internal.tls.mode",
         _S,
         REQUIRE,
@@ -286,6 +284,13 @@ _SASL: Final = [
         "`allow` accepts both and connects without TLS, `prefer` accepts both and connects with TLS, "
         "`require` accepts TLS only.",
         choices=(ALLOW, PREFER, REQUIRE),
+    ),
+    ConfigKey(
+        "penstock.security.strict",
+        _B,
+        False,
+        "Whether risks are errors instead of warnings: a file with secrets that other users can read keeps "
+        "the broker from starting, and an expired certificate revocation list refuses all certificates.",
     ),
     ConfigKey(
         "penstock.insecure.listeners.allow",
@@ -296,72 +301,3 @@ _SASL: Final = [
 ]
 
 SECURITY_KEYS: Final[list[ConfigKey]] = [*_TLS, *_SASL]
-#: keys that cannot be set for one listener
-_OF_ALL_LISTENERS: Final = (
-    "penstock.insecure.listeners.allow",
-    "penstock.internal.tls.mode",
-    "penstock.authentication.timeout.ms",
-    "penstock.unauthenticated.connections.max",
-    "penstock.unauthenticated.connections.max.per.ip",
-)
-_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
-#: keys that can be set for one listener
-_BY_LISTENER: Final = {
-    **{key.name: key for key in SECURITY_KEYS if key.name not in _OF_ALL_LISTENERS},
-    **{key.name: key for key in NETWORK_KEYS if key.name in _OF_CONNECTIONS},
-}
-
-
-class ListenerName(NamedTuple):
-    """The name of a key for one listener, in its parts; `mechanism` is empty if it is for all of them."""
-
-    listener: str
-    mechanism: str
-    key: ConfigKey
-
-
-def listener_name(name: str) -> ListenerName | None:
-    """The parts of `listener.name.…`; None if the name is not one, or of a key that listeners do not have."""
-    if not name.startswith(LISTENER_PREFIX):
-        return None
-    listener, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
-    if not listener:
-        return None
-    if rest in _BY_LISTENER:
-        return ListenerName(listener, "", _BY_LISTENER[rest])
-    mechanism, _, rest = rest.partition(".")
-    if mechanism in _MECHANISMS and rest in _BY_LISTENER:
-        return ListenerName(listener, mechanism, _BY_LISTENER[rest])
-    return None
-
-
-def nearest_listener_name(name: str) -> str | None:
-    """The name of a key for one listener that is nearest to a name that is none; None if none is near."""
-    if not name.lower().startswith(LISTENER_PREFIX):
-        return None
-    from difflib import get_close_matches  # only a mistake pays for the import
-
-    listener, _, rest = name[len(LISTENER_PREFIX) :].lower().partition(".")
-    known = [*_BY_LISTENER, *(f"{mechanism}.{key}" for mechanism in _MECHANISMS for key in _BY_LISTENER)]
-    nearest = get_close_matches(rest, known, n=1, cutoff=0.6)
-    return f"{LISTENER_PREFIX}{listener}.{nearest[0]}" if nearest and listener else None
-
-
-def check_listener_names(names: Iterable[str], listeners: Collection[str]) -> None:
-    """Refuse keys for a listener that is not one of `listeners`: no listener would have them.
-
-    A common cause are capitals: Kafka, too, looks for the listener's name in lower case.
-    """
-    known = [listener.lower() for listener in listeners]
-    for name in names:
-        parts = listener_name(name)
-        if parts is None or parts.listener in known:
-            continue
-        from difflib import get_close_matches  # only a mistake pays for the import
-
-        nearest = get_close_matches(parts.listener.lower(), known, n=1, cutoff=0.6)
-        rest = name.removeprefix(f"{LISTENER_PREFIX}{parts.listener}.")
-        meant = f"; did you mean {LISTENER_PREFIX}{nearest[0]}.{rest}?" if nearest else ""
-        raise InvalidConfig(
-            f"{name} is for a listener {parts.listener}, but the listeners are {', '.join(known)}{meant}"
-        )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from penstock.model.config.keys import (
-    COMPATIBLE_ONLY,
-    ConfigKey,
-    ConfigType,
-    Synonym,
-)
+from penstock.model.config.keys import COMPATIBLE_ONLY, ConfigKey, ConfigType, bounded_group_key, table
 from penstock.model.config.offset_reset import check_offset_reset
 
 __all__ = ["SHARE_GROUP_KEYS", "SHARE_KEYS"]
@@ -97,6 +93,9 @@ _MEMBERS = [
     ),
 ]
 
+#: the default of the lock, and the limits of its bounds
+_LOCK_MS: Final = 30_000
+
 _DELIVERY = [
     ConfigKey(
         "group.share.delivery.count.limit",
@@ -125,7 +124,7 @@ _DELIVERY = [
     ConfigKey(
         "group.share.record.lock.duration.ms",
         _I,
-        30_000,
+        _LOCK_MS,
         "How long a member of a share group has for a record before it is delivered again.",
         low=1000,
         high=3_600_000,
@@ -136,14 +135,14 @@ _DELIVERY = [
         15_000,
         "The lower limit of the group config share.record.lock.duration.ms.",
         low=1000,
-        high=30_000,
+        high=_LOCK_MS,
     ),
     ConfigKey(
         "group.share.max.record.lock.duration.ms",
         _I,
         60_000,
         "The upper limit of the group config share.record.lock.duration.ms.",
-        low=30_000,
+        low=_LOCK_MS,
         high=3_600_000,
     ),
     ConfigKey(
@@ -284,41 +283,35 @@ _CONSUMED = [
         "penstock.delete.after.consumption have finished.",
         low=10,
     ),
+    ConfigKey(
+        "penstock.delete.finished.delay.ms",
+        _I,
+        300_000,
+        "How long leaders keep messages of delay topics that they have moved, and records that all share "
+        "groups of a topic with penstock.delete.after.consumption have finished. A broker that was down for "
+        "longer than that may not recognise a batch that a producer repeats. The time has to be longer than "
+        "delivery.timeout.ms of producers.",
+        low=0,
+    ),
 ]
 
 SHARE_KEYS: Final = [*_MEMBERS, *_DELIVERY, *_COORDINATOR, *_DEAD_LETTERS, *_CONSUMED]
-
-
-def _bounded(name: str, default: int, doc: str, low: int = 1) -> ConfigKey:
-    """A group config with a broker config for its default and two for its limits."""
-    return ConfigKey(name, _I, default, doc, low=low, synonyms=(Synonym(f"group.{name}"),))
-
+_bounded: Final = partial(bounded_group_key, table(SHARE_KEYS))
 
 SHARE_GROUP_KEYS: Final = [
     _bounded(
         "share.session.timeout.ms",
-        45_000,
         "A member without a heartbeat for this long is removed from the share group.",
     ),
-    _bounded("share.heartbeat.interval.ms", 5000, "How often members of the share group send a heartbeat."),
+    _bounded("share.heartbeat.interval.ms", "How often members of the share group send a heartbeat."),
+    _bounded("share.assignment.interval.ms", "The shortest time between two assignments of the share group."),
     _bounded(
-        "share.assignment.interval.ms",
-        1000,
-        "The shortest time between two assignments of the share group.",
-        low=0,
+        "share.record.lock.duration.ms", "How long a member has for a record before it is delivered again."
     ),
-    _bounded(
-        "share.record.lock.duration.ms",
-        30_000,
-        "How long a member has for a record before it is delivered again.",
-        low=1000,
-    ),
-    _bounded("share.delivery.count.limit", 5, "The most deliveries of a record to the share group.", low=2),
+    _bounded("share.delivery.count.limit", "The most deliveries of a record to the share group."),
     _bounded(
         "share.partition.max.record.locks",
-        2000,
         "The most records of a partition that the share group has in flight.",
-        low=100,
     ),
     ConfigKey(
         "share.auto.offset.reset",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.model.config.encryption_keys import ENCRYPTION_KEYS
 from penstock.model.config.keys import COMPATIBLE_ONLY, ConfigKey, ConfigType, UpdateMode, not_empty
 
 _B, _I, _L, _D, _LIST = (
@@ -22,13 +23,7 @@ STORAGE_KEYS: list[ConfigKey] = [
         check=not_empty,
     ),
     ConfigKey("log.dirs", _LIST, None, "The data directories, comma-separated.", check=not_empty),
-    ConfigKey(
-        "penstock.encryption.keys",
-        ConfigType.PASSWORD,
-        None,
-        "The keys that encrypt data directories, as NAME:BASE64, best as `${file:PATH}`. The first one is "
-        "for new files, the others are for files that exist. Without keys, data is not encrypted.",
-    ),
+    *ENCRYPTION_KEYS,
     ConfigKey("log.retention.check.interval.ms", _L, 300_000, "How often retention is applied.", low=1),
     ConfigKey(
         "log.initial.task.delay.ms",

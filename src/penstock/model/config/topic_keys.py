@@ -9,15 +9,15 @@ from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
     INT_MAX,
     LONG_MAX,
-    UNTIL_TIERED_STORAGE,
     ConfigKey,
     ConfigType,
     Synonym,
     table,
 )
+from penstock.model.config.mirrored_topics import check_mirrored_topic
+from penstock.model.config.throttle_keys import THROTTLE_KEYS
 from penstock.model.config.topic_rules import (
     check_gzip_level,
-    check_throttled_replicas,
     cleaner_name,
     log_name,
     same_name,
@@ -118,14 +118,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             low=0,
             synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
         ),
-        ConfigKey(
-            "follower.replication.throttled.replicas",
-            _LIST,
-            (),
-            "Replicas whose fetching is throttled on the follower: PARTITION:BROKER pairs, or `*` for all.",
-            check=check_throttled_replicas,
-            repeatable=True,
-        ),
+        *THROTTLE_KEYS,
         ConfigKey(
             "index.interval.bytes",
             _I,
@@ -136,30 +129,22 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=log_name("index.interval.bytes"),
         ),
         ConfigKey(
-            "leader.replication.throttled.replicas",
-            _LIST,
-            (),
-            "Replicas whose fetches are throttled on the leader: PARTITION:BROKER pairs, or `*` for all.",
-            check=check_throttled_replicas,
-            repeatable=True,
-        ),
-        ConfigKey(
             "local.retention.bytes",
             _L,
             -2,
-            "The size of data that stays local with tiered storage; -2 follows retention.bytes.",
+            "The size of a partition's data that stays on disks with tiered storage, once the archive has "
+            "it; -2 follows retention.bytes.",
             low=-2,
             synonyms=log_name("local.retention.bytes"),
-            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "local.retention.ms",
             _L,
             -2,
-            "How long data stays local with tiered storage; -2 follows retention.ms.",
+            "How long data stays on disks with tiered storage, once the archive has it; -2 follows "
+            "retention.ms.",
             low=-2,
             synonyms=log_name("local.retention.ms"),
-            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "max.compaction.lag.ms",
@@ -264,6 +249,15 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             low=0,
         ),
         ConfigKey(
+            "penstock.link",
+            _S,
+            "",
+            "The cluster link that mirrors the topic, as LINK/STATE/ID/TOPIC with the id and the name of the "
+            "topic at the source. Until it is promoted, the topic takes no records of producers. Links set "
+            "it.",
+            check=check_mirrored_topic,
+        ),
+        ConfigKey(
             "penstock.record.decompressed.bytes.max",
             _I,
             100 * _MIB,
@@ -284,6 +278,13 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=same_name("penstock.record.validation"),
         ),
         ConfigKey(
+            "penstock.restoring",
+            _B,
+            False,
+            "Whether a backup is being restored into the topic. The topic then takes only the batches of the "
+            "restore. `penstock restore` sets it, and removes it at the end.",
+        ),
+        ConfigKey(
             "preallocate",
             _B,
             False,
@@ -296,21 +297,21 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "remote.log.copy.disable",
             _B,
             False,
-            "Whether tiered storage stops copying new data to the remote tier.",
-            without_effect=UNTIL_TIERED_STORAGE,
+            "Whether leaders stop copying new segments to the archive of tiered storage.",
         ),
         ConfigKey(
             "remote.log.delete.on.disable",
             _B,
             False,
-            "Whether turning tiered storage off deletes data in the remote tier.",
-            without_effect=UNTIL_TIERED_STORAGE,
+            "Whether `remote.storage.enable=false` releases the copies in the archive, which `penstock backup"
+            " prune` then deletes. Tiered storage of a topic cannot be disabled without it.",
         ),
         ConfigKey(
             "remote.storage.enable",
             _B,
             False,
-            "Tiered storage for this topic. It is not supported: only `false` is accepted.",
+            "Whether leaders copy the sealed segments of the topic to the archive. Needs "
+            "`remote.log.storage.system.enable`, and a topic that is not compacted.",
         ),
         ConfigKey(
             "retention.bytes",

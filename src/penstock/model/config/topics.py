@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from penstock.model.config.broker import BrokerConfig
 from penstock.model.config.keys import ConfigValue, find_key
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
-
-#: topic configs that a log does not use: of replication, tiering and share groups, and a substitute
-_NOT_FOR_THE_LOG = frozenset(
-    {
-        "errors.deadletterqueue.group.enable",
-        "follower.replication.throttled.replicas",
-        "internal.segment.bytes",
-        "leader.replication.throttled.replicas",
-        "penstock.delay.source.enable",
-        "penstock.delay.target",
-        "penstock.delete.after.consumption",
-        "penstock.delivery.delay.ms",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-    }
-)
 
 
 def parse_topic_config(name: str, text: str) -> ConfigValue:
@@ -41,17 +24,13 @@ def resolve_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig) ->
     return values
 
 
-def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
-    """The fields of storage's `LogConfig`: what a log needs of its topic's configs, with `_` for `.`."""
+def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
+    """The configs as a log applies them: with the segment size for tests, if there is one."""
     values = resolve_topic_configs(overrides, broker)
     segment_bytes = values["internal.segment.bytes"]
     if segment_bytes is not None:
         values["segment.bytes"] = segment_bytes
-    fields: dict[str, Any] = {
-        name.replace(".", "_"): value for name, value in values.items() if name not in _NOT_FOR_THE_LOG
-    }
-    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
-    return fields
+    return values
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:
@@ -64,8 +43,6 @@ def _check_together(values: Mapping[str, ConfigValue]) -> None:
         )
     if values["penstock.delay.target"]:
         _check_delay_topic(values)
-    if values["remote.storage.enable"]:
-        raise InvalidConfig("remote.storage.enable: this broker has no tiered storage; leave it false")
 
 
 def _check_delay_topic(values: Mapping[str, ConfigValue]) -> None:

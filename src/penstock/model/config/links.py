@@ -1,0 +1,186 @@
+"""Configs of cluster links. A link is a config resource of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from penstock.model.addresses import parse_bootstrap
+from penstock.model.config.descriptions import ConfigEntry, ConfigSynonym
+from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, table
+from penstock.model.errors import InvalidConfig, InvalidRequest
+
+__all__ = [
+    "LINK_KEYS",
+    "NOT_MIRRORED",
+    "check_link",
+    "check_link_name",
+    "describe_link",
+    "is_secret_of_link",
+]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,100}", re.ASCII)
+_PATTERN: Final = re.compile(r"!?[A-Za-z0-9._*?-]+", re.ASCII)
+#: how the names of the security settings of a link begin: those of Kafka's clients
+_SECURITY: Final = ("security.protocol", "sasl.", "ssl.")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+#: the security settings that may be shown; all others are secrets, or may have one in them
+_SHOWN: Final = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.oauthbearer.token.endpoint.url",
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.truststore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.keystore.certificate.chain",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.enabled.protocols",
+        "ssl.cipher.suites",
+    }
+)
+
+
+#: configs of topics that are not taken over from the source: they name brokers, archives or links of their
+#: own cluster, or depend on the number of its brokers
+NOT_MIRRORED: Final = frozenset(
+    {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        "unclean.recovery.strategy",
+        "penstock.link",
+        "penstock.restoring",
+        "remote.storage.enable",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "local.retention.bytes",
+        "local.retention.ms",
+    }
+)
+
+
+def _check_patterns(patterns: tuple[str, ...]) -> str | None:
+    wrong = [each for each in patterns if not _PATTERN.fullmatch(each)]
+    return f"{wrong[0]!r} is not a name with * and ?, or ! and such a name" if wrong else None
+
+
+_LIST, _B, _S, _I = ConfigType.LIST, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+LINK_KEYS: Final = table(
+    [
+        ConfigKey("bootstrap.servers", _LIST, (), "Addresses of brokers of the source cluster."),
+        ConfigKey(
+            "topics",
+            _LIST,
+            (),
+            "The topics that are mirrored: names with * and ?, and with ! before those that are not.",
+            check=_check_patterns,
+        ),
+        ConfigKey(
+            "groups",
+            _LIST,
+            (),
+            "The consumer groups whose committed offsets are mirrored, as in `topics`.",
+            check=_check_patterns,
+        ),
+        ConfigKey(
+            "prefix", _S, "", "What the names of mirrored topics begin with, before the name at the source."
+        ),
+        ConfigKey("paused", _B, False, "Whether the link is paused: it does not connect to the source."),
+        ConfigKey(
+            "log.start",
+            _S,
+            "expired",
+            "Which moves of a log start at the source are followed. `expired` follows those below which the "
+            "retention of the mirrored topic has expired, too. `source` follows all of them, also after "
+            "DeleteRecords and after a loss of segments.",
+            choices=("expired", "source"),
+        ),
+        ConfigKey(
+            "interval.ms",
+            _I,
+            2000,
+            "How often topics, partitions, configs and committed offsets are compared with the source.",
+            low=100,
+        ),
+        ConfigKey(
+            "source.cluster.id",
+            _S,
+            "",
+            "The id of the source cluster. Brokers set it when they first connect.",
+        ),
+    ]
+)
+
+
+def check_link_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} cannot be the name of a link: use up to 100 letters, digits, '.', '_' and '-'"
+        )
+
+
+def check_link(values: Mapping[str, str]) -> None:
+    """Raise InvalidConfig if a link cannot have `values`; none at all removes it."""
+    if not values:
+        return
+    for name, text in values.items():
+        key = LINK_KEYS.get(name)
+        if key is not None:
+            key.parse(text)
+        elif not name.startswith(_SECURITY):
+            raise InvalidConfig(f"Unknown config of a link: {name}")
+    if not values.get("bootstrap.servers"):
+        raise InvalidConfig("a link needs bootstrap.servers: the addresses of brokers of its source")
+    try:
+        parse_bootstrap(values["bootstrap.servers"])
+    except ValueError as e:
+        raise InvalidConfig(f"bootstrap.servers of a link: {e}") from e
+    if not _PREFIX.fullmatch(values.get("prefix", "")):
+        raise InvalidConfig(f"prefix {values['prefix']!r} cannot begin the name of a topic")
+    protocol = values.get("security.protocol", "PLAINTEXT")
+    if protocol not in _PROTOCOLS:
+        raise InvalidConfig(f"security.protocol is {protocol}: use one of {', '.join(_PROTOCOLS)}")
+
+
+def is_secret_of_link(name: str) -> bool:
+    """Whether the value of a link's config must not be shown."""
+    return name not in LINK_KEYS and name not in _SHOWN
+
+
+def describe_link(values: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The configs of a link; those that were not set have their defaults. None if there is no link."""
+    if not values:
+        return []
+    shown = dict.fromkeys([*LINK_KEYS, *values])
+    entries = []
+    for name in shown:
+        if names is not None and name not in names:
+            continue
+        key = LINK_KEYS.get(name)
+        default = None if key is None else key.format(key.default)
+        source = ConfigSource.DYNAMIC_TOPIC if name in values else ConfigSource.DEFAULT
+        value = values.get(name, default)
+        kind, about = (
+            (ConfigType.STRING, "A security setting.") if key is None else (key.type, key.documentation)
+        )
+        secret = is_secret_of_link(name)
+        entries.append(
+            ConfigEntry(
+                name,
+                value,
+                source,
+                ConfigType.PASSWORD if secret else kind,
+                False,
+                secret,
+                about,
+                (ConfigSynonym(name, value, source),),
+            )
+        )
+    return entries
