@@ -101,6 +101,17 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(size)
 
 
+async def settled(value: Callable[[], int]) -> int:
+    """The value once it stays the same for 200 turns of the event loop, which serves both ends."""
+    last, same = value(), 0
+    while same < 200:
+        await asyncio.sleep(0)
+        now = value()
+        same = same + 1 if now == last else 0
+        last = now
+    return last
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.001)

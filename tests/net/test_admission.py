@@ -46,7 +46,7 @@ def test_a_connection_beyond_the_limit_waits_for_a_free_slot(limit: dict[str, An
 
 
 @on_uvloop
-async def test_a_raised_limit_serves_those_who_wait() -> None:
+async def test_a_raised_limit_admits_waiting_connections() -> None:
     async with serving(Echo(), max_connections=1) as (server, port):
         peers = [await connect(port) for _ in range(2)]
         await until(lambda: server._admission.waiting == 1)
@@ -72,7 +72,7 @@ async def test_a_lowered_limit_closes_the_longest_idle_connections() -> None:
     async with serving(Echo()) as (server, port):
         idle, busy = await connect(port), await connect(port)
         await until(lambda: server._admission.served == 2)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # one has been idle for longer
         assert await greet(busy) == b"hello"
         server.limits = Limits(max_connections=1)
         assert await is_closed(idle)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.net.buffers import BufferPool
+from penstock.net.buffers import BufferPool, FrameBuffer
 
 
-def test_what_is_charged_leaves_less_for_frames_until_it_is_released() -> None:
+def test_charged_bytes_leave_less_for_frames_until_their_release() -> None:
     pool = BufferPool(limit=64 << 10)
     mine, yours = (pool.take(4 << 10, 4 << 10, None) for _ in range(2))
     assert mine is not None
@@ -15,7 +15,7 @@ def test_what_is_charged_leaves_less_for_frames_until_it_is_released() -> None:
 
     assert pool.take(8 << 10, 4 << 10, mine) is not None  # one may always go on
     assert pool.take(8 << 10, 4 << 10, yours) is None
-    retried: list[bytearray | None] = []
+    retried: list[FrameBuffer | None] = []
     pool.wait(lambda: retried.append(pool.take(8 << 10, 4 << 10, yours)))
     assert not retried
     pool.release(60 << 10)

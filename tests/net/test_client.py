@@ -36,6 +36,7 @@ from penstock.wire.backoff import Backoff
 from penstock.wire.conversation import Conversation, Response
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_request, encode_response
 from penstock.wire.schema import Struct
+from tests.net.echo import settled
 from tests.net.time_by_hand import TimeByHand
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -121,9 +122,9 @@ class TestRealBroker:
                 answers = await asyncio.gather(*(metadata(peer) for _ in range(600)))
                 assert {len(answer.brokers) for answer in answers} == {1}
                 assert peer.is_connected
-                assert running.broker.server.counts.accepted == 1
-                assert peer._link is not None and peer._link._transport is not None
-                connected = peer._link._transport.get_extra_info("socket")
+                assert running.broker.stages.listening.server.counts.accepted == 1
+                assert peer.link is not None and peer.link._transport is not None
+                connected = peer.link._transport.get_extra_info("socket")
                 assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
         with broker() as running:
@@ -299,7 +300,7 @@ def boast(transport: asyncio.Transport, header: RequestHeader) -> None:
 
 
 class TestRefusal:
-    def test_nobody_listens(self, run: Run, unused_port: int) -> None:
+    def test_a_refused_connection_is_an_error(self, run: Run, unused_port: int) -> None:
         gone = Gone()
 
         async def scenario() -> None:
@@ -310,7 +311,9 @@ class TestRefusal:
 
         run(scenario())
 
-    def test_the_next_attempt_waits_and_who_cannot_learns_why(self, run: Run, unused_port: int) -> None:
+    def test_the_next_attempt_waits_and_requests_without_time_fail_with_the_cause(
+        self, run: Run, unused_port: int
+    ) -> None:
         gone = Gone()
 
         async def scenario() -> None:
@@ -397,8 +400,8 @@ def test_a_key_that_cannot_be_computed_costs_the_connection() -> None:
         async with fake.serving() as port, peer_at(port, security=security) as peer:
             waiting = asyncio.create_task(metadata(peer))
             await fake.has_requests(1)
-            assert peer._link is not None
-            peer.link_needs_key(peer._link, fail)
+            assert peer.link is not None
+            peer.link_needs_key(peer.link, fail)
             with pytest.raises(PeerLost, match="cannot authenticate: ZeroDivisionError"):
                 await asyncio.wait_for(waiting, LONG_S / 2)
 
@@ -413,8 +416,7 @@ class TestFlow:
             async with fake.serving() as port, peer_at(port, max_in_flight=2) as peer:
                 requested = [asyncio.ensure_future(metadata(peer)) for _ in range(5)]
                 await fake.has_requests(2)
-                await asyncio.sleep(0.01)
-                assert len(fake.requests) == 2
+                assert await settled(lambda: len(fake.requests)) == 2
                 fake.reply = serve
                 for header in list(fake.requests):
                     serve(fake.connections[0], header)
@@ -423,7 +425,7 @@ class TestFlow:
 
         run(scenario())
 
-    def test_who_does_not_wait_any_more_disturbs_nobody(self, run: Run) -> None:
+    def test_cancelled_requests_do_not_disturb_later_ones(self, run: Run) -> None:
         fake = Fake(hang)
 
         async def scenario() -> None:
@@ -456,7 +458,7 @@ class TestFlow:
 
         run(scenario())
 
-    def test_closing_fails_what_waits_and_is_final(self, run: Run) -> None:
+    def test_closing_is_final_and_fails_waiting_requests(self, run: Run) -> None:
         fake, gone = Fake(hang), Gone()
 
         async def scenario() -> None:
@@ -501,7 +503,7 @@ class StuckLoop(asyncio.SelectorEventLoop):
         return await super().create_connection(*args, **kwargs)
 
 
-def test_the_one_timer_goes_on_looking_for_answers_that_are_overdue(run: Run) -> None:
+def test_the_timer_keeps_looking_for_overdue_responses(run: Run) -> None:
     """It goes off for the first call, which was answered, and has to find that the second is not."""
 
     async def scenario() -> None:

@@ -18,7 +18,7 @@ from penstock.net.listener import Listener
 from penstock.net.response_queue import MAX_IN_FLIGHT, Answer
 from penstock.net.server import Server
 from penstock.ports import FileRange
-from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, until
+from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, settled, until
 from tests.net.time_by_hand import TimeByHand
 
 
@@ -85,11 +85,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
         payload = frame(b"x" * 100_000)
         loop = asyncio.get_running_loop()
         sending = loop.create_task(loop.sock_sendall(sock, payload * 400))
-        seen = -1
-        while seen != app.served:
-            seen = app.served
-            await asyncio.sleep(0.2)
-        assert app.served < 400
+        assert await settled(lambda: app.served) < 400
         received = 0
         while received < len(payload) * 400:
             received += len(await loop.sock_recv(sock, 1 << 20))
@@ -130,7 +126,7 @@ async def test_a_protocol_error_costs_its_connection() -> None:
 
 
 @on_uvloop
-async def test_what_waits_is_cancelled_with_its_connection() -> None:
+async def test_waiting_requests_are_cancelled_with_their_connection() -> None:
     app = Echo()
     cancelled = []
     async with serving(app) as (_, port):
@@ -261,9 +257,13 @@ async def test_half_sent_frames_of_one_address_take_no_more_than_its_share() -> 
             writer.write(struct.pack(">i", 90 << 20) + bytes(sent))
         await until(lambda: len(server.pool.first_read) < len(server.pool.scratch))
         highest = 0
-        for _ in range(200):
-            await asyncio.sleep(0.001)
+
+        def held() -> int:
+            nonlocal highest
             highest = max(highest, server.pool.held)
+            return server.pool.held
+
+        await settled(held)
         # Beyond the share: one buffer that grows, and the few bytes with which each other frame began.
         assert highest <= share + (2 << 20) + 100 * (8 << 10) + (128 << 10)
         assert server.pool.take(64 << 10, 64 << 10, None, "another address") is not None
@@ -283,7 +283,7 @@ async def test_a_frame_that_trickles_in_costs_its_connection() -> None:
         for _ in range(31):
             held = server.pool.held
             slow[1].write(b"x")
-            await asyncio.sleep(0.002)
+            await settled(lambda: server.pool.held)
             clock.advance(1.0)
             assert server.pool.held <= held
         await until(lambda: server.counts.rejected == 1)
@@ -412,7 +412,7 @@ def arrive(connection: Connection, data: bytes) -> None:
 
 
 @on_uvloop
-async def test_who_waits_for_what_arrives_is_answered_before_those_who_sent_it() -> None:
+async def test_a_waiting_fetch_is_answered_before_the_producer() -> None:
     app, written = Awaited(), list[tuple[str, bytes]]()
     errors: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
@@ -433,7 +433,7 @@ async def test_who_waits_for_what_arrives_is_answered_before_those_who_sent_it()
 
 
 @on_uvloop
-async def test_who_is_woken_while_nothing_arrives_is_answered_in_the_next_turn() -> None:
+async def test_a_fetch_woken_between_reads_is_answered_in_the_next_turn() -> None:
     app, written = Awaited(), list[tuple[str, bytes]]()
     async with serving(app) as (app.server, _):
         reader = Connection(app.server, Listener("PLAINTEXT", "", 0))

@@ -13,7 +13,7 @@ from tests.net.time_by_hand import TimeByHand
 def with_time(scenario: Callable[[TimeByHand, Muting, list[str]], None]) -> None:
     async def main() -> None:
         clock, ends = TimeByHand(), list[str]()
-        scenario(clock, Muting(clock.as_loop, lambda: ends.append("end")), ends)
+        scenario(clock, Muting(clock.as_loop, lambda: ends.append("end"), lambda: None), ends)
 
     asyncio.run(main())
 

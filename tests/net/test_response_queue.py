@@ -72,7 +72,7 @@ def test_a_request_without_a_response_lets_the_next_one_go() -> None:
     assert case.output.writes == [b"second"]
 
 
-def test_what_resolves_while_frames_are_served_is_held_too() -> None:
+def test_responses_resolved_while_frames_are_served_are_held() -> None:
     case = Case()
     case.serving = case
     case.defer().resolve([b"a"])

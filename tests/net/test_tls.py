@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.net.handshake_turns import HandshakeTurns
+from penstock.net.secure_listener import TransitionalTransport
 from penstock.net.tls import TlsTransport
-from penstock.net.tls_transition import TransitionalTransport
 from tests.secured import pki
 
 

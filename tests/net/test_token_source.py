@@ -12,7 +12,9 @@ import pytest
 
 from penstock.net.token_source import CallbackTokens, TokenCallback, TokenSource
 from penstock.security.bearer_settings import token_settings
-from penstock.security.sasl_client import KeyNeeded, Login, LoginFailed, SaltedPasswords
+from penstock.security.mechanism import Login
+from penstock.security.sasl_bearer import OAUTHBEARER
+from penstock.security.sasl_client import KeyNeeded, LoginFailed, SaltedPasswords
 from tests.tokens import CLIENT, TokenIssuer
 
 
@@ -129,7 +131,7 @@ def test_a_token_file_is_read_again_when_the_token_is_due(issuer: TokenIssuer, t
 
 def test_a_login_waits_for_its_token_outside_of_the_event_loop(issuer: TokenIssuer) -> None:
     source = TokenSource(token_settings(issuer.client().get))
-    login = Login("OAUTHBEARER", CLIENT, str, str, SaltedPasswords(deferred=True), source)
+    login = Login(OAUTHBEARER, CLIENT, str, str, SaltedPasswords(deferred=True), source)
     client = login.begin()
     with pytest.raises(KeyNeeded) as needed:
         client.start()
@@ -147,7 +149,7 @@ def test_a_login_waits_for_its_token_outside_of_the_event_loop(issuer: TokenIssu
 def test_the_failure_to_get_a_token_ends_the_login(issuer: TokenIssuer) -> None:
     issuer.answer = 400, {}, b""
     source = TokenSource(token_settings(issuer.client().get))
-    client = Login("OAUTHBEARER", CLIENT, str, str, SaltedPasswords(deferred=True), source).begin()
+    client = Login(OAUTHBEARER, CLIENT, str, str, SaltedPasswords(deferred=True), source).begin()
     with pytest.raises(KeyNeeded) as needed:
         client.start()
     needed.value.compute()
@@ -158,7 +160,7 @@ def test_the_failure_to_get_a_token_ends_the_login(issuer: TokenIssuer) -> None:
 def test_extensions_follow_the_token(issuer: TokenIssuer) -> None:
     configs = {**issuer.client(), "sasl.jaas.config": 'x required extension_traceId="7";'}
     source = TokenSource(token_settings(configs.get))
-    first = Login("OAUTHBEARER", CLIENT, str, str, None, source).begin().start()
+    first = Login(OAUTHBEARER, CLIENT, str, str, None, source).begin().start()
     assert first.endswith(b"\x01traceId=7\x01\x01")
 
 

@@ -2,6 +2,6 @@
 
 Owns: listeners, connections and their buffers, TLS, SASL before the first request, and connections to other
 brokers (`client`). All of them belong to the thread of the event loop.
-Imports: `wire`, `security`, `ports`, `model`.
+Imports: `observability`, `wire`, `security`, `quotas`, `ports`, `model`.
 Used by: the broker, the command line, and the simulator, which replaces the event loop below it.
 """

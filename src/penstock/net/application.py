@@ -11,7 +11,9 @@ from typing import Protocol, TypeVar
 
 from penstock.net.buffers import BufferPool
 from penstock.net.response_queue import Answer
+from penstock.net.turns import Turns
 from penstock.net.unauthenticated import Unauthenticated
+from penstock.net.unsent import UnsentResponses
 
 __all__ = ["Application", "ConnectionHost"]
 
@@ -40,6 +42,8 @@ class ConnectionHost(Protocol[ConnectionT]):
     #: the connection that serves the frames of one read, and the work to do before their answers are sent
     serving: ConnectionT | None
     due: list[Callable[[], None]]
+    turns: Turns
+    unsent: UnsentResponses
 
     def run_due(self) -> None: ...
 
@@ -52,3 +56,5 @@ class ConnectionHost(Protocol[ConnectionT]):
     def handshake_failed(self, reason: str) -> None: ...
 
     def authentication_failed(self, connection: ConnectionT) -> None: ...
+
+    def has_failed_often(self, connection: ConnectionT) -> bool: ...

@@ -1,23 +1,36 @@
 """Receive buffers: one shared scratch for everyone, pooled ones for frames that do not fit a single read.
 
-An idle connection owns no buffer. A frame in flight owns one that grows with what has arrived, never with
-what its length field claims. All of them together stay below `limit`, and those of one client address below
-`address_limit`: past either, a connection waits its turn before it reads on. Buffers are recycled because a
-fresh megabyte costs its page faults.
+An idle connection owns no buffer. A frame in flight owns one that grows with what has arrived; what its
+length field claims counts from some megabytes on. All of them together stay below `limit`, and those of one
+client address below `address_limit`: past either, a connection waits its turn before it reads on. Buffers
+are recycled because a fresh megabyte costs its page faults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from mmap import mmap
+from typing import Final, TypeAlias
 
-__all__ = ["BufferPool"]
+from penstock.net.fair_slots import FairSlots
+
+__all__ = ["BufferPool", "FrameBuffer"]
+
+FrameBuffer: TypeAlias = bytearray | mmap
 
 #: a frame up to this size gets its whole buffer at once, if enough arrived to be worth it
 EAGER_SIZE: Final = 2 << 20
 _WORTH_IT: Final = 2 << 10
 _SMALLEST: Final = 4 << 10
+#: A frame of which so much arrived gets its whole buffer. Why: what arrived is copied into a larger buffer,
+#: and a copy of 32 MB holds the event loop for 30 ms. Pages that are not filled take no memory.
+_WHOLE_FROM: Final = 4 << 20
+_ANY_SIZE: Final = 1 << 62
 _KEEP_FREE: Final = 8
+#: batches that may decompress to much at the same time
+_LARGE_BATCHES: Final = 2
+#: batches that are checked or recompressed in worker threads at the same time
+_CHECKED_BATCHES: Final = 8
 #: stands for the limit of all addresses together
 _ALL: Final = "*"
 
@@ -32,8 +45,10 @@ class BufferPool:
         "_used_up",
         "_waiting",
         "address_limit",
+        "checked_batches",
         "first_read",
         "held",
+        "large_batches",
         "limit",
         "scratch",
     )
@@ -50,18 +65,24 @@ class BufferPool:
         self.limit = limit
         self.address_limit = limit if address_limit is None else address_limit
         self.held = 0
+        #: taken by checks of batches that decompress to much: their memory is not that of requests
+        self.large_batches = FairSlots(_LARGE_BATCHES)
+        #: taken by all checks of batches in worker threads, which other work needs as well
+        self.checked_batches = FairSlots(_CHECKED_BATCHES)
         self.scratch = memoryview(bytearray(scratch_size)) if scratch is None else scratch
         #: where the start of a frame is read to: all of `scratch`, and little while a limit is reached
         self.first_read = self.scratch
         self._held_by_address: dict[str, int] = {}
         #: the limits that are reached: `_ALL`, or an address
         self._used_up: set[str] = set()
-        self._free: dict[int, list[bytearray]] = {}
+        self._free: dict[int, list[FrameBuffer]] = {}
         self._waiting: list[Callable[[], None]] = []
         #: the one buffer that was granted beyond each limit
-        self._beyond: dict[str, bytearray] = {}
+        self._beyond: dict[str, FrameBuffer] = {}
 
-    def take(self, need: int, have: int, growing: bytearray | None, address: str = "") -> bytearray | None:
+    def take(
+        self, need: int, have: int, growing: FrameBuffer | None, address: str = ""
+    ) -> FrameBuffer | None:
         """A buffer for a frame of `need` bytes of which `have` arrived, or None: then `wait` for one.
 
         `growing` is the buffer that it is to replace. Past a limit, what arrived is still put somewhere,
@@ -83,7 +104,7 @@ class BufferPool:
         self.held += capacity
         self._held_by_address[address] = held_by_address + capacity
         free = self._free.get(capacity)
-        buffer = free.pop() if free else bytearray(capacity)
+        buffer = free.pop() if free else _new(capacity)
         if exceeded or self._beyond:
             if growing is not None:
                 for limit in (*exceeded, *self._granted_to(growing)):
@@ -91,7 +112,7 @@ class BufferPool:
             self._note_use(address)
         return buffer
 
-    def _granted_to(self, buffer: bytearray) -> list[str]:
+    def _granted_to(self, buffer: FrameBuffer) -> list[str]:
         """The limits past which `buffer` was granted."""
         return [limit for limit, granted in self._beyond.items() if granted is buffer]
 
@@ -103,7 +124,7 @@ class BufferPool:
         (used_up.add if over else used_up.discard)(address)
         self.first_read = self.scratch[:_SMALLEST] if used_up else self.scratch
 
-    def give_back(self, buffer: bytearray, address: str = "") -> None:
+    def give_back(self, buffer: FrameBuffer, address: str = "") -> None:
         capacity = len(buffer)
         self.held -= capacity
         held_by_address = self._held_by_address[address] - capacity
@@ -121,12 +142,18 @@ class BufferPool:
             free.append(buffer)
         self._wake()
 
-    def charge(self, size: int) -> None:
+    def charge(self, size: int, address: str = "") -> None:
         """Count a copy of what a frame brought that outlives its buffer; `release` it when it is gone."""
         self.held += size
+        if size and address:
+            self._held_by_address[address] = self._held_by_address.get(address, 0) + size
 
-    def release(self, size: int) -> None:
+    def release(self, size: int, address: str = "") -> None:
         self.held -= size
+        if size and address:
+            left = self._held_by_address.pop(address) - size
+            if left:
+                self._held_by_address[address] = left
         self._wake()
 
     def _wake(self) -> None:
@@ -140,8 +167,15 @@ class BufferPool:
         self._waiting.append(retry)
 
 
+def _new(capacity: int) -> FrameBuffer:
+    """A buffer. The pages of a large one are made when they are filled: to clear 64 MB takes 30 ms."""
+    return bytearray(capacity) if capacity <= _WHOLE_FROM else mmap(-1, capacity)
+
+
 def _room_for(have: int) -> int:
     """How large a buffer may be, given what arrived: a few bytes must not claim much."""
+    if have >= _WHOLE_FROM:
+        return _ANY_SIZE
     return max(EAGER_SIZE, 2 * have) if have >= _WORTH_IT else _SMALLEST
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.net.calls import Call, Landing
 from penstock.net.client_link import ClientLink
-from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerTimedOut, is_refusal
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerTimedOut, cause_of, is_refusal
 from penstock.ports import Rng
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.backoff import Backoff
@@ -53,7 +53,6 @@ class Peer:
         "_due_at",
         "_is_attempting",
         "_last_error",
-        "_link",
         "_loop",
         "_max_in_flight",
         "_max_response_bytes",
@@ -66,6 +65,7 @@ class Peer:
         "client_id",
         "heard_at",
         "host",
+        "link",
         "port",
     )
 
@@ -94,7 +94,7 @@ class Peer:
         self._backoff = backoff or Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
         self._max_in_flight = max_in_flight
         self._max_response_bytes = max_response_bytes
-        self._link: ClientLink | None = None
+        self.link: ClientLink | None = None
         self._connecting: asyncio.Task[None] | None = None
         #: computes a key of the login; kept, because the loop has weak references only
         self._deriving: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class Peer:
     @property
     def is_connected(self) -> bool:
         """Whether a request would go out at once."""
-        return self._link is not None and self._link.conversation.is_ready
+        return self.link is not None and self.link.conversation.is_ready
 
     @property
     def waits_since(self) -> float | None:
@@ -156,11 +156,11 @@ class Peer:
         return call
 
     def repeat(self, call: Call, write: Callable[[int, T], bytes], fields: T) -> bool:
-        """Send what differs from `call`, which was answered, in nothing but numbers; False if not at once.
+        """Send a request that differs from the answered `call` in numbers only; false if it has to wait.
 
         `write` is given a correlation id and the fields, and the answer goes where that of `call` went.
         """
-        link = self._link
+        link = self.link
         if link is None or self._waiting:
             return False
         correlation_id = link.conversation.repeat(call.api)
@@ -173,11 +173,11 @@ class Peer:
 
     def speaks(self, api: Api[Any, Any]) -> int | None:
         """The version for requests to the peer; None if it is unknown now."""
-        link = self._link
+        link = self.link
         return None if link is None or not link.conversation.is_ready else link.conversation.version(api)
 
     def close(self) -> None:
-        """Give up the connection, and whatever waits for an answer. Closing twice is harmless."""
+        """Close the connection and fail pending requests. Closing twice is harmless."""
         if not self._closed:
             self._closed = True
             self._on_gone = None
@@ -191,8 +191,8 @@ class Peer:
 
     def _advance(self) -> None:
         """Send what waits, as far as it may go; connect first if need be."""
-        if self._link is not None:
-            self._link.send()
+        if self.link is not None:
+            self.link.send()
         elif self._connecting is None:
             self._connecting = self._loop.create_task(self._connect())
 
@@ -206,7 +206,7 @@ class Peer:
         except OSError as e:
             self._end_attempt()
             kind = PeerRefused if is_refusal(e) else PeerLost
-            self._give_up(kind(f"{self.address}: cannot connect: {e}"))
+            self._give_up(kind(f"{self.address}: cannot connect: {cause_of(e)}"))
         else:
             self._end_attempt()
 
@@ -218,7 +218,7 @@ class Peer:
             max_response_bytes=self._max_response_bytes,
             login=None if security is None else security.login,
         )
-        link = self._link = ClientLink(self, conversation, self._waiting)
+        link = self.link = ClientLink(self, conversation, self._waiting)
         if security is None or security.tls is None:
             return link
         from penstock.net.tls import TlsTransport  # only TLS pays for the import
@@ -263,10 +263,10 @@ class Peer:
         """Something has come."""
         self.heard_at = self._loop.time()
 
-    def link_lost(self, link: ClientLink, reason: str) -> None:
+    def link_lost(self, link: ClientLink, reason: str, kind: type[PeerLost] = PeerLost) -> None:
         """A connection ended by itself; one that we gave up is not ours any more."""
-        if link is self._link:
-            self._give_up(PeerLost(f"{self.address}: {reason}"))
+        if link is self.link:
+            self._give_up(kind(f"{self.address}: {reason}"))
 
     # -- giving up ------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Peer:
 
     @property
     def _awaits_nothing(self) -> bool:
-        return not self._waiting and (self._link is None or not self._link.calls)
+        return not self._waiting and (self.link is None or not self.link.calls)
 
     def _watch(self, deadline: float) -> None:
         """Look for answers that are overdue at `deadline`, not at the time before."""
@@ -304,7 +304,7 @@ class Peer:
             self._watch(min(deadlines))
 
     def _unanswered(self) -> list[Call]:
-        sent = () if self._link is None else self._link.calls
+        sent = () if self.link is None else self.link.calls
         return [call for call in (*sent, *self._waiting) if not call.is_over]
 
     def _timed_out(self, call: Call) -> None:
@@ -318,7 +318,7 @@ class Peer:
 
     def _give_up(self, error: PeerGone) -> None:
         """Let go of the connection, or of the attempt to make one, and fail all that depended on it."""
-        link, self._link = self._link, None
+        link, self.link = self.link, None
         connecting = self._connecting
         self._end_attempt()
         if connecting is not None:

@@ -14,9 +14,10 @@ from typing import Protocol, cast
 
 from penstock.model.errors import ProtocolError, UnsupportedVersion
 from penstock.net.calls import Call
+from penstock.net.peer_errors import PeerLost, PeerRejected
 from penstock.ports import Buffer
 from penstock.wire.compiler import Part
-from penstock.wire.conversation import Conversation
+from penstock.wire.conversation import Conversation, LoginRejected
 
 __all__ = ["ClientLink", "LinkOwner"]
 
@@ -36,8 +37,8 @@ class LinkOwner(Protocol):
         """Bytes have arrived."""
         ...
 
-    def link_lost(self, link: ClientLink, reason: str) -> None:
-        """The connection has ended, or has received invalid bytes."""
+    def link_lost(self, link: ClientLink, reason: str, kind: type[PeerLost] = PeerLost) -> None:
+        """The connection has ended, or has received invalid bytes. Its requests fail with `kind`."""
         ...
 
 
@@ -95,6 +96,12 @@ class ClientLink(asyncio.BufferedProtocol):
         self.calls.append(call)
         self._transport.write(request)
 
+    def end_if(self, refuses: Callable[[bytes], bool]) -> None:
+        """End the connection if the peer's certificate in DER is refused now. The next request connects."""
+        certificate: bytes | None = getattr(self.channel, "peer_certificate", None)
+        if certificate is not None and refuses(certificate):
+            self._peer.link_lost(self, "the certificate of the peer is revoked")
+
     def abort(self) -> None:
         self._is_over = True
         transport = self._transport or self.channel
@@ -130,6 +137,9 @@ class ClientLink(asyncio.BufferedProtocol):
         had_login = not conversation.is_authenticated
         try:
             responses = conversation.received(nbytes)
+        except LoginRejected as e:
+            self._peer.link_lost(self, str(e), PeerRejected)
+            return
         except ProtocolError as e:
             self._peer.link_lost(self, str(e))
             return

@@ -6,14 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import InvalidConfig
+from penstock.net.randomness import new_nonce
 from penstock.net.tls_contexts import TlsContexts
 from penstock.security.bearer_settings import token_settings
 from penstock.security.client_names import librdkafka_names
-from penstock.security.sasl_client import BearerTokens, Login, SaltedPasswords
+from penstock.security.mechanism import Login, Mechanism
+from penstock.security.mechanisms import DEFAULT, mechanism_named, uses_tokens
+from penstock.security.sasl_bearer import OAUTHBEARER
+from penstock.security.sasl_client import BearerTokens, SaltedPasswords
 from penstock.security.sasl_users import parse_jaas
 from penstock.security.tls_settings import tls_settings
 
-__all__ = ["ClientSecurity", "TokenFunction", "client_security", "librdkafka_security"]
+__all__ = ["ClientSecurity", "TokenFunction", "bearer_security", "client_security", "librdkafka_security"]
 
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
 #: librdkafka's `oauth_cb`: returns a token and its expiry
@@ -32,7 +36,7 @@ class ClientSecurity(NamedTuple):
 def client_security(
     protocol: str,
     lookup: Callable[[str], str | None],
-    nonce: Callable[[], str],
+    nonce: Callable[[], str] = new_nonce,
     *,
     mechanism: str | None = None,
     in_thread: InThread | None = None,
@@ -47,12 +51,25 @@ def client_security(
     tls = TlsContexts(tls_settings(lookup), server=False) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL_"):
         return ClientSecurity(tls)
-    mechanism = mechanism or lookup("sasl.mechanism") or "SCRAM-SHA-512"
+    chosen = mechanism_named(mechanism or lookup("sasl.mechanism") or DEFAULT.name)
     keys = SaltedPasswords(deferred=in_thread is not None)
-    if mechanism == "OAUTHBEARER":
+    if chosen.uses_tokens:
         user, tokens = _tokens(lookup, oauth_cb)
-        return ClientSecurity(tls, Login(mechanism, user, str, nonce, keys, tokens), in_thread)
-    return ClientSecurity(tls, _login(mechanism, lookup, nonce, keys), in_thread)
+        return ClientSecurity(tls, Login(chosen, user, str, nonce, keys, tokens), in_thread)
+    return ClientSecurity(tls, _login(chosen, lookup, nonce, keys), in_thread)
+
+
+def bearer_security(
+    protocol: str,
+    lookup: Callable[[str], str | None],
+    user: str,
+    tokens: BearerTokens,
+    in_thread: InThread,
+) -> ClientSecurity:
+    """The security of a user whose tokens another part of this process keeps. `user` is for messages."""
+    tls = TlsContexts(tls_settings(lookup), server=False) if protocol.endswith("SSL") else None
+    keys = SaltedPasswords(deferred=True)
+    return ClientSecurity(tls, Login(OAUTHBEARER, user, str, str, keys, tokens), in_thread)
 
 
 def _tokens(lookup: Callable[[str], str | None], oauth_cb: TokenFunction | None) -> tuple[str, BearerTokens]:
@@ -68,7 +85,7 @@ def _tokens(lookup: Callable[[str], str | None], oauth_cb: TokenFunction | None)
 def librdkafka_security(settings: Mapping[str, str]) -> dict[str, Any]:
     """Client configs under librdkafka's names, with a function for tokens that it cannot get itself."""
     found: dict[str, Any] = librdkafka_names(settings)
-    if settings.get("sasl.mechanism") == "OAUTHBEARER":
+    if uses_tokens(settings.get("sasl.mechanism")):
         tokens = token_settings(settings.get)
         if tokens.is_file:
             from penstock.net.token_source import TokenCallback
@@ -79,18 +96,14 @@ def librdkafka_security(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _login(
-    mechanism: str, lookup: Callable[[str], str | None], nonce: Callable[[], str], keys: SaltedPasswords
+    mechanism: Mechanism, lookup: Callable[[str], str | None], nonce: Callable[[], str], keys: SaltedPasswords
 ) -> Login:
     options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
     user = options.get("username") or lookup("sasl.username")
     password = options.get("password") or lookup("sasl.password")
-    if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        raise InvalidConfig(
-            f"SASL mechanism {mechanism} is not supported: use SCRAM-SHA-512, PLAIN or OAUTHBEARER"
-        )
     if not user or password is None:
         raise InvalidConfig(
-            f"SASL mechanism {mechanism} needs a user and a password: set username and password in "
+            f"SASL mechanism {mechanism.name} needs a user and a password: set username and password in "
             f"sasl.jaas.config"
         )
     return Login(mechanism, user, lambda: password, nonce, keys)

@@ -21,12 +21,14 @@ from penstock.net.listener import Listener
 from penstock.net.muting import Muting
 from penstock.net.output import Output
 from penstock.net.partial_frame import PartialFrame
+from penstock.net.peer_names import peer_of
 from penstock.net.response_queue import ResponseQueue
-from penstock.security.principal import Session, canonical_address
+from penstock.security.principal import Session
 
 __all__ = ["Connection"]
 
 _unpack_length: Final = Struct(">i").unpack_from
+_CHECKED_BYTES: Final = 2 << 10  # of pipelined requests, between two looks at the clock; the first is at once
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,9 +67,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: ConnectionHost[Connection], listener: Listener) -> None:
         self._server = server
         self.listener = listener
-        self.peer = ""
-        #: the peer's host, without its port
-        self.address = ""
+        #: the peer's host and port, and its host alone
+        self.peer = self.address = ""
         #: the principal and its address; replaced when the peer authenticates
         self.session = Session(listener=listener.name)
         #: (name, version) that the client said of itself in ApiVersions
@@ -80,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         #: bytes that the peer has sent
         self.received = 0
         self.active_at = 0.0
-        #: serves the frames: a gate until the peer is authenticated, then the server's application
+        #: a gate until the peer is authenticated, then the server's application
         self.application: Application[Connection] = server.application
         #: the largest frame, which is small until the peer is authenticated
         self.max_frame_bytes = server.max_request_bytes
@@ -90,21 +91,19 @@ class Connection(asyncio.BufferedProtocol):
         self._pool = server.pool
         #: the bytes that arrived and are not served; None if there are none
         self._partial: PartialFrame | None = None
-        #: where its buffer is from
         self._partial_pool = server.pool
-        self._paused = False
-        self._write_blocked = False
-        self._waiting_for_buffer = False
-        self._muting = Muting(server.loop, self._unmuted)
+        self._paused = self._write_blocked = self._waiting_for_buffer = False
+        self._muting = Muting(server.loop, self._unmuted, self._update_reading)
 
     # -- asyncio's side -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.address, self.peer = _peer_of(transport)
+        self.address, self.peer = peer_of(transport)
         self.session = Session(listener=self.listener.name, host=self.address)
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
+        self._server.unsent.opened(self, self._output)
         self._responses = ResponseQueue(self, self._server, self._output, self._update_reading)
         self.application = self._server.application
         if self.listener.security is not None:
@@ -150,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._muting.close()
         self._output.close()
+        self._server.unsent.forget(self)
         self._release_buffer()
         self._responses.cancel()
         self._server.forget(self)
@@ -171,12 +171,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._advance(partial.view[: partial.filled])
 
     def pause_writing(self) -> None:
-        self._output_changed(blocked=True)
+        self._output.pause()
 
     def resume_writing(self) -> None:
-        self._write_blocked = False
         self._output.resume()
-        self._update_reading()
 
     # -- security -------------------------------------------------------------------------------------
 
@@ -193,6 +191,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def count_failed_authentication(self) -> None:
         self._server.authentication_failed(self)
+
+    def has_failed_often(self) -> bool:
+        """Whether the client has failed to authenticate too often, here and on other connections."""
+        return self._server.has_failed_often(self)
 
     def authenticated(self, application: Application[Connection]) -> None:
         """The peer is authenticated: `application` serves its frames from now on."""
@@ -214,15 +216,14 @@ class Connection(asyncio.BufferedProtocol):
         """Call `callback` after a delay, unless the connection is closed by then."""
         self._server.loop.call_later(delay_s, lambda: None if self.closed else callback())
 
-    # -- frames in ------------------------------------------------------------------------------------
-
     def _advance(self, data: memoryview) -> None:
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
-        # One statement per name: an assignment of several takes a step more.
         server = self._server
         responses = self._responses
-        position = 0
+        position = check = 0
         end = len(data)
+        if end > server.turns.frame_bytes_max:
+            self.rest()
         server.serving = self
         try:
             while end - position >= 4 and not self._paused:
@@ -242,6 +243,12 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is not None and responses.add(answer) and server.pool.held > server.pool.limit:
                     # Pending requests may have been copied; reading pauses until some are done.
                     self._wait_for_buffer()
+                if stop == end:  # nearly always; it takes fewer steps than the condition of the loop
+                    break
+                if stop >= check:
+                    check = stop + _CHECKED_BYTES
+                    if server.turns.is_share_over():
+                        self.rest()
             if server.due:
                 server.run_due()
         finally:
@@ -270,8 +277,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_buffer()
             return
         kept = PartialFrame(buffer, data[position:], size, began)
-        if self._partial is not None:
-            self._release_buffer()
+        self._release_buffer()
         self._partial, self._partial_pool = kept, self._pool
 
     def _wait_for_buffer(self) -> None:
@@ -289,8 +295,9 @@ class Connection(asyncio.BufferedProtocol):
             self._partial_pool.give_back(self._partial.buffer, self.address)
             self._partial = None
 
-    def _output_changed(self, blocked: bool) -> None:
-        self._write_blocked = blocked
+    def _output_changed(self) -> None:
+        self._write_blocked = blocked = self._output.is_blocked
+        self._server.unsent.changed(self, self._output.unsent if blocked else 0)
         self._update_reading()
 
     # -- back pressure and end ------------------------------------------------------------------------
@@ -299,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._write_blocked
             or self._waiting_for_buffer
-            or self._muting.until > 0
+            or self._muting.is_active
             or self._responses.is_full
         )
 
@@ -330,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve nothing until `release`; for a connection that has just been made."""
         self._muting.hold()
         self._paused = True
-        # Reading starts once a connection is made, whatever was said before.
+        # asyncio starts to read once a connection is made, also after `pause_reading`.
         self._server.loop.call_soon(self._stop_reading)
 
     @property
@@ -348,6 +355,24 @@ class Connection(asyncio.BufferedProtocol):
         """Serve no further request for a while (KIP-219). Responses still go out."""
         if not self.closed and self._muting.mute(seconds):
             self._update_reading()
+
+    def stall(self, size: int = 0) -> None:
+        """Serve no request until `unstall`: a large one, with a copy of `size` bytes, is computed."""
+        self._server.pool.charge(size, self.address)
+        self._muting.stall()
+
+    def unstall(self, size: int = 0) -> None:
+        self._server.pool.release(size, self.address)
+        self._muting.unstall()
+
+    def rest(self) -> None:
+        """Serve no further request until it is this client's turn: its requests have held the loop."""
+        self._muting.rest(self._server.turns, self.owner)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """The client that large requests are computed for: owners take turns."""
+        return self.session.principal.name, self.address
 
     def _unmuted(self) -> None:
         self.active_at = self._server.loop.time()
@@ -373,12 +398,3 @@ class Connection(asyncio.BufferedProtocol):
             self._responses.flush()
         self.closed = self._responses.is_closed = True
         self._transport.close()
-
-
-def _peer_of(transport: asyncio.BaseTransport) -> tuple[str, str]:
-    """The address of the peer, without and with its port."""
-    name = transport.get_extra_info("peername")
-    if not name:
-        return "", "?"
-    address = canonical_address(name[0])
-    return address, f"{address}:{name[1]}"

@@ -15,7 +15,7 @@ __all__ = ["Deferred"]
 
 
 class Deferred(Generic[T]):
-    """A value to come. Resolved or cancelled once; whatever comes after that is ignored."""
+    """A value to come. It is resolved or cancelled once; later calls are ignored."""
 
     __slots__ = ("_then", "_value", "convert", "done", "on_cancel", "request")
 
@@ -44,6 +44,15 @@ class Deferred(Generic[T]):
         self.on_cancel = None
         if then is not None:
             then(value)
+
+    def replace(self, value: T) -> None:
+        """Resolve with a value that is not converted, and give up the work for the one that was to come."""
+        if self.done:
+            return
+        given_up, self.on_cancel, self.convert = self.on_cancel, None, None
+        self.resolve(value)
+        if given_up is not None:
+            given_up()
 
     def then(self, callback: Callable[[T], None]) -> None:
         """Have `callback` called with the value, at once if it is there."""

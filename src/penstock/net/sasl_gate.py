@@ -7,8 +7,9 @@ that expires keeps the gate in front, which accepts nothing but re-authenticatio
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ from penstock.net.application import Application
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.response_queue import Answer, Parts
+from penstock.net.session_end import SessionEnd
 from penstock.security.principal import USER, Principal
-from penstock.security.sasl import Exchange, Identity, SaslFailure
+from penstock.security.sasl import Exchange, Identity, SaslFailure, Step, TokenRefused, Verification
 from penstock.security.sasl_states import NEXT, Event, State
 from penstock.wire.apis import APIS
 from penstock.wire.apis.api_versions import API_VERSIONS
@@ -30,6 +32,10 @@ __all__ = ["SaslGate", "SaslServer"]
 
 _LENGTH: Final = struct.Struct(">i")
 _API_KEY: Final = struct.Struct(">h")
+_FIXED_HEADER: Final = struct.Struct(">hhi")
+#: bytes of a request before authentication that has no token, and of a header beside a token
+_SMALL_REQUEST_MAX: Final = 16 << 10
+_HEADER_MAX: Final = 8 << 10
 #: tokens of one exchange; SCRAM needs two
 _TOKENS_MAX: Final = 8
 #: the shortest time between two authentications of a connection
@@ -51,6 +57,10 @@ class SaslServer:
     #: the longest session, 0 for no limit
     max_session_s: float = 0.0
     failure_delay_s: float = 0.1
+    #: runs long work of a client's address in another thread
+    in_turn: Callable[[str, Callable[[], Any]], Awaitable[Any]] | None = None
+    #: notes who authenticates, by client id, and returns why it is refused, or None
+    admits: Callable[[Connection, str | None], str | None] = lambda connection, client_id: None
     #: called with the connection, the mechanism, and the reason of a failure or None after a success
     outcome: Callable[[Connection, str, str | None], None] = lambda connection, mechanism, reason: None
 
@@ -61,7 +71,9 @@ class SaslGate:
     __slots__ = (
         "_application",
         "_authenticated_at",
+        "_end",
         "_exchange",
+        "_is_verifying",
         "_mechanism",
         "_server",
         "_state",
@@ -76,10 +88,19 @@ class SaslGate:
         self._exchange: Exchange | None = None
         self._tokens = 0
         self._authenticated_at = 0.0
+        #: whether a token is being verified; the peer has to wait for the answer
+        self._is_verifying = False
+        #: None while the session does not expire
+        self._end: SessionEnd | None = None
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         if self._state is State.DONE:
             return self._serve_session(connection, frame)
+        if self._is_verifying:
+            raise ProtocolError("a request before the answer to SaslAuthenticate")
+        too_large = self._too_large(frame)
+        if too_large is not None:
+            return self._failed(connection, too_large, _shortened_header(frame))
         if self._state is State.RAW:
             self._advance(Event.RAW_TOKEN)
             return self._take_token(connection, bytes(frame), None)
@@ -115,6 +136,9 @@ class SaslGate:
         if (self._state, event) not in NEXT:
             return self._refuse(connection, header)
         request = SASL_HANDSHAKE.request_decoder(version)(frame, header.body_offset)
+        refused = self._server.admits(connection, header.client_id)
+        if refused is not None:
+            return self._failed(connection, refused, header)
         known = list(self._server.mechanisms)
         code = ErrorCode.NONE
         if request.mechanism not in self._server.mechanisms:
@@ -133,6 +157,20 @@ class SaslGate:
             return self._close_after(connection, parts, f"unsupported mechanism {request.mechanism[:64]!r}")
         return parts
 
+    def _too_large(self, frame: memoryview) -> str | None:
+        """Why a request is too large to be looked at; ProtocolError if its answer would make no sense.
+
+        Why: a header may have as many tagged fields as there is room, and each costs time.
+        """
+        exchange = self._exchange
+        is_token = self._state is State.RAW or _api_key(frame) == SASL_AUTHENTICATE.key
+        if exchange is not None and is_token:
+            most = exchange.message_max + (0 if self._state is State.RAW else _HEADER_MAX)
+            return None if len(frame) <= most else f"a token of {len(frame)} bytes, limit {most}"
+        if len(frame) > _SMALL_REQUEST_MAX:
+            raise ProtocolError(f"a request of {len(frame)} bytes before authentication")
+        return None
+
     def _take_token(self, connection: Connection, token: bytes, header: RequestHeader | None) -> Answer:
         assert self._exchange is not None
         self._tokens += 1
@@ -140,11 +178,52 @@ class SaslGate:
             if self._tokens > _TOKENS_MAX:
                 raise SaslFailure("too many tokens")
             step = self._exchange.step(token)
-        except SaslFailure as e:
-            return self._failed(connection, str(e), header)
         except Exception as e:  # noqa: BLE001 - a token must not escape the count of failures, or their delay
-            # Not the text of the error, which may have a part of the token.
-            return self._failed(connection, f"internal error: {type(e).__name__}", header)
+            return self._failed(connection, _reason(e), header)
+        if isinstance(step, Verification):
+            return self._verified(connection, step, header)
+        return self._stepped(connection, step, header)
+
+    def _verified(
+        self, connection: Connection, verification: Verification, header: RequestHeader | None
+    ) -> Answer:
+        """The answer to a token once it is verified, in another thread if the server has one."""
+        if self._server.in_turn is None:
+            try:
+                outcome: Identity | TokenRefused = verification.work()
+            except TokenRefused as e:
+                outcome = e
+            return self._finished(connection, verification, outcome, header)
+        answer: Deferred[Parts | None] = Deferred()
+        self._is_verifying = True
+
+        def done(work: asyncio.Future[Any]) -> None:
+            self._is_verifying = False
+            error = None if work.cancelled() else work.exception()
+            if connection.closed or work.cancelled():
+                return
+            found = error if error is not None else work.result()
+            parts = self._finished(connection, verification, found, header)
+            if isinstance(parts, Deferred):
+                parts.then(answer.resolve)
+            else:
+                answer.resolve(parts)
+
+        work = asyncio.ensure_future(self._server.in_turn(connection.address, verification.work))
+        work.add_done_callback(done)
+        return answer
+
+    def _finished(
+        self, connection: Connection, verification: Verification, outcome: Any, header: RequestHeader | None
+    ) -> Answer:
+        try:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, TokenRefused):
+                raise outcome
+            return self._stepped(connection, verification.finish(outcome), header)
+        except Exception as e:  # noqa: BLE001 - as in `_take_token`
+            return self._failed(connection, _reason(e), header)
+
+    def _stepped(self, connection: Connection, step: Step, header: RequestHeader | None) -> Answer:
         lifetime_ms = 0
         if step.identity is not None:
             reason = self._refusal(connection, step.identity)
@@ -159,13 +238,16 @@ class SaslGate:
     def _serve_session(self, connection: Connection, frame: memoryview) -> Answer:
         """A request of an authenticated connection whose session expires."""
         session, now = connection.session, connection.loop_time()
-        if len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == SASL_HANDSHAKE.key:
+        if _api_key(frame) == SASL_HANDSHAKE.key:
             if now - self._authenticated_at < _REAUTHENTICATION_S:
                 raise ProtocolError("authenticated again within a second")
             return self._serve_handshake(connection, frame, decode_request_header(frame))
         if session.expires_at is not None and now >= session.expires_at:
             raise ProtocolError("the session has expired, and the client has not authenticated again")
-        return self._application.serve(connection, frame)
+        answer = self._application.serve(connection, frame)
+        if isinstance(answer, Deferred) and not answer.done and self._end is not None:
+            self._end.guard(answer, frame)
+        return answer
 
     # -- outcomes -------------------------------------------------------------------------------------
 
@@ -190,11 +272,15 @@ class SaslGate:
             expires_at=None if lifetime_s is None else now + lifetime_s,
             mechanism=self._mechanism,
             groups=identity.groups,
+            authentications=connection.session.authentications + 1,
         )
         self._advance(Event.COMPLETE)
         self._exchange = None
         self._authenticated_at = now
         connection.authenticated(self if lifetime_s is not None else self._application)
+        if lifetime_s is not None:
+            self._end = self._end or SessionEnd(connection)
+            self._end.begins(connection.session)
         server.outcome(connection, self._mechanism, None)
         return 0 if lifetime_s is None else max(1, int(lifetime_s * 1000))
 
@@ -224,6 +310,8 @@ class SaslGate:
 
     def _close_after(self, connection: Connection, parts: Parts | None, reason: str) -> Answer:
         """Answer and close after a delay, which slows down guessing; nothing more is served until then."""
+        if self._exchange is not None:
+            connection.session = replace(connection.session, claimed=self._exchange.claimed)
         self._server.outcome(connection, self._mechanism, reason)
         connection.application = _Refused(self._application)
         answer: Deferred[Parts | None] = Deferred()
@@ -237,6 +325,25 @@ class SaslGate:
 
     def _advance(self, event: Event) -> None:
         self._state = NEXT[self._state, event]
+
+
+def _reason(error: Exception) -> str:
+    """The reason of a failure, for the log. Not the text of a bug, which may have a part of the token."""
+    return str(error) if isinstance(error, SaslFailure) else f"internal error: {type(error).__name__}"
+
+
+def _api_key(frame: memoryview) -> int:
+    return int(_API_KEY.unpack_from(frame)[0]) if len(frame) >= _API_KEY.size else -1
+
+
+def _shortened_header(frame: memoryview) -> RequestHeader | None:
+    """The header of a SaslAuthenticate request without its parts of any length; None for another request."""
+    if _api_key(frame) != SASL_AUTHENTICATE.key or len(frame) < _FIXED_HEADER.size:
+        return None
+    key, version, correlation_id = _FIXED_HEADER.unpack_from(frame)
+    if not SASL_AUTHENTICATE.supports(version):
+        return None
+    return RequestHeader(key, version, correlation_id, None, _FIXED_HEADER.size)
 
 
 class _Refused:

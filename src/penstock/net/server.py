@@ -18,7 +18,9 @@ from penstock.net.connection import Connection
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.response_queue import Answer
+from penstock.net.turns import Turns
 from penstock.net.unauthenticated import Unauthenticated
+from penstock.net.unsent import UnsentResponses
 from penstock.observability.limited_log import LimitedLog
 from penstock.quotas.connections import ConnectionRates
 from penstock.quotas.failures import FailedLogins
@@ -79,12 +81,15 @@ class Server:
         has_room: Callable[[int], bool] = lambda descriptor: True,
         windows: Windows = DEFAULT_WINDOWS,
         failed_logins: FailedLogins | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """`log` takes events of connections, at most 60 of each per minute.
 
         `has_room` returns whether a new connection may keep its descriptor, and logs refusals.
 
         `windows` are those of the rates of new connections. `failed_logins` limits failed authentications.
+
+        `turns` are those of the large requests; servers of one broker share them.
         """
         self.application: Application[Connection] = _NotServing()
         self._limits = limits
@@ -97,6 +102,8 @@ class Server:
         #: the connection that serves what arrived together, and what is to happen before it is answered
         self.serving: Connection | None = None
         self.due: list[Callable[[], None]] = []
+        self.turns = Turns() if turns is None else turns
+        self.unsent = UnsentResponses(self.turns, self.pool.address_limit, self.pool.limit)
         self.unauthenticated = Unauthenticated(self.loop, lambda: self._limits, self.pool.scratch)
         self.rates = ConnectionRates(windows)
         self._admission = Admission(self, self.rates)
@@ -221,7 +228,7 @@ class Server:
         most = limits.max_connections_by_ip.get(address, limits.max_connections_per_ip)
         if self.counts.open_by_ip[address] > most:
             self._refuse(connection, "max.connections.per.ip")
-        elif self._has_failed_often(connection):
+        elif self.has_failed_often(connection):
             self._refuse(connection, "penstock.authentication.failures.per.ip.max")
         elif not self._has_room(connection.descriptor):
             self.counts.refuse(connection.listener.name, "descriptors")
@@ -237,16 +244,17 @@ class Server:
         else:
             self._refuse(connection, "max.connections")
 
-    def _has_failed_often(self, connection: Connection) -> bool:
+    def has_failed_often(self, connection: Connection) -> bool:
+        """Whether a client has failed too often: its address, or the browser behind a console."""
         logins = self._failed_logins
         if logins is None or connection.listener.security is None:
             return False
-        return logins.refuses(connection.address, int(self.loop.time() * 1000))
+        return logins.refuses(_counted(connection), int(self.loop.time() * 1000))
 
     def authentication_failed(self, connection: Connection) -> None:
         """Count a failed authentication of an address."""
         if self._failed_logins is not None:
-            self._failed_logins.failed(connection.address, int(self.loop.time() * 1000))
+            self._failed_logins.failed(_counted(connection), int(self.loop.time() * 1000))
 
     def _refuse(self, connection: Connection, limit: str) -> None:
         self.counts.refuse(connection.listener.name, limit)
@@ -306,3 +314,8 @@ class Server:
             for connection in sorted(served, key=Connection.idle_since)[:excess]:
                 self._log("connection_closed", peer=connection.peer, limit="max.connections")
                 connection.close()
+
+
+def _counted(connection: Connection) -> str:
+    """The address that failed logins of a connection count for."""
+    return connection.session.visitor or connection.address

@@ -213,6 +213,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         except (ssl.SSLError, ssl.CertificateError) as e:
             self._fail(f"TLS handshake failed: {handshake_error(e)}", self._failure_delay_s)
             return False
+        if self._is_revoked():
+            self._fail("TLS handshake failed: the peer's certificate is revoked", self._failure_delay_s)
+            return False
         if self._hostname is None and not self._outgoing.pending:
             self._acknowledge()
         self._flush()
@@ -221,6 +224,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._application.connection_made(self)
         self._application.secured(self)
         return not self._lost and self.is_open
+
+    def _is_revoked(self) -> bool:
+        """Whether the peer's certificate is on a revocation list of the context."""
+        lists: Any = getattr(self.get_extra_info("sslcontext"), "revocations", None)
+        certificate = None if lists is None else self.peer_certificate
+        return certificate is not None and lists.has(certificate)
 
     def _acknowledge(self) -> None:
         """Send the TCP acknowledgement of the client's last handshake message at once.

@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.model.errors import InvalidConfig
+from penstock.security.revocation_lists import RevocationLists, parse_revocation_lists
 from penstock.security.tls_names import alternative_names, expiry_of, subject_name
 from penstock.security.tls_settings import TlsSettings
 
-__all__ = ["TlsContexts", "client_context", "server_context"]
+__all__ = ["RevocableContext", "TlsContexts", "client_context", "server_context"]
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+#: bytes of a file with revocation lists
+_CRL_BYTES_MAX: Final = 32 << 20
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 _CLIENT_AUTH: Final = {
@@ -29,14 +33,20 @@ _CLIENT_AUTH: Final = {
 }
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
+class RevocableContext(ssl.SSLContext):
+    """A context with the revocation lists that certificates of its peers must not be on."""
+
+    revocations: RevocationLists | None = None
+
+
+def server_context(settings: TlsSettings) -> RevocableContext:
     """The context of a listener; InvalidConfig if a file is missing or malformed."""
     if not settings.has_identity:
         raise InvalidConfig(
             "a TLS listener needs a certificate: set ssl.keystore.location to a PEM file with the private "
             "key and its certificates, or ssl.keystore.key and ssl.keystore.certificate.chain"
         )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = RevocableContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     _configure(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -55,9 +65,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def client_context(settings: TlsSettings) -> ssl.SSLContext:
+def client_context(settings: TlsSettings) -> RevocableContext:
     """The context of connections to other nodes; without trusted certificates, the system's are used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = RevocableContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.verify_hostname
     if not (settings.truststore_file or settings.trusted_certificates):
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -65,7 +75,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _configure(context: RevocableContext, settings: TlsSettings) -> None:
     wanted = [_VERSIONS[version] for version in settings.versions]
     context.minimum_version, context.maximum_version = min(wanted), max(wanted)
     # TLS 1.3 suites have names of their own and are all sound; the list selects those of TLS 1.2.
@@ -85,6 +95,35 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise InvalidConfig(f"{where} has no PEM certificates that can be read: {_reason(e)}") from e
     if settings.has_identity:
         _load_identity(context, settings)
+    if settings.crl_file:
+        _load_revocations(context, settings)
+
+
+def _load_revocations(context: RevocableContext, settings: TlsSettings) -> None:
+    """Check the certificates of peers against the lists.
+
+    OpenSSL checks in the handshake, with the signatures of the lists. It refuses every certificate once a
+    list has expired; then, unless strict, only the check after the handshake goes on.
+    """
+    path = settings.crl_file
+    assert path is not None
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read(_CRL_BYTES_MAX + 1)
+        if len(text) > _CRL_BYTES_MAX:
+            raise ValueError(f"it has more than {_CRL_BYTES_MAX} bytes")
+        context.revocations = lists = parse_revocation_lists(text)
+        if lists.is_expired(time.time()) and not settings.is_strict:
+            return
+        # Not the file itself, which may have changed by now.
+        with tempfile.NamedTemporaryFile("w", prefix="penstock-", suffix=".crl") as copy:
+            copy.write(lists.pem)
+            copy.flush()
+            context.load_verify_locations(cafile=copy.name)
+    except (OSError, ValueError) as e:
+        reason = str(e) if isinstance(e, ValueError) and not isinstance(e, ssl.SSLError) else _reason(e)
+        raise InvalidConfig(f"ssl.crl.location {path} cannot be used: {reason}") from e
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -148,44 +187,85 @@ def _reason(error: Exception) -> str:
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "malformed"
 
 
+class _Built(NamedTuple):
+    """A context, and what it was built of."""
+
+    context: RevocableContext
+    settings: TlsSettings
+    stamp: tuple[tuple[str, int, int, int], ...]
+    certificate: bytes | None
+    #: whether a revocation list had expired
+    is_expired: bool
+
+
 class TlsContexts:
     """The current context of a listener or of a client, and how it is replaced."""
 
     def __init__(self, settings: TlsSettings, *, server: bool) -> None:
         self._build = server_context if server else client_context
-        self.settings = settings
-        self.current = self._build(settings)
-        self._stamp = _stamp(settings)
-        self._certificate = _certificate(settings)
+        self._built = self._new(settings)
+
+    @property
+    def settings(self) -> TlsSettings:
+        return self._built.settings
+
+    @property
+    def current(self) -> ssl.SSLContext:
+        return self._built.context
 
     def context(self) -> ssl.SSLContext:
-        return self.current
+        return self._built.context
+
+    @property
+    def revocations(self) -> RevocationLists | None:
+        """The revocation lists in use."""
+        return self._built.context.revocations
+
+    @property
+    def has_expired_list(self) -> bool:
+        lists = self.revocations
+        return lists is not None and lists.is_expired(time.time())
+
+    def _new(self, settings: TlsSettings) -> _Built:
+        stamp = _stamp(settings)
+        context = self._build(settings)
+        lists = context.revocations
+        is_expired = lists is not None and lists.is_expired(time.time())
+        return _Built(context, settings, stamp, _certificate(settings), is_expired)
 
     def check(self, settings: TlsSettings) -> None:
         """Raise InvalidConfig if `replace` would; change nothing."""
-        self._build(settings)
-        _check_names(settings, self._certificate, _certificate(settings))
+        self.prepare(settings)
+
+    def prepare(self, settings: TlsSettings) -> _Built:
+        """A context for `install`, from files as they are now; InvalidConfig if they cannot be used.
+
+        Takes as long as the revocation lists are large: not on the event loop.
+        """
+        built = self._new(settings)
+        _check_names(settings, self._built.certificate, built.certificate)
+        return built
+
+    def install(self, built: _Built) -> None:
+        """Use a context for new connections."""
+        self._built = built
 
     def replace(self, settings: TlsSettings) -> None:
         """Use `settings` for new connections, read anew; InvalidConfig keeps the old context."""
-        stamp = _stamp(settings)
-        built = self._build(settings)
-        certificate = _certificate(settings)
-        _check_names(settings, self._certificate, certificate)
-        self.current, self.settings, self._stamp = built, settings, stamp
-        self._certificate = certificate
+        self.install(self.prepare(settings))
 
     @property
     def expiry(self) -> float | None:
         """When its certificate expires, in seconds since 1970; None if there is none that can be read."""
         try:
-            return None if self._certificate is None else expiry_of(self._certificate)
+            certificate = self._built.certificate
+            return None if certificate is None else expiry_of(certificate)
         except ValueError:
             return None
 
     def has_changed(self) -> bool:
-        """Whether a file was modified since it was loaded."""
-        return _stamp(self.settings) != self._stamp
+        """Whether a file was modified since it was loaded, or a revocation list has expired since."""
+        return _stamp(self.settings) != self._built.stamp or self.has_expired_list != self._built.is_expired
 
 
 def _stamp(settings: TlsSettings) -> tuple[tuple[str, int, int, int], ...]:
