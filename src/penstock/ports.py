@@ -1,8 +1,9 @@
-"""The four doors to the world: clock, randomness, files, network.
+"""The ports to the system: clock, random numbers, files, network, object stores.
 
 Everything below `broker` reaches the world only through these, so that the same code runs for real, over
 memory (`--memory`), and under a simulator that owns time and loses what was not synced. The real doors are
-in `penstock.broker.base.system_ports`, the in-memory files in `penstock.storage.memory`.
+in `penstock.broker.base.system_ports`, the in-memory files in `penstock.storage.memory`, the object stores in
+`penstock.objectstore.object_store`.
 
 Files raise `OSError` exactly as the operating system does (errno included): storage decides what it means.
 The event loop's thread owns every `File`, from when a worker thread that opened it has handed it over; only
@@ -14,7 +15,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Buffer", "Clock", "File", "FileRange", "Files", "Rng", "Workers", "World"]
+__all__ = [
+    "Buffer",
+    "Clock",
+    "File",
+    "FileRange",
+    "Files",
+    "ObjectStore",
+    "Rng",
+    "Space",
+    "StoredObject",
+    "Workers",
+    "World",
+]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -61,6 +74,24 @@ class File(Protocol):
         """As `pread`, but None where that would wait for the disk."""
         ...
 
+    def is_cached(self, position: int) -> bool:
+        """Returns false if a read at `position` would wait for the disk."""
+        ...
+
+    def pread_verified(self, size: int, position: int) -> bytes:
+        """As `pread`, but EBADMSG if the file itself can tell that the bytes are not those written.
+
+        For bytes that are sent without a look at them. `pread` has other bytes in their place.
+        """
+        ...
+
+    def never_written(self, position: int, end: int) -> int | None:
+        """The first position from `position` on that was never written, though the file is longer.
+
+        `end` if there is none, and None if only the content can tell.
+        """
+        ...
+
     def pwrite(self, data: Buffer, position: int) -> None: ...
 
     def truncate(self, size: int) -> None: ...
@@ -76,6 +107,21 @@ class File(Protocol):
     def close(self) -> None:
         """Let go of the file; closing twice is harmless."""
         ...
+
+
+class Space(NamedTuple):
+    """The bytes of a volume."""
+
+    total: int
+    #: free, and this process may write them
+    usable: int
+    #: free, and this process may not write them: kept for root, or beyond a quota
+    reserved: int = 0
+
+    @property
+    def capacity(self) -> int:
+        """The bytes that are used or usable: what `df` relates both to."""
+        return self.total - self.reserved
 
 
 class Files(Protocol):
@@ -101,6 +147,10 @@ class Files(Protocol):
         """Bytes of the file, without opening it."""
         ...
 
+    def takes_appends(self, path: str) -> bool:
+        """Returns false for a file of an earlier format, which is only read."""
+        ...
+
     def read(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: Buffer) -> None:
@@ -123,8 +173,8 @@ class Files(Protocol):
         """Make and lock a file; BlockingIOError while another process has it. Closing it unlocks it."""
         ...
 
-    def space(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume."""
+    def space(self, path: str) -> Space:
+        """The bytes of the volume."""
         ...
 
 
@@ -145,6 +195,10 @@ class FileRange:
         return self.size
 
     def read(self) -> bytes:
+        return self.file.pread_verified(self.size, self.position)
+
+    def read_unverified(self) -> bytes:
+        """The bytes for a reader that verifies the checksum of each batch itself."""
         return self.file.pread(self.size, self.position)
 
     def behind(self, skipped: int) -> FileRange:
@@ -168,6 +222,43 @@ class Workers(Protocol):
         ...
 
 
+class StoredObject(NamedTuple):
+    """An object in a listing."""
+
+    name: str
+    size: int
+    #: by the clock of the store
+    modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """A prefix of an object store, or a folder. Names are relative to it, with '/' between their parts.
+
+    Errors are `OSError`s, as those of files: FileNotFoundError for a missing object, FileExistsError for a
+    conditional put that came second, PermissionError where credentials do not suffice, TimeoutError, and
+    others for everything that may go away by itself. After an error of `put_new` the object may be there or
+    not.
+    """
+
+    async def get(self, name: str) -> bytes: ...
+
+    async def get_range(self, name: str, start: int, end: int) -> bytes:
+        """The bytes [start, end) of an object."""
+        ...
+
+    async def put_new(self, name: str, data: Buffer) -> None:
+        """Write an object whole, or not at all; FileExistsError if there is one (create-if-absent)."""
+        ...
+
+    async def listing(self, prefix: str) -> list[StoredObject]:
+        """All objects whose names start with `prefix`, sorted by name. It may lack the newest ones."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete an object; deleting one that is not there is no error."""
+        ...
+
+
 class World(NamedTuple):
     """The ports of a broker: clock, random numbers, files, worker threads and processes."""
 
@@ -175,6 +266,11 @@ class World(NamedTuple):
     rng: Rng
     files: Files
     workers: Workers
+    #: seconds that never go back: what slices of long computations are measured with; None for the process's.
+    #: In a simulation each call takes the same time, so that the same seed gives the same slices.
+    computing: Callable[[], float] | None = None
+    #: the archive of tiered storage; None for the one that the config names
+    archive: ObjectStore | None = None
 
 
 Parts: TypeAlias = Iterable[Buffer | FileRange]
