@@ -14,7 +14,7 @@ def test_the_check_value() -> None:
     assert crc32c(b"123456789") == 0xE3069283
 
 
-def test_it_goes_on_from_an_earlier_checksum() -> None:
+def test_a_checksum_continues_from_an_earlier_one() -> None:
     assert crc32c(b"6789", crc32c(b"12345")) == 0xE3069283
 
 

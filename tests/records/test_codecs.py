@@ -30,13 +30,13 @@ def test_round_trip_of_long_data(codec: Codec) -> None:
     assert decompress(codec, memoryview(compress(codec, LONG))) == LONG
 
 
-def test_other_libraries_read_what_we_write() -> None:
+def test_other_libraries_decompress_our_bytes() -> None:
     assert gzip.decompress(compress(Codec.GZIP, LONG)) == LONG
     assert lz4.frame.decompress(compress(Codec.LZ4, LONG)) == LONG
     assert zstandard.ZstdDecompressor().decompressobj().decompress(compress(Codec.ZSTD, LONG)) == LONG
 
 
-def test_we_read_what_other_libraries_write() -> None:
+def test_we_decompress_the_bytes_of_other_libraries() -> None:
     assert decompress(Codec.GZIP, gzip.compress(LONG)) == LONG
     assert decompress(Codec.GZIP, gzip.compress(LONG) + gzip.compress(b"more")) == LONG + b"more"
     assert decompress(Codec.LZ4, lz4.frame.compress(LONG, block_linked=True, store_size=True)) == LONG
@@ -85,13 +85,14 @@ def test_cut_data_is_corrupt(codec: Codec) -> None:
 @given(data=st.binary(max_size=200), codec=st.sampled_from(COMPRESSED))
 def test_any_bytes_are_read_or_refused_in_our_own_words(data: bytes, codec: Codec) -> None:
     with contextlib.suppress(CorruptMessage, RecordListTooLarge):
-        decompress(codec, data, limit=10_000)
+        assert len(decompress(codec, data, limit=10_000)) <= 10_000
 
 
 @given(damage=st.binary(min_size=1, max_size=40))
 def test_damaged_xerial_framing_is_read_or_refused_in_our_own_words(damage: bytes) -> None:
+    data = compress(Codec.SNAPPY, b"")[:16] + damage
     with contextlib.suppress(CorruptMessage, RecordListTooLarge):
-        decompress(Codec.SNAPPY, compress(Codec.SNAPPY, b"")[:16] + damage, limit=10_000)
+        assert len(decompress(Codec.SNAPPY, data, limit=10_000)) <= 10_000
 
 
 @pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 1), (Codec.LZ4, 12), (Codec.ZSTD, 10)])

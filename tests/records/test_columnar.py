@@ -59,7 +59,7 @@ def logs(draw: st.DrawFn) -> tuple[bytes, list[Record]]:
 
 @settings(deadline=None)
 @given(log=logs())
-def test_columns_are_what_was_built_and_what_other_decoders_read(log: tuple[bytes, list[Record]]) -> None:
+def test_columns_equal_the_built_records_and_those_of_other_decoders(log: tuple[bytes, list[Record]]) -> None:
     data, records = log
     assert rows_of(data) == records
     spans = [data[position : position + header.size] for position, header in iter_batches(data)]
@@ -127,7 +127,7 @@ def test_bytes_that_fit_into_a_view_are_read_up_to_the_very_end(size: int, codec
     assert rows_of(build_batch(records, codec=codec)) == records
 
 
-def test_what_was_decoded_leaves_the_buffer_to_others() -> None:
+def test_decoded_columns_hold_no_view_of_the_buffer() -> None:
     records = [Record(0, 0, b"key", b"value" * 10, (("name", b"header" * 10),))]
     data = bytearray(build_batch(records))
     (columns,) = decode(data, list(iter_batches(data)), ALL, headers=True)
@@ -197,7 +197,7 @@ def _transaction(base: int, *, producer: int, end: bool | None) -> bytes:
     )
 
 
-def test_read_committed_hides_what_was_aborted_and_nothing_else() -> None:
+def test_read_committed_hides_aborted_records_and_no_others() -> None:
     log = (
         _transaction(0, producer=7, end=False)
         + _transaction(2, producer=7, end=True)

@@ -38,7 +38,7 @@ def test_a_frame_declares_its_size(codec: Codec, frame: bytes, declared: int | N
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_what_is_no_frame_of_the_codec_is_refused(codec: Codec) -> None:
+def test_bytes_that_are_no_frame_of_the_codec_are_refused(codec: Codec) -> None:
     others = [compress(other, DATA) for other in Codec if other is not codec]
     for data in (b"", b"\xff" * 40, *others):
         with pytest.raises(CorruptMessage):

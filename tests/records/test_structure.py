@@ -159,7 +159,7 @@ def batches(shapes: list[tuple[int, bytes | None, bytes | None, list[tuple[str, 
 
 @settings(max_examples=amount(50))
 @given(RECORDS, st.integers(1, 40))
-def test_what_was_built_passes(
+def test_built_batches_pass(
     shapes: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], repeat: int
 ) -> None:
     batch = batches(shapes * repeat)

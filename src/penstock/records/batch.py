@@ -41,6 +41,8 @@ _RECORD_COUNT: Final = Struct(">57xi")
 _CRC: Final = Struct(">I")
 _TIMESTAMPS: Final = Struct(">qq")
 _TIMESTAMPS_POSITION: Final = 27
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_POSITION: Final = 43
 #: what may be walked record by record while others wait: a few milliseconds' worth
 _SHORT_RECORDS_MAX: Final = 1000
 _SHORT_BYTES_MAX: Final = 64 << 10
@@ -112,7 +114,7 @@ def read_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]
 
 
 def codec_of(batch: Buffer) -> int:
-    """The number of the batch's codec; 0, none, for what is too short to be a batch."""
+    """The number of the batch's codec; 0 (none) for bytes that are too short for a batch."""
     return batch[ATTRIBUTES_LOW] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
 
 
@@ -126,13 +128,19 @@ def is_long(batch: Buffer) -> bool:
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether `batch`, exactly one batch, is what its checksum says."""
+    """Returns true if the checksum of `batch`, exactly one batch, is right."""
     return bool(crc32c(memoryview(batch)[CRC_START:]) == header.crc)
 
 
 def stamp_time(batch: memoryview, timestamp_ms: int) -> None:
     """Give all records of exactly one batch, which were made at the same time, another one."""
     _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_POSITION, timestamp_ms, timestamp_ms)
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
+
+
+def set_producer(batch: memoryview, producer_id: int, epoch: int, sequence: int) -> None:
+    """Give exactly one batch another producer."""
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, producer_id, epoch, sequence)
     _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
 
 

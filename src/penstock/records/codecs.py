@@ -135,6 +135,8 @@ def _unpack_growing(
             if _OUTPUT_FULL not in str(e):
                 raise
         if size >= limit:
+            # The error may live as long as a cycle of references: it must not keep the buffer.
+            output = bytearray()
             raise _too_large(codec, limit)
         size = min(limit, max(_GUESS_BYTES_MIN, 4 * size))
 
