@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 
 import pytest
 
-from penstock.encryption import IN_PROGRESS, META
+from penstock.encryption import IN_PROGRESS, META, PLAIN, VERSION
 from penstock.encryption.conversion import decrypt_directory, encrypt_directory, rotate_directory
-from penstock.encryption.directory import key_names
-from penstock.encryption.files import EncryptedFiles
-from penstock.encryption.header import EXTENTS_MAX, HEADER_BYTES, decode_extents
-from penstock.encryption.keys import MissingKey, parse_keys
+from penstock.encryption.directory import file_states
+from penstock.encryption.files import UNREADABLE, EncryptedFiles
+from penstock.encryption.head import COPIES_AT, HEADER_BYTES
+from penstock.encryption.keys import MissingKey, format_key, parse_keys
+from penstock.encryption.version1 import encode_version1
 from penstock.model.errors import PenstockError
 from penstock.storage.memory import MemoryFiles
+from tests.encryption.interrupted_disk import Disk, Interrupted
 from tests.encryption.keyring import NEW, OLD, RING
 
-CONTENT = {f"/data/{META}": b"{}", "/data/topics/t/0.log": b"records" * 1000, "/data/topics/t/0.index": b""}
-CHANGES = 30
+FOLDER = "/data/topics/t/partition-0"
+SEGMENT = f"{FOLDER}/0.log"
+CONTENT = {
+    f"/data/{META}": b'{"directory.id": "d", "cluster.id": "c", "node.id": 1}',
+    SEGMENT: b"records" * 20_000,
+    f"{FOLDER}/0.index": b"",
+    f"{FOLDER}/leader-epoch-checkpoint": b"0\n0\n",
+    f"{FOLDER}/partition.metadata": b"version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAQ\npartition: 0\n",
+}
+FILES = sum(1 for data in CONTENT.values() if data)
+CHANGES = 45
 
 
-class Interrupted(Exception):
-    """The process ends."""
-
-
-class Disk(MemoryFiles):
-    """Files in memory that end the process at the n-th change."""
-
-    changes_left: int | None = None
-
-    def _change(self) -> None:
-        if self.changes_left is not None:
-            if not self.changes_left:
-                raise Interrupted
-            self.changes_left -= 1
-
-    def write(self, *arguments: object) -> None:
-        self._change()
-        super().write(*arguments)  # type: ignore[arg-type]
-
-    def move(self, *arguments: object) -> None:
-        self._change()
-        super().move(*arguments)  # type: ignore[arg-type]
-
-    def unlink(self, *arguments: object) -> None:
-        self._change()
-        super().unlink(*arguments)  # type: ignore[arg-type]
-
-
-def disk() -> Disk:
+def disk(version: int = PLAIN) -> Disk:
+    """A data directory in plain text, or in version 1 of the encryption."""
     files = Disk()
-    files.makedirs("/data/topics/t")
+    files.makedirs("/data/topics/t/partition-0")
     for path, data in CONTENT.items():
-        files.open(path, create=True).append(data) if data else files.open(path, create=True)
+        encoded = encode_version1(RING, secrets.token_bytes, data) if version and data else data
+        file = files.open(path, create=True)
+        if encoded:
+            file.append(encoded)
     return files
 
 
@@ -63,35 +51,56 @@ def read_all(files: MemoryFiles | EncryptedFiles) -> dict[str, bytes]:
     return {path: files.read(path) for path in CONTENT}
 
 
-def test_a_directory_is_encrypted_and_decrypted() -> None:
-    files = disk()
+@pytest.mark.parametrize("version", [PLAIN, 1])
+def test_a_directory_is_encrypted_and_decrypted(version: int) -> None:
+    files = disk(version)
     encrypted = EncryptedFiles(files, RING)
     converted: list[str] = []
-    assert encrypt_directory(encrypted, "/data", lambda old, new: converted.append(old)) == 2
+    assert encrypt_directory(encrypted, "/data", lambda old, new: converted.append(old)) == FILES
     assert sorted(converted) == sorted(path for path, data in CONTENT.items() if data)
-    assert read_all(encrypted) == CONTENT and b"records" not in files.read("/data/topics/t/0.log")
+    assert converted[-1] == f"/data/{META}", "its header has the version of the directory"
+    assert read_all(EncryptedFiles(files, RING)) == CONTENT and b"records" not in files.read(SEGMENT)
     assert encrypt_directory(encrypted, "/data", ignore) == 0
-    assert decrypt_directory(encrypted, "/data", ignore) == 2
+    assert decrypt_directory(encrypted, "/data", ignore) == FILES
     assert read_all(files) == CONTENT
     assert not files.exists(f"/data/{IN_PROGRESS}")
 
 
+@pytest.mark.parametrize("version", [PLAIN, 1])
 @pytest.mark.parametrize("number", range(CHANGES))
-def test_an_interrupted_conversion_is_finished_by_another_one(number: int) -> None:
-    files = disk()
-    encrypted = EncryptedFiles(files, RING)
+def test_an_interrupted_conversion_is_finished_by_another_one(number: int, version: int) -> None:
+    files = disk(version)
     files.changes_left = number
     with suppress(Interrupted):
-        encrypt_directory(encrypted, "/data", ignore)
+        encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
     files.changes_left = None
-    is_whole = read_all(files) == CONTENT or read_all(encrypted) == CONTENT
+    source = MemoryFiles.read if version == PLAIN else None
+    is_old = source is not None and {path: source(files, path) for path in CONTENT} == CONTENT
+    old = EncryptedFiles(files, RING, accepts=frozenset({1, VERSION}))
+    is_whole = is_old or read_all(EncryptedFiles(files, RING)) == CONTENT or read_all(old) == CONTENT
     assert is_whole or files.exists(f"/data/{IN_PROGRESS}"), "a broker would use half of it"
     encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
     assert read_all(EncryptedFiles(files, RING)) == CONTENT
-    assert key_names(files, "/data") == {"old": 2}
+    assert file_states(files, "/data") == {(VERSION, "old"): FILES}
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(CHANGES))
+def test_an_interrupted_decryption_is_finished_by_another_one(number: int) -> None:
+    files = disk()
+    encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    files.changes_left = number
+    with suppress(Interrupted):
+        decrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    files.changes_left = None
+    assert files.exists(f"/data/{IN_PROGRESS}") or CONTENT in (
+        read_all(files),
+        read_all(EncryptedFiles(files, RING)),
+    )
+    decrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    assert read_all(files) == CONTENT
+
+
+@pytest.mark.parametrize("number", range(4 * FILES + 2))
 def test_an_interrupted_rotation_leaves_files_that_both_keys_open(number: int) -> None:
     files = disk()
     encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
@@ -103,12 +112,42 @@ def test_an_interrupted_rotation_leaves_files_that_both_keys_open(number: int) -
     files.changes_left = None
     assert read_all(EncryptedFiles(files, both)) == CONTENT
     rotate_directory(EncryptedFiles(files, both), "/data", ignore)
-    assert key_names(files, "/data") == {"new": 2}
+    assert file_states(files, "/data") == {(VERSION, "new"): FILES}
     assert read_all(EncryptedFiles(files, parse_keys(NEW))) == CONTENT
     with pytest.raises(MissingKey):
         EncryptedFiles(files, RING).read(f"/data/{META}")
     assert {path: files.read(path)[HEADER_BYTES:] for path in CONTENT} == before, "content stays as it is"
     assert rotate_directory(EncryptedFiles(files, both), "/data", ignore) == 0
+
+
+def test_a_rotation_includes_files_that_were_set_aside() -> None:
+    """A key provider forgets the old key after a rotation."""
+    files = disk()
+    encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    files.rename(SEGMENT, SEGMENT + UNREADABLE)
+    lost = EncryptedFiles(Disk(), parse_keys(format_key("lost", bytes(32))))
+    lost.write_atomic("/f", b"x")
+    files.write_atomic(f"{SEGMENT}{UNREADABLE}.1", lost.inner.read("/f"))
+    rotate_directory(EncryptedFiles(files, parse_keys(f"{NEW},{OLD}")), "/data", ignore)
+    files.rename(SEGMENT + UNREADABLE, SEGMENT)
+    assert EncryptedFiles(files, parse_keys(NEW)).read(SEGMENT) == CONTENT[SEGMENT]
+
+
+@pytest.mark.parametrize("copy", COPIES_AT)
+def test_a_torn_header_during_a_rotation_costs_nothing(copy: int) -> None:
+    files = disk()
+    encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    both = parse_keys(f"{NEW},{OLD}")
+    for number in range(4):
+        files.changes_left = number
+        with suppress(Interrupted):
+            rotate_directory(EncryptedFiles(files, both), "/data", ignore)
+        files.changes_left = None
+        torn = files.open(SEGMENT)
+        page = torn.pread(HEADER_BYTES, 0)
+        torn.pwrite(bytes(512), copy)
+        assert read_all(EncryptedFiles(files, both)) == CONTENT
+        torn.pwrite(page, 0)
 
 
 def test_a_rotation_needs_the_old_key() -> None:
@@ -118,18 +157,47 @@ def test_a_rotation_needs_the_old_key() -> None:
         rotate_directory(EncryptedFiles(files, parse_keys(NEW)), "/data", ignore)
     with pytest.raises(PenstockError, match="not encrypted"):
         rotate_directory(EncryptedFiles(disk(), RING), "/data", ignore)
+    with pytest.raises(PenstockError, match="has files of version 1: `penstock encryption apply`"):
+        rotate_directory(EncryptedFiles(disk(1), RING), "/data", ignore)
 
 
-def test_a_rotation_writes_files_with_many_extents_anew() -> None:
+def test_a_folder_without_its_identity_is_refused() -> None:
+    """The files in it would have another place as soon as the broker has written the identity."""
+    files = disk()
+    files.remove("/data/topics/t/partition-0/partition.metadata")
+    with pytest.raises(PenstockError, match="partition-0 does not have the id of its topic"):
+        encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    assert not files.exists(f"/data/{IN_PROGRESS}")
+
+
+def test_damaged_and_foreign_files_are_not_decrypted() -> None:
     files = disk()
     encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
-    path = "/data/topics/t/0.log"
-    for _ in range(EXTENTS_MAX // 2 + 1):
-        EncryptedFiles(files, RING).open(path).append(b"x")
-    expected = EncryptedFiles(files, RING).read(path)
-    assert rotate_directory(EncryptedFiles(files, RING), "/data", ignore) == 1
-    assert EncryptedFiles(files, RING).read(path) == expected
-    assert len(decode_extents(files.read(path)[:HEADER_BYTES])) == 1
+    stored = files.open(SEGMENT)
+    byte = stored.pread(1, HEADER_BYTES + 100)
+    stored.pwrite(bytes([byte[0] ^ 1]), HEADER_BYTES + 100)
+    with pytest.raises(PenstockError, match=r"0\.log is damaged .*: move it away"):
+        decrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    files.write_atomic(SEGMENT, files.read(f"{FOLDER}/leader-epoch-checkpoint"))
+    with pytest.raises(PenstockError, match="it is damaged or another file"):
+        decrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    files.remove(SEGMENT)
+    decrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    assert files.read(f"/data/{META}") == CONTENT[f"/data/{META}"]
+
+
+@pytest.mark.parametrize("damaged", [SEGMENT, f"/data/{META}"])
+def test_a_damaged_header_is_not_taken_for_plain_text(damaged: str) -> None:
+    """The ciphertext would be encrypted once more, and then be authentic."""
+    files = disk()
+    encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    file = files.open(damaged)
+    for copy in COPIES_AT:
+        file.pwrite(b"\xff" * 4, copy)
+    before = files.read(damaged)
+    with pytest.raises(PenstockError, match="is damaged: it has no header of the encryption"):
+        encrypt_directory(EncryptedFiles(files, RING), "/data", ignore)
+    assert files.read(damaged) == before
 
 
 def test_other_directories_and_running_brokers_are_refused() -> None:

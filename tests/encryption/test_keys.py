@@ -40,7 +40,7 @@ def test_secrets_are_not_in_texts() -> None:
         assert SECRET not in shown and str(bytes(range(32)))[2:-1] not in shown
 
 
-def test_a_key_opens_only_what_it_has_wrapped() -> None:
+def test_a_key_unwraps_only_keys_that_it_has_wrapped() -> None:
     nonce = bytes(12)
     wrapped = RING.current.wrap(b"k" * 32, nonce)
     assert RING.current.unwrap(wrapped, nonce) == b"k" * 32

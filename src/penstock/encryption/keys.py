@@ -7,14 +7,25 @@ for files that exist.
 
 from __future__ import annotations
 
+import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.model.installation import pip_install
 
-__all__ = ["KEY_BYTES", "Key", "KeyRing", "Keystream", "MissingKey", "format_key", "parse_keys"]
+__all__ = [
+    "KEY_BYTES",
+    "Key",
+    "KeyRing",
+    "Keystream",
+    "MissingKey",
+    "format_key",
+    "is_key_name",
+    "parse_keys",
+]
 
 #: AES-256
 KEY_BYTES: Final = 32
@@ -23,6 +34,13 @@ WRAPPED_BYTES: Final = KEY_BYTES + 16
 NAME_BYTES: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _BLOCK: Final = 16
+#: of keys that encrypt one message
+_ZERO_NONCE: Final = bytes(NONCE_BYTES)
+
+
+def is_key_name(name: str) -> bool:
+    """Returns true if a text can be the name of a key."""
+    return _NAME.fullmatch(name) is not None
 
 
 class MissingKey(PenstockError):
@@ -61,6 +79,27 @@ class Key:
         except InvalidTag:
             return None
         return secret
+
+    def wrap_file_key(self, secret: bytes, salt: bytes, place: bytes) -> bytes:
+        """Encrypt the key of a file for its place. `salt` is random, and used for this file only."""
+        wrapped: bytes = _gcm()(self._derived(salt)).encrypt(_ZERO_NONCE, secret, self._bound(place))
+        return wrapped
+
+    def unwrap_file_key(self, wrapped: bytes, salt: bytes, place: bytes) -> bytes | None:
+        """The key of a file; None if it was wrapped by another key or for another place, or is damaged."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            secret: bytes = _gcm()(self._derived(salt)).decrypt(_ZERO_NONCE, wrapped, self._bound(place))
+        except InvalidTag:
+            return None
+        return secret
+
+    def _bound(self, place: bytes) -> bytes:
+        return self.name.encode().ljust(NAME_BYTES, b"\0") + place
+
+    def _derived(self, salt: bytes) -> bytes:
+        return hmac.digest(self._secret, b"penstock file key" + salt, "sha256")
 
     def text(self) -> str:
         return f"{self.name}:{b64encode(self._secret).decode()}"
@@ -149,7 +188,7 @@ def check_library() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise PenstockError(
-            "encryption needs cryptography: install it with `pip install 'penstock[security]'`"
+            f"encryption needs cryptography: install it with `{pip_install('security')}`"
         ) from None
 
 
