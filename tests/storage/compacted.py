@@ -18,6 +18,7 @@ from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
+from penstock.storage.seals import NO_OWNER, LogOwner
 from tests.storage.logs import append_checked
 
 T = TypeVar("T")
@@ -60,8 +61,15 @@ class InlineWorkers:
 class CompactedLog:
     """A log, its clock, and up to where it is clean."""
 
-    def __init__(self, config: LogConfig = COMPACT, files: Files | None = None, path: str = PATH) -> None:
+    def __init__(
+        self,
+        config: LogConfig = COMPACT,
+        files: Files | None = None,
+        path: str = PATH,
+        owner: LogOwner = NO_OWNER,
+    ) -> None:
         self.files = files or MemoryFiles()
+        self.owner = owner
         self.path = path
         self.clock = ManualClock()
         self.config = config
@@ -69,7 +77,7 @@ class CompactedLog:
         self.log = self._open(clean=True)
 
     def _open(self, clean: bool) -> Log:
-        log = Log.open(self.files, self.path, self.config, self.clock, clean=clean)
+        log = Log.open(self.files, self.path, self.config, self.clock, clean=clean, owner=self.owner)
         log.advance_high_watermark(log.end_offset)
         return log
 

@@ -86,7 +86,7 @@ def append_marker(log: Log, batch: memoryview, leader_epoch: int = 0) -> Appende
 def stored(log: Log) -> bytes:
     """All bytes that a reader of everything gets."""
     data = b""
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while (found := log.read(offset, 1 << 20, upper=log.end_offset)) is not None:
         data += found.read()
         *_, (_, last) = iter_batches(data)

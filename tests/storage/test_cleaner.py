@@ -26,9 +26,12 @@ from penstock.storage.cleaner import (
     read_checkpoint,
     write_checkpoint,
 )
+from penstock.storage.index_files import OtherSegment
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import ColdPages
+from penstock.storage.sealing import read_seal
+from penstock.storage.seals import NO_OWNER, LogOwner
 from penstock.testing.disk import FaultyDisk
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, InlineWorkers
 
@@ -65,7 +68,7 @@ def test_a_checkpoint_divides_clean_from_dirty() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [-1, 4, 99])
-def test_a_checkpoint_outside_of_the_log_is_not_believed(checkpoint: int) -> None:
+def test_a_checkpoint_outside_of_the_log_is_ignored(checkpoint: int) -> None:
     topic = CompactedLog()
     sealed(topic, b"a", b"b", b"c")
     assert measure(topic.log, checkpoint, topic.clock.ms).first_dirty_offset == 0
@@ -91,12 +94,26 @@ def test_young_segments_wait_for_min_compaction_lag() -> None:
     assert measure(topic.log, None, topic.clock.ms + 1000).end_offset == 3
 
 
-def test_max_compaction_lag_makes_a_log_due_whatever_its_ratio() -> None:
+def test_max_compaction_lag_makes_a_log_due_at_any_ratio() -> None:
     topic = CompactedLog(replace(COMPACT, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=1.0))
     sealed(topic, b"a")
     assert not measure(topic.log, None, topic.clock.ms + 1000).due
     assert measure(topic.log, None, topic.clock.ms + 1001).due
     assert not measure(topic.log, 1, topic.clock.ms + 1001).due
+
+
+def test_the_compaction_lag_is_that_of_the_oldest_dirty_record() -> None:
+    topic = CompactedLog(replace(COMPACT, max_compaction_lag_ms=1000))
+    began_ms = topic.clock.ms
+    sealed(topic, b"a")
+    topic.clock.ms = began_ms + 400
+    sealed(topic, b"b")
+    topic.clock.ms = began_ms + 1400
+    assert measure(topic.log, None, topic.clock.ms).lag_ms == 1400
+    assert measure(topic.log, 1, topic.clock.ms).lag_ms == 1000
+    assert measure(topic.log, 2, topic.clock.ms).lag_ms == 0
+    topic.log.reconfigure(COMPACT)
+    assert measure(topic.log, None, topic.clock.ms).lag_ms == 0
 
 
 def test_nothing_at_or_above_the_high_watermark_is_compacted() -> None:
@@ -176,7 +193,7 @@ class MeddlingWorkers(InlineWorkers):
         return self._then_meddle(super().in_process(function, *args))
 
 
-@pytest.mark.parametrize("meddle_at", [1, 2])
+@pytest.mark.parametrize("meddle_at", [1, 2, 3])
 def test_a_log_that_lost_segments_meanwhile_is_left_as_it_is(meddle_at: int) -> None:
     topic = CompactedLog()
     for _ in range(3):
@@ -209,6 +226,45 @@ def test_a_log_that_is_deleted_meanwhile_is_not_brought_back(tmp_path: Path) -> 
     OsFiles().rmtree(topic.path)
     assert asyncio.run(clean(topic.log, planned, topic.files, InlineWorkers())) is None
     assert not path.exists()
+
+
+def test_compacted_segments_are_sealed() -> None:
+    topic = CompactedLog()
+    for nth in range(3):
+        topic.put((b"a", b"%d" % nth), producer_id=1, sequence=nth, transactional=True)
+        topic.end(1, committed=False)
+        sealed(topic, b"b")
+    topic.compact()
+    compacted = topic.log.segments.first
+    assert compacted.is_compacted
+    assert compacted.expected_seal.is_known(compacted.size)
+    seal = read_seal(topic.files, compacted, NO_OWNER)
+    assert seal is not None
+    assert seal.end_offset == topic.log.segments.active.base_offset
+    survivors = topic.records()
+    topic.reopen(clean=False)
+    assert topic.records() == survivors
+
+
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex", ".seal")])
+def test_records_of_another_log_are_not_compacted_into_this_one(suffixes: tuple[str, ...]) -> None:
+    files = MemoryFiles()
+    owners = [LogOwner("x" * 22, partition) for partition in range(2)]
+    topics = [CompactedLog(files=files, path=f"{PATH}{owner.partition}", owner=owner) for owner in owners]
+    for topic, key in zip(topics, (b"a", b"b"), strict=True):
+        for _ in range(3):
+            sealed(topic, key, key)
+        topic.log.close()
+    for suffix in suffixes:
+        one, other = (f"{topic.path}/{2:020}{suffix}" for topic in topics)
+        contents = files.read(one), files.read(other)
+        files.write_atomic(one, contents[1])
+        files.write_atomic(other, contents[0])
+    log = Log.open(files, topics[0].path, COMPACT, topics[0].clock, clean=True, owner=owners[0])
+    log.advance_high_watermark(log.end_offset)
+    planned = plan(measure(log, None, 0), 0, 100 * KEY_BYTES)
+    with pytest.raises(OtherSegment):
+        asyncio.run(clean(log, planned, files, InlineWorkers()))
 
 
 class ProcessWorkers:
@@ -255,7 +311,7 @@ def test_a_key_costs_no_more_memory_than_is_reckoned_with() -> None:
         tracemalloc.stop()
 
 
-def test_what_is_dirty_is_found_without_waiting_for_a_disk() -> None:
+def test_dirty_logs_are_found_without_waiting_for_a_disk() -> None:
     disk = FaultyDisk(Random(0))
     config = replace(COMPACT, min_compaction_lag_ms=1, max_compaction_lag_ms=1000)
     topic = CompactedLog(config, disk)

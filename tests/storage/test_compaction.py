@@ -38,7 +38,7 @@ def test_the_latest_record_of_each_key_stays_at_its_offset() -> None:
     assert result.bytes_after < result.bytes_before
 
 
-def test_what_is_clean_is_compared_with_what_is_new() -> None:
+def test_clean_records_are_compared_with_new_ones() -> None:
     topic = CompactedLog()
     topic.put((b"a", b"1"), (b"b", b"1"))
     topic.compact()
@@ -70,7 +70,7 @@ def test_small_segments_are_merged_up_to_the_segment_size() -> None:
     assert len(topic.records()) == 6
 
 
-def test_segments_are_merged_by_what_is_left_of_them() -> None:
+def test_segments_are_merged_by_their_remaining_size() -> None:
     topic = CompactedLog()
     for i in range(6):
         topic.put((b"key %d" % (i // 3), b"x" * 100))
@@ -82,7 +82,7 @@ def test_segments_are_merged_by_what_is_left_of_them() -> None:
     assert [record.offset for record in topic.records()] == [2, 5]
 
 
-def test_segments_are_not_merged_beyond_what_an_index_may_hold() -> None:
+def test_segments_are_merged_up_to_the_limit_of_an_index() -> None:
     topic = CompactedLog(replace(COMPACT, index_interval_bytes=0))
     for i in range(4):
         for j in range(5):
@@ -195,7 +195,7 @@ def test_records_of_aborted_transactions_go_and_do_not_hide_others() -> None:
     assert [header.base_offset for header in controls] == [marker, marker + 2]
 
 
-def test_a_marker_goes_when_its_records_have_been_gone_for_delete_retention() -> None:
+def test_a_marker_is_removed_when_its_records_have_been_gone_for_delete_retention() -> None:
     topic = CompactedLog()
     topic.put((b"a", b"aborted"), producer_id=7, sequence=0, transactional=True)
     marker = topic.end(7, committed=False)
@@ -217,7 +217,7 @@ def test_a_marker_goes_when_its_records_have_been_gone_for_delete_retention() ->
     assert markers() == [marker + 2]
 
 
-def test_an_open_transaction_and_what_follows_are_left_alone() -> None:
+def test_an_open_transaction_and_later_records_are_not_compacted() -> None:
     topic = CompactedLog()
     topic.put((b"a", b"1"), (b"a", b"2"))
     topic.log.roll()

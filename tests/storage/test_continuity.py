@@ -98,7 +98,7 @@ def test_a_read_never_goes_from_before_a_hole_to_behind_it(clean: bool) -> None:
 @CLEAN
 @pytest.mark.parametrize("batches", [0, 1, 3])
 @pytest.mark.parametrize("torn", [0, 10])
-def test_a_truncated_segment_has_lost_what_is_missing_before_the_next(
+def test_a_truncated_segment_lacks_the_records_before_the_next_one(
     clean: bool, batches: int, torn: int
 ) -> None:
     files = MemoryFiles()
@@ -137,7 +137,7 @@ def test_the_last_segment_under_another_name_is_not_truncated() -> None:
 
 
 @CLEAN
-def test_what_lies_below_the_log_start_is_not_missed(clean: bool) -> None:
+def test_records_below_the_log_start_are_not_missed(clean: bool) -> None:
     files = MemoryFiles()
     end_offset = rolled(files, clean)
     remove(files, 4)

@@ -90,7 +90,7 @@ def test_the_log_goes_on_beside_the_kept_files_and_later_ones_replace_none() -> 
         pytest.param(5, [cut(2), cut(4)], id="in the next segment"),
     ],
 )
-def test_only_what_is_committed_is_kept(high_watermark: int, names: list[str]) -> None:
+def test_only_committed_records_are_kept(high_watermark: int, names: list[str]) -> None:
     files = MemoryFiles()
     log = written(files)
     zero(files, log, 1)

@@ -22,6 +22,7 @@ from tests.storage.directories import RNG, opened
 from tests.storage.logs import CLOCK, batch, flush, records
 
 ID_A, ID_B = TopicId(b"a" * 16), TopicId(b"b" * 16)
+TEXT_A = format_topic_id(ID_A)
 CONFIG = LogConfig(segment_bytes=200)
 
 
@@ -191,13 +192,17 @@ def test_checkpoints_remember_recovery_points_and_log_starts() -> None:
     log.append(batch(), 0)
     directory.open_log("a", 1, CONFIG, CLOCK)
     directory.checkpoint().write()
-    assert files.read("/data/recovery-point-offset-checkpoint") == format_checked(["a 0 10 4", "a 1 0 0"], 2)
-    assert files.read("/data/log-start-offset-checkpoint") == b"1\n2\na 0 4\na 1 0\n0ea34145\n"
+    assert files.read("/data/recovery-point-offset-checkpoint") == format_checked(
+        [f"a 0 {TEXT_A} 10 4", f"a 1 {TEXT_A} 0 0"], 3
+    )
+    assert files.read("/data/log-start-offset-checkpoint") == format_checked(
+        [f"a 0 {TEXT_A} 4", f"a 1 {TEXT_A} 0"], 3
+    )
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.recovery_point, again.end_offset) == (4, 10, 11)
 
 
-def test_what_has_not_been_opened_yet_stays_in_the_checkpoints() -> None:
+def test_unopened_partitions_stay_in_the_checkpoints() -> None:
     files = MemoryFiles()
     directory = opened(files)
     directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
@@ -209,7 +214,7 @@ def test_what_has_not_been_opened_yet_stays_in_the_checkpoints() -> None:
     directory = opened(files)
     directory.open_log("a", 0, CONFIG, CLOCK)
     directory.checkpoint().write()
-    assert b"a 1 1 0\n" in files.read("/data/recovery-point-offset-checkpoint")
+    assert f"a 1 {TEXT_A} 1 0\n".encode() in files.read("/data/recovery-point-offset-checkpoint")
 
 
 def test_damaged_checkpoints_mean_that_everything_is_looked_at() -> None:
@@ -278,10 +283,14 @@ def test_a_topic_that_could_not_be_removed_does_not_come_back_under_its_name() -
     assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
 
 
-def test_what_was_never_made_can_be_removed() -> None:
-    removal = opened(MemoryFiles()).remove_topic("a", [0])
+def test_a_topic_without_folders_can_be_removed() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    before = files.listdir("/data"), files.listdir("/data/topics")
+    removal = directory.remove_topic("a", [0])
     removal.set_aside()
     removal.delete()
+    assert (files.listdir("/data"), files.listdir("/data/topics")) == before
 
 
 def test_a_start_finishes_removals() -> None:
@@ -359,9 +368,9 @@ def test_an_offline_directory_takes_no_partitions() -> None:
             refused()
 
 
-def test_a_directory_knows_how_much_room_there_is() -> None:
-    total, usable = opened(MemoryFiles()).space()
-    assert 0 < usable <= total
+def test_a_directory_knows_its_free_space() -> None:
+    space = opened(MemoryFiles()).space()
+    assert 0 < space.usable <= space.total
 
 
 class Forgetful(Random):

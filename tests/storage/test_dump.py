@@ -150,7 +150,7 @@ def test_other_files_are_refused(files: MemoryFiles, name: str) -> None:
             look()
 
 
-def test_missing_segments_are_reported_with_how_many_offsets_they_had() -> None:
+def test_missing_segments_are_reported_with_their_number_of_offsets() -> None:
     files = MemoryFiles()
     directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
     directory.create_partitions([StoredPartition("t", 0, TopicId(bytes(16)))])

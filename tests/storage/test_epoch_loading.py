@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
+from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition, format_topic_id
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import StoredPartition
-from penstock.storage.epochs import EPOCHS_FILE
+from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
 from penstock.storage.manifest import OTHER_EPOCHS, Manifest
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.seals import LogOwner
 from tests.storage.directories import opened
 from tests.storage.earlier_releases import of_version_0
 from tests.storage.logs import CLOCK, batch, flush, records
@@ -20,8 +21,11 @@ CONFIG = LogConfig()
 EPOCHS = [1, 0, 2, 4, 5, 7]
 
 
-def written(files: MemoryFiles, topic: str = "a") -> str:
-    """Three leader epochs, a clean shutdown, and the path of the checkpoint."""
+def written(files: MemoryFiles, topic: str = "a", more: int = 0) -> str:
+    """Three leader epochs, a clean shutdown, and the path of the checkpoint.
+
+    The last epoch has `more` segments.
+    """
     directory = opened(files)
     directory.create_partitions([StoredPartition(topic, 0, TopicId(b"\1" * 16))])
     log = directory.open_log(topic, 0, CONFIG, CLOCK)
@@ -29,8 +33,11 @@ def written(files: MemoryFiles, topic: str = "a") -> str:
         for _ in range(count):
             log.append(batch(), epoch)
         log.roll()
-    log.advance_high_watermark(9)
-    assert log.leader_epochs.within(0, 9) == EPOCHS
+    for _ in range(more):
+        log.append(batch(), 5)
+        log.roll()
+    log.advance_high_watermark(9 + more)
+    assert log.leader_epochs.within(0, 9 + more) == EPOCHS
     directory.close()
     return f"{directory.partition_path(topic, 0)}/{EPOCHS_FILE}"
 
@@ -118,3 +125,47 @@ def test_the_manifest_has_the_epochs_of_a_log_whose_records_are_deleted() -> Non
     directory = opened(files)
     assert directory.open_log("a", 0, CONFIG, CLOCK).leader_epochs.latest == 3
     assert directory.shutdown.unclean == {}
+
+
+def _raise(files: MemoryFiles, path: str) -> None:
+    """An epoch that no batch has."""
+    files.write_atomic(path, of_version_0(["1 0", "2 4", "5 7", "9 8"]))
+
+
+def _shift(files: MemoryFiles, path: str) -> None:
+    """An epoch that starts within the batches of the one before."""
+    files.write_atomic(path, of_version_0(["1 0", "2 3", "5 7"]))
+
+
+@pytest.mark.parametrize("damage", [_roll_back, _alter, _raise, _shift])
+def test_epochs_of_another_time_are_found_after_a_crash(damage: Damage) -> None:
+    """Everything is below the recovery point, so that the batches are not read otherwise."""
+    files = MemoryFiles()
+    path = written(files, more=2)
+    damage(files, path)
+    files.remove("/data/clean-shutdown")
+    directory = opened(files)
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert log.recovery.walked_from == 10
+    assert log.leader_epochs.within(0, 11) == EPOCHS
+    assert log.recovery.other_epochs
+    directory.close()
+    assert opened(files).open_log("a", 0, CONFIG, CLOCK).leader_epochs.within(0, 11) == EPOCHS
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_epochs_of_another_partition_are_not_used(clean: bool) -> None:
+    files = MemoryFiles()
+    path = written(files)
+    content = files.read(path)
+    assert content.startswith(b"3\n4\n")
+    other = LeaderEpochs.decode(content)
+    other.restore([1, 0, 2, 4, 5, 7])
+    owner = LogOwner.of(format_topic_id(bytes(15) + b"\2"), 0)
+    files.write_atomic(path, other.encode(owner))
+    if not clean:
+        files.remove("/data/clean-shutdown")
+    directory = opened(files)
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert list(log.recovery.damaged_files) == [path]
+    assert log.leader_epochs.within(0, 9) == EPOCHS

@@ -23,7 +23,7 @@ def test_an_epoch_starts_once() -> None:
     assert entries(history((1, 0), (1, 5), (2, 9), (2, 9))) == [(1, 0), (2, 9)]
 
 
-def test_what_contradicts_a_new_epoch_is_forgotten() -> None:
+def test_epochs_that_contradict_a_new_one_are_forgotten() -> None:
     assert entries(history((1, 0), (2, 5), (3, 9), (4, 5))) == [(1, 0), (4, 5)]
     assert entries(history((1, 0), (2, 5), (3, 9), (2, 9))) == [(1, 0), (2, 9)]
     assert history((5, 0), (3, 10)).latest == 3

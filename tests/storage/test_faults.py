@@ -51,7 +51,7 @@ def test_a_full_disk_refuses_the_append_and_nothing_else(disk: FaultyDisk) -> No
     assert len(records(log)) == 4
 
 
-def test_what_follows_a_batch_that_a_full_disk_refused_is_refused_like_it(disk: FaultyDisk) -> None:
+def test_batches_after_one_that_a_full_disk_refused_are_refused(disk: FaultyDisk) -> None:
     """A producer that has several in flight would take a gap for a loss, and send some of them twice."""
     log = open_log(disk)
     log.append(idempotent(0), 0)
@@ -240,7 +240,7 @@ def test_a_log_whose_segment_cannot_be_opened_is_not_cut(
     assert [record.offset for record in records(log)] == [0]
 
 
-def test_a_log_that_was_cut_in_part_is_not_believed(disk: FaultyDisk) -> None:
+def test_a_partly_truncated_log_is_not_trusted(disk: FaultyDisk) -> None:
     """The error alone would pass, but the remaining bytes are unknown."""
     log = open_log(disk)
     for sequence in range(3):

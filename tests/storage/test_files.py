@@ -75,7 +75,7 @@ def test_an_open_file_outlives_its_name(files: Files, file: File, root: str) -> 
     assert file.pread(10, 0) == b"still here"
 
 
-def test_files_that_are_not_there_are_said_not_to_be_there(files: Files, root: str) -> None:
+def test_missing_files_are_reported_as_missing(files: Files, root: str) -> None:
     missing = f"{root}/missing"
     assert not files.exists(missing)
     for look in (
@@ -95,7 +95,7 @@ def test_files_that_are_not_there_are_said_not_to_be_there(files: Files, root: s
         files.open(f"{root}/no/directory", create=True)
 
 
-def test_a_rename_replaces_what_is_there(files: Files, root: str) -> None:
+def test_a_rename_replaces_its_target(files: Files, root: str) -> None:
     files.write_atomic(f"{root}/old", b"old")
     files.write_atomic(f"{root}/new", b"new")
     files.rename(f"{root}/new", f"{root}/old")
@@ -131,9 +131,22 @@ def test_a_file_is_replaced_as_a_whole(files: Files, root: str) -> None:
 def test_a_volume_has_room_and_files_have_an_age(files: Files, root: str) -> None:
     before = SystemClock().now_ms()
     files.write_atomic(f"{root}/x", b"12345")
-    total, usable = files.space(root)
-    assert 0 < usable <= total
+    space = files.space(root)
+    assert 0 < space.usable <= space.capacity <= space.total
     assert before - 2000 <= files.modified_ms(f"{root}/x") <= SystemClock().now_ms() + 2000
+
+
+def test_reserved_blocks_are_no_part_of_the_capacity(tmp_path: Path) -> None:
+    """`df` relates used and available bytes to their sum."""
+    listed = subprocess.run(
+        ["df", "-B1", "--output=used,avail", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    used, available = map(int, listed.stdout.split()[-2:])
+    space = OsFiles().space(str(tmp_path))
+    # Other processes write meanwhile.
+    assert space.capacity == pytest.approx(used + available, rel=0.01)
+    assert space.usable == pytest.approx(available, rel=0.01)
+    assert space.total == space.capacity + space.reserved
 
 
 def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
@@ -203,7 +216,7 @@ def test_a_disk_that_cannot_even_undo_has_failed(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("code", "answer"), [(errno.EAGAIN, None), (errno.EOPNOTSUPP, b"abc")])
-def test_a_read_that_would_wait_says_so(
+def test_a_read_that_would_wait_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, answer: bytes | None
 ) -> None:
     file = OsFile(f"{tmp_path}/x", create=True)
@@ -242,7 +255,7 @@ def test_clock_and_randomness_are_real() -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports errors when a volume is synced")
-def test_a_volume_is_synced_as_one_or_says_why_not(tmp_path: Path) -> None:
+def test_a_volume_is_synced_as_one_or_gives_the_reason(tmp_path: Path) -> None:
     file = OsFiles().open(f"{tmp_path}/a", create=True)
     file.append(b"x")
     kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True).stdout.strip()

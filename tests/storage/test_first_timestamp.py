@@ -10,7 +10,7 @@ from penstock.storage.segment_files import LOG
 from tests.storage.logs import NOW_MS, batch, open_log
 
 
-def test_it_is_the_largest_timestamp_of_the_first_batch() -> None:
+def test_the_first_timestamp_is_the_largest_of_the_first_batch() -> None:
     log = open_log()
     log.append(batch(3), 0)
     log.append(batch(1, timestamp=NOW_MS + 100), 0)

@@ -27,7 +27,7 @@ def plan(files: MemoryFiles, health: Health) -> FlushPlan:
     )
 
 
-def test_a_partition_that_is_removed_while_it_is_synced_harms_nobody() -> None:
+def test_a_partition_that_is_removed_during_its_sync_causes_no_error() -> None:
     files, health = MemoryFiles(), Health()
     files.makedirs(PATH)
     flush = plan(files, health)

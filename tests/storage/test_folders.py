@@ -65,7 +65,7 @@ def test_a_folder_names_its_topic_id_and_its_partition() -> None:
         b"version: 0\ntopic_id: " + format_topic_id(ID).encode() + b"\npartition: x\n",
     ],
 )
-def test_a_folder_whose_identity_is_missing_or_damaged_says_nothing(content: bytes | None) -> None:
+def test_a_folder_with_a_missing_or_damaged_identity_is_unidentified(content: bytes | None) -> None:
     """Release 0.1.0 wrote none; Kafka's own file has no partition; a power loss may tear it."""
     files = MemoryFiles()
     directory = written(files, StoredPartition("a", 3, ID))

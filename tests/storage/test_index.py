@@ -64,7 +64,9 @@ def test_everything_up_to_the_time_entry_is_older(steps: list[tuple[int, int]], 
 
 
 @given(STEPS, st.integers(0, 70_000))
-def test_a_cut_forgets_what_reaches_the_offset(steps: list[tuple[int, int]], relative: int) -> None:
+def test_a_truncation_removes_entries_that_reach_the_offset(
+    steps: list[tuple[int, int]], relative: int
+) -> None:
     offsets, times = offset_index(steps), time_index(steps)
     kept = bisect_left(offsets.ends, relative)
     expected = offsets.ends[:kept]

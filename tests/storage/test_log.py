@@ -162,7 +162,7 @@ def test_the_high_watermark_follows_and_never_goes_back() -> None:
     assert log.high_watermark == 5
 
 
-def test_the_index_decides_what_follows_a_read() -> None:
+def test_the_offset_behind_a_read_comes_from_the_index() -> None:
     log = filled([2] * 30, index_interval_bytes=0, segment_bytes=10 * len(batch(2)))
     for offset in (0, 7, 20, 41):
         for max_bytes in (1, 250, 1 << 20):
@@ -319,7 +319,7 @@ def test_an_empty_fetch_changes_nothing() -> None:
     assert log.end_offset == 1
 
 
-def test_what_a_client_appended_last_is_at_hand_until_there_is_more() -> None:
+def test_the_newest_batch_of_a_client_is_cached_until_the_next_one() -> None:
     log = open_log()
     first = bytes(batch(2))
     log.append(memoryview(bytearray(first)), 0)
@@ -330,7 +330,7 @@ def test_what_a_client_appended_last_is_at_hand_until_there_is_more() -> None:
     assert (log.newest(0), log.newest(2)) == (None, stored(log)[len(first) :])
 
 
-def test_what_is_large_or_not_a_clients_is_not_kept_at_hand() -> None:
+def test_large_batches_and_those_of_brokers_are_not_cached() -> None:
     log = open_log()
     log.append(batch(200), 0)
     assert log.newest(0) is None
@@ -365,7 +365,7 @@ def test_an_empty_replica_takes_no_batch_that_ends_before_its_start_nor_one_twic
 
 
 @pytest.mark.parametrize("how", ["truncate", "reset", "delete"])
-def test_what_was_cut_is_not_at_hand(how: str) -> None:
+def test_truncated_batches_are_not_cached(how: str) -> None:
     """A leader that was deposed, and got another batch in the place of its own, must not serve its own."""
     log = open_log()
     log.append(batch(1), 0)

@@ -10,7 +10,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.offset_checkpoints import recorded_offsets
+from penstock.storage.recorded_offsets import recorded_offsets
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment_files import LOG
 from tests.storage.earlier_releases import of_version_0
@@ -162,7 +162,7 @@ def test_retention_of_a_single_log_saves_its_start_by_itself() -> None:
     files = MemoryFiles()
     directory, log = rolled(files)
     assert [removal.base_offset for removal in log.retention.apply(NOW_MS + 4001)] == [0, 2]
-    assert parse_checkpoint(files.read(STARTS)) == ["a 0 4"]
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 - 4"]
     directory.close(clean=False)
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.recovery.corruption) == (4, [])
@@ -172,7 +172,7 @@ def test_a_log_that_was_reset_begins_where_it_was_reset_to() -> None:
     files = MemoryFiles()
     directory, log = rolled(files)
     log.reset_to(100)
-    assert parse_checkpoint(files.read(STARTS)) == ["a 0 100 unexplained"]
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 - 100 unexplained"]
     directory.close(clean=False)
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.end_offset, again.recovery.corruption) == (100, 100, [])
@@ -202,7 +202,7 @@ def test_a_start_without_any_record_stays_unexplained(clean: bool, lost: tuple[s
     again.advance_high_watermark(6)
     assert again.delete_records(2) == again.explained_start == 2, "an operator has given up the rest"
     directory.checkpoint().write()
-    assert parse_checkpoint(files.read(STARTS)) == ["a 0 2"]
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 - 2"]
 
 
 @pytest.mark.parametrize("how", ["removed", "damaged"])
@@ -220,12 +220,13 @@ def test_retention_and_deletions_explain_the_start(how: str) -> None:
 
 def test_starts_that_release_0_1_0_wrote_damage_nothing() -> None:
     """That release removed segments first, and had lines only for logs whose start was not 0."""
-    for lines, line in (([], "a 0 2 unexplained"), (["a 0 1"], "a 0 2")):
+    for lines, line in (([], "a 0 - 2 unexplained"), (["a 0 1"], "a 0 - 2")):
         files = MemoryFiles()
         directory, log = rolled(files)
         directory.close(clean=False)
         remove_segment(files, log, 0)
         files.write_atomic(STARTS, of_version_0(lines))
+        files.write_atomic(RECOVERY_POINTS, of_version_0(["a 0 6"]))
         directory = opened(files)
         # A checkpoint that is written before the log is opened does not make the start a recorded one.
         directory.checkpoint().write()
@@ -247,3 +248,101 @@ def test_a_checked_checkpoint_whose_bytes_changed_is_refused() -> None:
             parse_checkpoint(bytes(damaged))
     with pytest.raises(ValueError):
         parse_checkpoint(content[:-1])
+
+
+def _create(directory: DataDirectory, topic_id: TopicId) -> Log:
+    """A new topic with 6 committed records."""
+    partition = StoredPartition("a", 0, topic_id)
+    directory.forget([partition])
+    directory.create_partitions([partition])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    for nth in range(6):
+        log.append(batch(timestamp=NOW_MS + 1000 * nth), 0)
+    log.advance_high_watermark(6)
+    flush(log)
+    return log
+
+
+def recreated(files: MemoryFiles, *, clean: bool) -> dict[str, bytes]:
+    """A topic of 6 records, created again after a topic of that name whose records were all deleted.
+
+    Returns the checkpoints of the deleted topic.
+    """
+    directory = opened(files)
+    _create(directory, TopicId(b"1" * 16)).delete_records(6)
+    directory.checkpoint().write()
+    old = {path: files.read(path) for path in (STARTS, RECOVERY_POINTS)}
+    removal = directory.remove_topic("a", [0])
+    removal.set_aside()
+    removal.delete()
+    _create(directory, TopicId(b"2" * 16))
+    directory.checkpoint().write()
+    directory.close(clean)
+    return old
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("put_back", [(STARTS,), (RECOVERY_POINTS,), (STARTS, RECOVERY_POINTS)])
+def test_the_start_of_a_deleted_topic_is_not_that_of_its_successor(
+    clean: bool, put_back: tuple[str, ...]
+) -> None:
+    files = MemoryFiles()
+    old = recreated(files, clean=clean)
+    for path in put_back:
+        files.write_atomic(path, old[path])
+    directory = opened(files)
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (log.log_start_offset, log.end_offset, len(records(log))) == (0, 6, 6)
+    assert (log.recovery.corruption, directory.shutdown.unclean) == ([], {})
+    assert recorded_offsets(files, log.path)[0] in (None, 0)
+
+
+def test_an_older_log_start_is_ignored_after_a_clean_shutdown() -> None:
+    """The manifest was written last: it decides."""
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    older = {path: files.read(path) for path in (STARTS, RECOVERY_POINTS)}
+    log.delete_records(3)
+    assert [removal.base_offset for removal in log.retention.apply(NOW_MS)] == [0]
+    directory.close()
+    for path, content in older.items():
+        files.write_atomic(path, content)
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery.corruption) == (3, [])
+    assert directory.shutdown.unclean == {}
+
+
+def test_an_older_manifest_does_not_describe_the_successor_of_a_topic() -> None:
+    """Its end would be the recovery point of the new log: all offsets up to there would be missing."""
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    directory.close()
+    manifest = files.read("/data/clean-shutdown")
+    files.remove("/data/clean-shutdown")
+    files.rmtree("/data/topics/a")
+    directory = opened(files)
+    partition = StoredPartition("a", 0, TopicId(b"2" * 16))
+    directory.forget([partition])
+    directory.create_partitions([partition])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    log.append(batch(), 0)
+    flush(log)
+    directory.checkpoint().write()
+    directory.close(clean=False)
+    files.write_atomic("/data/clean-shutdown", manifest)
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.end_offset, again.recovery.corruption) == (1, [])
+    assert "topic id" in directory.shutdown.unclean[TopicPartition("a", 0)]
+
+
+def test_a_start_of_an_earlier_release_beside_newer_recovery_points_is_an_older_copy() -> None:
+    files = MemoryFiles()
+    directory, _ = rolled(files)
+    directory.close(clean=False)
+    files.write_atomic(STARTS, format_checked(["a 0 6"]))
+    directory = opened(files)
+    again = directory.open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, len(records(again))) == (0, 6)
+    assert list(directory.damaged_checkpoints) == [STARTS]

@@ -18,6 +18,7 @@ from penstock.storage.manifest import (
     Manifest,
     ManifestRefused,
     Registration,
+    forget_shutdown,
 )
 from penstock.storage.memory import MemoryFiles
 from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, idempotent
@@ -188,6 +189,27 @@ def test_a_log_that_the_manifest_does_not_list_is_named() -> None:
     assert TopicPartition("a", 2) not in directory.shutdown.unclean, "it is new"
 
 
+def test_a_log_that_a_command_replaces_is_read_by_the_next_start() -> None:
+    files = MemoryFiles()
+    written(files).close(registration=REGISTRATION)
+    forget_shutdown(files, "/data", [KEY])
+    directory = opened(files)
+    assert directory.shutdown.registration == REGISTRATION, "the manifest goes on to speak of the others"
+    assert not directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_a_manifest_that_is_missing_or_refused_stays_as_it_is(content: bytes | None) -> None:
+    files = MemoryFiles()
+    opened(files).close()
+    if content is None:
+        files.remove(MANIFEST)
+    else:
+        files.write_atomic(MANIFEST, content)
+    forget_shutdown(files, "/data", [KEY])
+    assert (files.read(MANIFEST) if files.exists(MANIFEST) else None) == content
+
+
 def test_a_metadata_log_that_was_changed_is_named_and_not_recovered() -> None:
     files = MemoryFiles()
     directory = opened(files)
@@ -213,7 +235,7 @@ def test_a_metadata_log_that_was_changed_is_named_and_not_recovered() -> None:
         (b"penstock-shutdown-manifest 1 00000000\n{}\n", "damaged"),
     ],
 )
-def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes, problem: str) -> None:
+def test_an_unusable_manifest_makes_the_directory_unclean(content: bytes, problem: str) -> None:
     files = MemoryFiles()
     written(files).close(registration=REGISTRATION)
     files.write_atomic(MANIFEST, content)
@@ -227,7 +249,7 @@ def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes
 
 
 def test_any_flipped_bit_of_a_manifest_is_noticed() -> None:
-    state = LoggedState("a", 0, "x", 0, 30, 27, 3, 0, [0, 100, 10, 200], [])
+    state = LoggedState("a", 0, "x", 0, 30, 27, 3, 0, [0, 100, 10, 200], [], seals=[])
     data = Manifest.of("d", REGISTRATION, [state]).encode()
     assert Manifest.decode(data).logs == {KEY: state}
     for position in range(len(data)):
@@ -248,7 +270,7 @@ def test_a_manifest_of_an_earlier_release_names_no_incarnation() -> None:
     assert Manifest.decode(earlier).registration == Registration(7, bytes(16))
 
 
-def test_another_directorys_manifest_says_nothing() -> None:
+def test_the_manifest_of_another_directory_is_ignored() -> None:
     files = MemoryFiles()
     written(files).close(registration=REGISTRATION)
     manifest = Manifest.decode(files.read(MANIFEST))
@@ -281,7 +303,7 @@ def _churn(rng: Random, log: Log) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_log_matches_whatever_it_went_through(seed: int) -> None:
+def test_a_log_matches_its_manifest_after_any_operations(seed: int) -> None:
     rng = Random(seed)
     files = MemoryFiles(CLOCK)
     directory = opened(files)

@@ -16,6 +16,7 @@ from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import PastBatch, ProducerState
+from penstock.storage.seals import NO_OWNER, LogOwner
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot, encode_snapshot
 from tests.storage.logs import NOW_MS, StillClock, append_marker, batch, idempotent, marker, open_log
 
@@ -203,7 +204,7 @@ def test_a_snapshot_brings_everything_back() -> None:
         1: ProducerState(1, 2, 3, NOW_MS, 40, [PastBatch(9, 41, 1, NOW_MS), PastBatch(12, 44, 2, NOW_MS)]),
         2: ProducerState(2, 0, -1, 5, None, []),
     }
-    for state in decode_snapshot(encode_snapshot(states)):
+    for state in decode_snapshot(encode_snapshot(states, NO_OWNER, 45)):
         original = states.pop(state.producer_id)
         assert (state.epoch, state.coordinator_epoch, state.last_timestamp, state.transaction_start) == (
             original.epoch,
@@ -227,8 +228,19 @@ def test_a_snapshot_as_kafka_writes_it() -> None:
     assert state.transaction_start is None
 
 
+@pytest.mark.parametrize("states", [{}, {1: ProducerState(1, 0, -1, NOW_MS, None, [])}])
+def test_a_snapshot_of_another_partition_or_offset_is_refused(states: dict[int, ProducerState]) -> None:
+    snapshot = encode_snapshot(states, LogOwner("topic", 3), 7)
+    assert len(decode_snapshot(snapshot, LogOwner("topic", 3), 7)) == len(states)
+    assert len(decode_snapshot(snapshot)) == len(states), "a tool does not know the owner"
+    for owner, offset in ((LogOwner("topic", 4), 7), (LogOwner("other", 3), 7), (LogOwner("topic", 3), 8)):
+        with pytest.raises(SnapshotDamaged):
+            decode_snapshot(snapshot, owner, offset)
+
+
 def test_a_damaged_snapshot_is_noticed() -> None:
-    good = encode_snapshot({1: ProducerState(1, 0, -1, NOW_MS, None, [PastBatch(0, 0, 0, NOW_MS)])})
+    states = {1: ProducerState(1, 0, -1, NOW_MS, None, [PastBatch(0, 0, 0, NOW_MS)])}
+    good = encode_snapshot(states, LogOwner("i", 0), 1)
     for bad in (b"", good[:-1], good[:8], b"\x00\x07" + good[2:], good[:-1] + b"\xff"):
         with pytest.raises(SnapshotDamaged):
             decode_snapshot(bad)
@@ -248,7 +260,7 @@ def test_the_log_makes_up_for_a_damaged_snapshot() -> None:
     assert again.producers.states[7].last_sequence == 5
 
 
-def test_a_snapshot_of_a_log_that_was_cut_since_is_not_believed_after_a_crash() -> None:
+def test_a_snapshot_from_before_a_truncation_is_ignored_after_a_crash() -> None:
     """It was removed as the log was cut; the power went before the disk had heard of that."""
     files = MemoryFiles()
     with_batches(1, 1, files=files).close()
@@ -261,3 +273,14 @@ def test_a_snapshot_of_a_log_that_was_cut_since_is_not_believed_after_a_crash() 
     open_log(files).close()
     again = open_log(files, clean=True)
     assert {number: state.last_sequence for number, state in again.producers.items()} == {7: 0, 8: 0}
+
+
+def test_producers_of_mirrored_records_are_forgotten() -> None:
+    """A producer with the same id starts anew; one that has written since goes on."""
+    log = with_batches(2, 3)
+    log.producers.forget_before(4, without_batches=False)
+    assert log.append(idempotent(0, 2), 0).duplicate
+    log.producers.forget_before(5, without_batches=False)
+    assert not log.append(idempotent(0, 2), 0).duplicate
+    log.producers.forget_before(5, without_batches=True)
+    assert log.append(idempotent(0, 2), 0).duplicate

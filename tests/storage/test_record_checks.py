@@ -59,7 +59,7 @@ def test_every_unusual_batch_is_stored_and_can_be_read() -> None:
 FRAMES = (": plain records", ": a frame of ", ": no bytes", ": linked blocks")
 
 
-def test_the_frame_level_refuses_what_is_no_frame() -> None:
+def test_the_frame_level_refuses_bytes_that_are_no_frame() -> None:
     log = open_log(penstock_record_validation="frame")
     wrong = {
         name: batch
@@ -177,7 +177,7 @@ def test_a_bomb_is_stopped_at_the_limit_without_its_memory(name: str) -> None:
 # -- other appends
 
 
-def test_followers_and_readers_take_what_an_earlier_leader_accepted() -> None:
+def test_followers_and_readers_accept_batches_of_an_earlier_leader() -> None:
     """A leader with a lower level may have stored it: only its consumers see damage."""
     leader = open_log(penstock_record_validation="header")
     follower = open_log()
@@ -209,7 +209,7 @@ def test_dump_and_verify_name_poison_and_get_past_it() -> None:
     assert all("cannot be read" in problem for problem in report.problems)
 
 
-def test_what_a_coordinator_writes_is_not_checked_again() -> None:
+def test_batches_of_coordinators_are_not_checked_again() -> None:
     log = open_log()
     batch = build_batch([Record(0, NOW_MS, b"k", b"v")], control=True)
     assert log.append(memoryview(bytearray(batch)), 0, AppendOrigin.COORDINATOR).last_offset == 0

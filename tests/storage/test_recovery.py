@@ -123,7 +123,7 @@ class CountingFiles(MemoryFiles):
 @pytest.mark.parametrize(
     ("number", "at"), [*product([0, 1, 3], [0, 8, 16, 23, 40, 70]), *product([4], [0, 8, 16, 40, 70])]
 )
-def test_a_batch_that_rots_before_sound_ones_is_reported_and_nothing_is_dropped(number: int, at: int) -> None:
+def test_a_damaged_batch_before_sound_ones_is_reported_and_nothing_is_dropped(number: int, at: int) -> None:
     files = MemoryFiles()
     log = written(files, 6)
     rot(files, FIRST + ".log", positions(log)[number] + at)
@@ -137,7 +137,7 @@ def test_a_batch_that_rots_before_sound_ones_is_reported_and_nothing_is_dropped(
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_rot_in_a_sealed_segment_ends_no_log(number: int) -> None:
+def test_damage_in_a_sealed_segment_ends_no_log(number: int) -> None:
     """Neither in the last batch of a segment, where only the next segment shows that the log continues."""
     files = MemoryFiles()
     log = large(files)
@@ -150,7 +150,7 @@ def test_rot_in_a_sealed_segment_ends_no_log(number: int) -> None:
     assert again.producers.states[7].last_sequence == 8
 
 
-def test_the_last_batch_of_the_log_may_be_torn_and_goes() -> None:
+def test_a_torn_last_batch_of_the_log_is_removed() -> None:
     files = MemoryFiles()
     log = large(files)
     rot(files, log.segments.active.path(".log"), 300)
@@ -159,7 +159,7 @@ def test_the_last_batch_of_the_log_may_be_torn_and_goes() -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_hole_that_was_never_written_ends_the_log_whatever_is_behind_it(number: int) -> None:
+def test_an_unwritten_hole_ends_the_log_before_any_later_bytes(number: int) -> None:
     """A disk writes in any order: what is behind a hole was as little acknowledged as what is in it."""
     files = MemoryFiles()
     log = large(files)
@@ -181,7 +181,7 @@ def test_a_segment_that_was_cut_within_a_batch_ends_the_log(keep: int) -> None:
     assert (again.end_offset, again.recovery.corruption) == (1, [])
 
 
-def test_a_batch_that_rots_still_says_whose_it_was_and_what_epoch_it_began() -> None:
+def test_a_damaged_batch_still_has_its_producer_and_its_epoch() -> None:
     files = MemoryFiles()
     log = open_log(files)
     log.append(idempotent(0), 0)
@@ -194,7 +194,7 @@ def test_a_batch_that_rots_still_says_whose_it_was_and_what_epoch_it_began() -> 
     assert again.producers.states[8].last_sequence == 0
 
 
-def test_an_epoch_that_rots_is_not_believed() -> None:
+def test_a_damaged_leader_epoch_is_ignored() -> None:
     files = MemoryFiles()
     log = written(files, 3)
     second = positions(log)[1]
@@ -218,7 +218,7 @@ def test_a_log_can_be_cut_where_it_is_damaged(offset: int, at: int) -> None:
 
 @pytest.mark.parametrize("at", [8, 16, 70])
 @pytest.mark.parametrize(("offset", "end"), [(4, 4), (8, 8), (9, 8), (11, 10)])
-def test_a_log_can_be_cut_behind_what_is_damaged(offset: int, end: int, at: int) -> None:
+def test_a_log_can_be_truncated_behind_damage(offset: int, end: int, at: int) -> None:
     files = MemoryFiles()
     log = written(files, 6)
     starts = positions(log)
@@ -230,7 +230,7 @@ def test_a_log_can_be_cut_behind_what_is_damaged(offset: int, end: int, at: int)
     assert again.append(batch(1), 0).base_offset == end
 
 
-def test_what_only_looks_like_a_batch_is_not_read_to_its_end() -> None:
+def test_values_that_look_like_a_batch_are_not_read_to_their_end() -> None:
     """Records full of small numbers have thousands of places that look like the start of one."""
     files = CountingFiles()
     log = open_log(files)
@@ -272,7 +272,7 @@ def test_damage_that_the_logs_start_has_passed_is_given_up() -> None:
     assert again.recovery.corruption == []
 
 
-def test_a_transaction_that_rot_has_begun_is_not_believed() -> None:
+def test_a_transaction_that_damage_has_begun_is_ignored() -> None:
     files = MemoryFiles()
     second = positions(written(files, 3))[1]
     rot(files, FIRST + ".log", second + 22, 0x10)
@@ -281,7 +281,7 @@ def test_a_transaction_that_rot_has_begun_is_not_believed() -> None:
     assert again.last_stable_offset == again.end_offset
 
 
-def test_a_sealed_segment_of_one_batch_that_rots_is_opened() -> None:
+def test_a_sealed_segment_of_one_damaged_batch_is_opened() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for i in range(3):
@@ -321,7 +321,7 @@ def test_damage_below_the_recovery_point_is_reported_and_nothing_is_dropped(at: 
     assert again.append(idempotent(12), 0).base_offset == 12
 
 
-def test_damage_up_to_the_end_is_kept_and_the_log_goes_on_behind_it() -> None:
+def test_damage_up_to_the_end_is_kept_and_the_log_continues_behind_it() -> None:
     files = MemoryFiles()
     log = written(files, 4)
     flush(log)
@@ -442,7 +442,7 @@ def test_indexes_that_are_rebuilt_know_the_largest_timestamp() -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_what_was_cut_does_not_come_back_behind_what_took_its_place(damaged: bool) -> None:
+def test_truncated_batches_do_not_return_behind_their_replacement(damaged: bool) -> None:
     """The disk has the new bytes and the old size, with what was behind; perhaps not to the byte."""
     files = MemoryFiles()
     log = open_log(files)
@@ -491,7 +491,7 @@ def test_a_log_that_was_closed_well_finds_its_lost_epochs_in_its_batches(content
     assert open_log(files, clean=True).leader_epochs.epochs == [1, 4]
 
 
-def test_a_damaged_epoch_checkpoint_is_rebuilt_from_what_is_walked() -> None:
+def test_a_damaged_epoch_checkpoint_is_rebuilt_from_the_scanned_batches() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for epoch in range(3):
@@ -509,7 +509,7 @@ def test_a_log_whose_start_was_moved_beyond_its_end_starts_there() -> None:
     assert log.append(batch(), 0).base_offset == 50
 
 
-def test_only_what_lies_behind_the_recovery_point_is_walked() -> None:
+def test_only_segments_behind_the_recovery_point_are_scanned() -> None:
     files = MemoryFiles()
     log = written(files, 40, segment_bytes=500)
     flush(log)
@@ -545,7 +545,7 @@ def test_cold_pages_are_read_in_a_worker_and_the_read_is_repeated() -> None:
     assert record_at_or_after(cold, NOW_MS + 20) is not None
 
 
-def test_what_was_there_before_we_opened_the_log_may_be_on_the_disk_only() -> None:
+def test_batches_from_before_an_open_may_be_cold() -> None:
     """Also its newest bytes: this process has not written them."""
     disk = FaultyDisk(Random(0))
     written(disk, 3).close()
@@ -598,7 +598,7 @@ def test_indexes_are_rebuilt_in_the_warm_step() -> None:
     assert found is not None and found.offset == 9
 
 
-def test_a_segment_that_cannot_be_indexed_says_so_after_the_warm_step() -> None:
+def test_a_segment_that_cannot_be_indexed_raises_after_the_warm_step() -> None:
     disk = FaultyDisk(Random(0))
     log = without_indexes(disk)
     disk.open(FIRST + ".log").pwrite(bytes(300), 200)
@@ -609,3 +609,33 @@ def test_a_segment_that_cannot_be_indexed_says_so_after_the_warm_step() -> None:
 
     with pytest.raises(CorruptLog):
         log.read(7, 100, upper=80, cached_only=True)
+
+
+@pytest.mark.parametrize("nth", [0, 2, 4])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_raised_epoch_in_the_middle_cuts_nothing_that_is_committed(nth: int, clean: bool) -> None:
+    """Behind it the epoch falls. Batches that a truncation left behind look the same, above the watermark."""
+    files = MemoryFiles()
+    log = written(files, 6)
+    content, at = bytearray(stored(log)), positions(log)[nth]
+    log.close(clean=clean)
+    content[at + 12 : at + 16] = (1).to_bytes(4, "big")
+    files.write_atomic(FIRST + ".log", bytes(content))
+    if clean:
+        files.remove(f"{PATH}/leader-epoch-checkpoint")
+    again = open_log(files, clean=clean, high_watermark=12)
+    assert (again.end_offset, again.recovery.bytes_cut) == (12, 0)
+    assert (again.leader_epochs.epochs, again.leader_epochs.starts) == ([0], [0])
+
+
+def test_a_follower_does_not_keep_a_raised_epoch() -> None:
+    source, log = open_log(), open_log()
+    for _ in range(4):
+        source.append(batch(), 0)
+    content, places = bytearray(stored(source)), positions(source)
+    content[places[2] + 12 : places[2] + 16] = (1).to_bytes(4, "big")
+    log.append_replicated(content[: places[2]])
+    log.append_replicated(content[places[2] : places[3]])
+    assert log.leader_epochs.epochs == [0, 1]
+    log.append_replicated(content[places[3] :])
+    assert (log.leader_epochs.epochs, log.leader_epochs.starts) == ([0], [0])

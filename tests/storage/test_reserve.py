@@ -52,7 +52,7 @@ def test_a_full_directory_takes_metadata_and_no_records(disk: FaultyDisk) -> Non
     assert log.end_offset == 1
 
 
-def test_what_follows_a_batch_that_a_full_directory_refused_is_refused_like_it(disk: FaultyDisk) -> None:
+def test_batches_after_one_that_a_full_directory_refused_are_refused(disk: FaultyDisk) -> None:
     log = log_in(disk)
     log.append(idempotent(0), 0)
     log.health.full = "another write found no room"
@@ -105,7 +105,7 @@ def test_a_directory_without_room_for_its_reserve_is_full_from_the_start(disk: F
     assert not disk.exists("/data/reserve")
 
 
-def test_what_a_crash_left_of_the_reserve_is_replaced(disk: FaultyDisk) -> None:
+def test_a_reserve_left_by_a_crash_is_replaced(disk: FaultyDisk) -> None:
     opened(disk).close()
     disk.open("/data/reserve").truncate(10)
     opened(disk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -44,7 +45,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
+def test_a_segment_is_deleted_when_its_youngest_record_is_too_old() -> None:
     log = segmented(4, retention_ms=1000)
     assert [r.base_offset for r in log.retention.apply(NOW_MS + 300 + 1000)] == [0]
     assert bases(log) == [2, 4, 6]
@@ -79,7 +80,7 @@ def test_records_without_timestamps_age_by_when_they_were_written() -> None:
     assert log.retention.apply(clock.ms + 1001)
 
 
-def test_only_what_exceeds_the_size_goes_and_whole_segments_only() -> None:
+def test_only_whole_segments_above_the_size_are_deleted() -> None:
     log = segmented(4, retention_bytes=3 * SIZE, retention_ms=-1)
     log.retention.apply(NOW_MS)
     assert bases(log) == [4, 6]
@@ -88,14 +89,14 @@ def test_only_what_exceeds_the_size_goes_and_whole_segments_only() -> None:
     assert bases(exact) == [2, 4, 6]
 
 
-def test_nothing_goes_without_a_limit_or_without_the_policy() -> None:
+def test_nothing_is_deleted_without_a_limit_or_without_the_policy() -> None:
     forever = segmented(3, retention_ms=-1)
     compacted = segmented(3, retention_ms=1, retention_bytes=1, cleanup_policy=frozenset({"compact"}))
     assert forever.retention.apply(NOW_MS * 2) == []
     assert compacted.retention.apply(NOW_MS * 2) == []
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_nothing_above_the_high_watermark_is_deleted() -> None:
     log = open_log(segment_bytes=2 * SIZE, retention_ms=1000)
     for _ in range(6):
         log.append(batch(), 0)
@@ -142,7 +143,7 @@ def test_files_are_out_of_the_way_at_once_and_deleted_later() -> None:
     assert slow_reader.read() == before
 
 
-def test_what_was_on_its_way_out_at_a_crash_is_gone_after_it() -> None:
+def test_segments_being_deleted_at_a_crash_are_gone_after_it() -> None:
     files = MemoryFiles()
     log = segmented(3, files, retention_ms=1000)
     log.retention.apply(NOW_MS + 1101)
@@ -295,3 +296,41 @@ def retained(log: Log, now_ms: int, cached_only: bool) -> list[int]:
         except ColdPages as cold:
             cold.warm()
     return bases(log)
+
+
+def reopened(log: Log, files: MemoryFiles, **settings: Any) -> Log:
+    flush(log)
+    again = open_log(files, segment_bytes=2 * SIZE, **settings)
+    again.advance_high_watermark(again.end_offset)
+    return again
+
+
+def test_a_survey_counts_segments_that_were_too_old_already() -> None:
+    files = MemoryFiles()
+    log = reopened(segmented(4, files, retention_ms=1000), files, retention_ms=1000)
+    newest = NOW_MS + 600
+    assert log.retention.survey(NOW_MS + 300 + 1001) == (7 * SIZE, 4 * SIZE, newest)
+    assert log.retention.survey(NOW_MS + 10_000) == (7 * SIZE, 7 * SIZE, newest)
+    assert log.retention.survey(NOW_MS) == (7 * SIZE, 0, newest)
+
+
+def test_a_survey_leaves_out_segments_that_are_newer_than_the_start() -> None:
+    log = segmented(4, retention_ms=1000)
+    assert log.retention.survey(NOW_MS + 10_000).overdue == 0
+
+
+def test_a_survey_leaves_out_a_log_whose_retention_was_changed() -> None:
+    """A user purges a topic by a short retention."""
+    files = MemoryFiles()
+    log = reopened(segmented(4, files, retention_ms=1000), files, retention_ms=1000)
+    log.reconfigure(replace(log.config, segment_bytes=100))
+    assert log.retention.survey(NOW_MS + 10_000).overdue == 7 * SIZE
+    log.reconfigure(replace(log.config, retention_ms=999))
+    assert log.retention.survey(NOW_MS + 10_000).overdue == 0
+
+
+@pytest.mark.parametrize("settings", [{"retention_ms": -1}, {"cleanup_policy": ("compact",)}])
+def test_a_survey_leaves_out_logs_without_retention_by_time(settings: dict[str, Any]) -> None:
+    files = MemoryFiles()
+    log = reopened(segmented(4, files), files, **settings)
+    assert log.retention.survey(NOW_MS + 10_000) == (0, 0, -1)

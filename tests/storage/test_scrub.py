@@ -117,7 +117,7 @@ def test_damage_before_a_hole_becomes_a_part_of_the_hole(nth: int) -> None:
         assert damage_in(files, log) == [noted], "a second round finds nothing else"
 
 
-def test_what_is_damaged_is_not_read_until_it_is_repaired() -> None:
+def test_damaged_batches_are_not_read_until_their_repair() -> None:
     files = MemoryFiles()
     log = written(files)
     before = stored(log)
@@ -144,7 +144,7 @@ def test_what_is_damaged_is_not_read_until_it_is_repaired() -> None:
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_what_was_repaired_is_found_by_its_timestamp_again(sealed: bool) -> None:
+def test_repaired_batches_are_found_by_their_timestamp(sealed: bool) -> None:
     """Recovery has built the indexes without it, and behind it with smaller timestamps."""
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=1)
@@ -174,7 +174,7 @@ def test_what_was_repaired_is_found_by_its_timestamp_again(sealed: bool) -> None
         log = open_log(files, clean=True)
 
 
-def test_what_is_not_committed_or_no_longer_there_is_not_written_over() -> None:
+def test_uncommitted_and_deleted_ranges_are_not_repaired() -> None:
     files = MemoryFiles()
     log = written(files)
     log.high_watermark = 5

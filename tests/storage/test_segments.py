@@ -50,7 +50,7 @@ def test_indexes_are_dropped_by_their_size() -> None:
     assert first.file is not None
 
 
-def test_one_whose_indexes_are_not_saved_keeps_them() -> None:
+def test_a_segment_with_unsaved_indexes_keeps_them_in_memory() -> None:
     files = new_files()
     first, second = sealed(files, 0), sealed(files, 100)
     first.indexes_saved = False
@@ -60,7 +60,7 @@ def test_one_whose_indexes_are_not_saved_keeps_them() -> None:
     assert first.index_entries > 0
 
 
-def test_what_is_forgotten_counts_no_longer() -> None:
+def test_a_forgotten_segment_no_longer_counts() -> None:
     files = new_files()
     first, second = sealed(files, 0), sealed(files, 100)
     cache = SegmentCache(index_entries_max=first.index_entries + second.index_entries - 1)

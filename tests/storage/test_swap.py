@@ -174,7 +174,7 @@ def test_an_old_transaction_index_does_not_outlive_its_transactions() -> None:
     assert f"{0:020d}.txnindex" not in topic.files.listdir(PATH)
 
 
-def test_who_reads_the_old_segments_may_finish() -> None:
+def test_readers_of_the_old_segments_may_finish() -> None:
     topic, _ = filled(MemoryFiles())
     found = topic.log.read(0, 10**6, upper=9)
     assert found is not None

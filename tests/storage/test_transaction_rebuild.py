@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.storage.guards import NO_VERIFICATION
+from penstock.storage.index_proofs import prove_indexes
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import scan
@@ -14,7 +15,6 @@ from penstock.storage.transaction_rebuild import (
     TransactionRebuild,
     has_lost_batches,
     producer_ends,
-    restore_indexes,
 )
 from tests.storage.logs import PATH, append_marker, batch, flush, idempotent, marker, open_log
 
@@ -168,7 +168,7 @@ def test_an_index_that_was_lost_before_a_clean_start_is_rebuilt(size: int | None
         files.open(INDEX).truncate(size)
     again = open_log(files, clean=True)
     again.restore_high_watermark(again.end_offset)
-    restore_indexes(again, files, [0, 1, 7, 1])
+    prove_indexes(again, files, [0, 1, 7, 1])
     assert seen(again) == expected
     assert again.recovery.transactions_rebuilt_from == 0
     assert files.size(INDEX) == 34
@@ -179,5 +179,5 @@ def test_an_index_that_is_complete_is_left_alone() -> None:
     log = written(files)
     log.close()
     again = open_log(files, clean=True)
-    restore_indexes(again, files, [0, 1, 7, 1])
+    prove_indexes(again, files, [0, 1, 7, 1])
     assert again.recovery.transactions_rebuilt_from == -1

@@ -61,7 +61,7 @@ def test_a_marker_counts_once_it_is_replicated() -> None:
     assert t.log.last_stable_offset == 2
 
 
-def test_what_is_stable_ends_at_the_high_watermark() -> None:
+def test_the_last_stable_offset_is_at_most_the_high_watermark() -> None:
     t = Transactions()
     t.log.append(batch(2), 0)
     t.log.advance_high_watermark(1)

@@ -91,7 +91,7 @@ def test_records_that_have_to_be_walked_but_are_none_are_invalid() -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_with_a_batch_is_said_in_a_code(name: str) -> None:
+def test_each_defect_of_a_batch_has_its_error_code(name: str) -> None:
     make, kind = BAD[name]
     refused(open_log(), make(), kind)
 
@@ -109,13 +109,13 @@ def test_max_message_bytes_is_the_size_of_a_batch() -> None:
     assert open_log(max_message_bytes=size).append(batch(5), 0).last_offset == 4
 
 
-def test_what_no_segment_could_hold_is_refused() -> None:
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
     size = len(batch(5))
     refused(open_log(segment_bytes=size - 1), batch(5), RecordListTooLarge)
     assert open_log(segment_bytes=size).append(batch(5), 0).last_offset == 4
 
 
-def test_a_bad_batch_among_good_ones_keeps_all_of_them_out() -> None:
+def test_a_bad_batch_among_good_ones_has_all_of_them_refused() -> None:
     log = open_log()
     bad = batch()
     bad[-1] ^= 1
@@ -150,7 +150,7 @@ def test_create_time_is_left_alone() -> None:
     assert [record.timestamp for record in records(log)] == [NOW_MS - 7, NOW_MS - 6]
 
 
-def test_append_time_does_not_care_what_a_client_s_clock_says() -> None:
+def test_append_time_ignores_the_timestamps_of_clients() -> None:
     log = open_log(message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=10)
     log.append(batch(timestamp=NOW_MS + 10**9), 0)
     log.append(batch(timestamp=0), 0)
@@ -287,7 +287,7 @@ def test_batches_newer_than_the_epoch_of_the_fetch_are_not_taken() -> None:
     assert log.end_offset == 4
 
 
-def test_a_batch_cut_short_or_without_a_length_ends_what_is_taken() -> None:
+def test_a_batch_cut_short_or_without_a_length_ends_the_append() -> None:
     first, second = replicated(1, 0), replicated(1, 1)
     no_length = bytes(second[:8]) + (-12).to_bytes(4, "big", signed=True) + bytes(second[12:])
     for rest in (second[:-1], second[:20], no_length):
@@ -297,7 +297,7 @@ def test_a_batch_cut_short_or_without_a_length_ends_what_is_taken() -> None:
         assert log.end_offset == 1
 
 
-def test_damage_among_what_would_be_taken_is_found() -> None:
+def test_damage_among_replicated_batches_is_found() -> None:
     damaged = replicated(1, 1)
     damaged[-1] ^= 1
     log = open_log()

@@ -28,18 +28,17 @@ from penstock.records.header_fields import (
     PRODUCER_ID,
 )
 from penstock.storage.config import LogConfig
-from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.epochs import NO_OFFSET, LeaderEpochs
 from penstock.storage.guards import VerificationGuard
 from penstock.storage.health import Health
 from penstock.storage.producers import AppendOrigin, CompletedTransaction, ProducerStates
 from penstock.storage.rules import Rules, rules_of, rules_without_clock
 from penstock.storage.segment import Segment
-from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
 from penstock.storage.validation import check_replicated, validate
 
-__all__ = ["NOTHING_NEW", "Appended", "Appender", "ExtendedLog"]
+__all__ = ["NOTHING_NEW", "Appended", "Appender", "ExtendedLog", "OffsetGap"]
 
 #: (first offset, end offset, batches), of no batch
 NOTHING_NEW: Final = (-1, -1, b"")
@@ -67,6 +66,15 @@ class Appended(NamedTuple):
 _appended: Final = tuple.__new__
 
 
+class OffsetGap(CorruptMessage):
+    """The leader has left out offsets of a topic that is not compacted."""
+
+    def __init__(self, offset: int, next_offset: int) -> None:
+        super().__init__(f"the leader has sent offset {next_offset} in place of {offset}")
+        self.offset = offset
+        self.next_offset = next_offset
+
+
 class ExtendedLog(Protocol):
     """A log as its appender uses it."""
 
@@ -87,11 +95,13 @@ class Appender:
     __slots__ = (
         "_clock",
         "_clock_trusted",
+        "_compact",
         "_health",
         "_index_interval",
         "_log",
         "_refused_at",
         "_store",
+        "gaps_to",
         "newest",
         "rules",
     )
@@ -104,9 +114,12 @@ class Appender:
         self._clock = clock
         self._health = health
         self._clock_trusted = True
-        #: what a client's batches are checked by
+        #: the checks of clients' batches
         self.rules: Rules = rules_of(config)
         self._index_interval = config.index_interval_bytes
+        self._compact = config.compact
+        #: up to here the leader has left out offsets that compaction removed
+        self.gaps_to = NO_OFFSET
         #: the last append of a client, if it is small: its offset, its end, its bytes
         self.newest = NOTHING_NEW
         #: the end of the log when the disk last refused an append
@@ -115,6 +128,7 @@ class Appender:
     def reconfigure(self, config: LogConfig) -> None:
         self.rules = rules_of(config) if self._clock_trusted else rules_without_clock(config)
         self._index_interval = config.index_interval_bytes
+        self._compact = config.compact
 
     def trust_clock(self, trusted: bool, config: LogConfig) -> None:
         """Check timestamps against the wall clock, or accept all of them while the clock is not trusted."""
@@ -209,7 +223,8 @@ class Appender:
     def append_replicated(self, batches: Buffer, newest_epoch: int | None = None) -> int:
         """Append batches of the leader, with the offsets and epochs that they have.
 
-        With `newest_epoch` only the whole batches before the first of a later epoch. Returns their bytes.
+        With `newest_epoch` only the whole batches before the first of a later epoch, and before a gap that
+        compaction does not explain. Returns their bytes. OffsetGap if the first batch is behind such a gap.
         """
         if self._health.offline is not None:
             self._health.check()
@@ -224,6 +239,10 @@ class Appender:
             if base != next_offset:
                 if base < next_offset and (placed or not self._begins_within(header)):
                     raise CorruptMessage(f"a batch at offset {base} cannot follow {next_offset - 1}")
+                if base > max(next_offset, self.gaps_to) and newest_epoch is not None and not self._compact:
+                    if placed:
+                        break
+                    raise OffsetGap(next_offset, base)
                 gaps = gaps or base > next_offset
             next_offset = base + header[LAST_OFFSET_DELTA] + 1
             size = header[BATCH_LENGTH] + LOG_OVERHEAD
@@ -242,8 +261,12 @@ class Appender:
             epochs = log.leader_epochs
             for header, base, _ in placed:
                 if header[LEADER_EPOCH] != epochs.latest:
-                    epochs.assign(header[LEADER_EPOCH], base)
+                    epochs.follow(header[LEADER_EPOCH], base, self._base_before(base))
         return position
+
+    def _base_before(self, base: int) -> int:
+        """The base offset of the batch before the one at `base`, if that is one of the latest."""
+        return max((each for each in self._store.segments.active.recent if each < base), default=NO_OFFSET)
 
     def _begins_within(self, header: tuple[int, ...]) -> bool:
         """Returns true if the log is empty and starts within a batch: its earlier records were deleted."""
@@ -296,4 +319,4 @@ class Appender:
     def roll(self, first_offset: int, now_ms: int) -> None:
         """Start a new segment for `first_offset` and the batches behind it."""
         log = self._log
-        self._store.roll(log.end_offset, first_offset, now_ms, encode_snapshot(log.producers.states))
+        self._store.roll(log.end_offset, first_offset, now_ms, log.producers)

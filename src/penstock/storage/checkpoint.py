@@ -1,8 +1,8 @@
 """The text formats of small files, and their checksums.
 
 A checkpoint has a version line, a line with the number of entries, and one line per entry. Version 0 is
-Kafka's. Version 1 adds a last line with the CRC-32C of everything before it. Version 2 is as version 1, and
-its lines may have more fields than those of version 1.
+Kafka's. Version 1 adds a last line with the CRC-32C of everything before it. Versions 2 and 3 are as version
+1, and their lines have more fields (`penstock.storage.checkpoint_lines`).
 
 A file of fields has a line `NAME: VALUE` for each field, as Kafka's `partition.metadata`. The last line is
 `crc32c: CHECKSUM` of everything before it. Earlier releases ignore that line, and wrote none.
@@ -24,12 +24,12 @@ __all__ = [
 ]
 
 _VERSION: Final = "0"
-_CHECKED_HEADS: Final = (b"1\n", b"2\n")
+_CHECKED_HEADS: Final = (b"1\n", b"2\n", b"3\n")
 _CHECKSUM: Final = b"crc32c: "
 
 
 def format_checked(lines: Iterable[str], version: int = 1) -> bytes:
-    """A checkpoint of version 1 or 2."""
+    """A checkpoint with a checksum."""
     entries = list(lines)
     content = "\n".join([str(version), str(len(entries)), *entries, ""]).encode()
     return content + f"{crc32c(content):08x}\n".encode()

@@ -34,7 +34,7 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction], start: int) -> None:
         reaching = [transaction for transaction in aborted if transaction.last_offset >= start]
-        #: what has not started yet, the next one last
+        #: transactions that have not started yet, the next one last
         self._waiting = sorted(reaching, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborts: dict[int, _OpenAbort] = {}
         self._open_commits: set[int] = set()
@@ -69,7 +69,7 @@ class CleanedTransactions:
         try:
             marker = parse_end_transaction(batch)
         except CorruptMessage:
-            # what cannot be read stays
+            # unreadable batches stay
             return False
         if marker is None:
             return False

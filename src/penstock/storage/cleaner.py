@@ -31,6 +31,7 @@ from penstock.storage.log import Log
 from penstock.storage.lookup import aborted_transactions
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import ProducerState
+from penstock.storage.sealing import check_seals, expect_seals
 from penstock.storage.segment import Segment
 from penstock.storage.swap import CLEANED
 from penstock.storage.swapping import swap_in
@@ -67,8 +68,13 @@ class Dirt(NamedTuple):
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    #: true if `max.compaction.lag.ms` has passed for some of it
-    overdue: bool
+    #: how long the oldest of it waits for compaction; 0 if the topic sets no `max.compaction.lag.ms`
+    lag_ms: int
+
+    @property
+    def overdue(self) -> bool:
+        """Whether `max.compaction.lag.ms` has passed for some of it."""
+        return self.lag_ms > self.log.config.max_compaction_lag_ms
 
     @property
     def ratio(self) -> float:
@@ -96,8 +102,8 @@ def measure(log: Log, checkpoint: int | None, now_ms: int, *, cached_only: bool 
     dirty = [segment for segment in dirty if segment.base_offset < end_offset]
     dirty_bytes = sum(segment.size for segment in dirty)
     total_bytes = sum(segment.size for segment in log.segments if segment.base_offset < end_offset)
-    overdue = _overdue(log, dirty, now_ms, cached_only)
-    return Dirt(log, first_dirty, end_offset, total_bytes - dirty_bytes, dirty_bytes, overdue)
+    lag_ms = _lag_ms(log, dirty, now_ms, cached_only)
+    return Dirt(log, first_dirty, end_offset, total_bytes - dirty_bytes, dirty_bytes, lag_ms)
 
 
 def _uncleanable_from(log: Log, dirty: list[Segment], now_ms: int, cached_only: bool) -> int:
@@ -112,13 +118,11 @@ def _uncleanable_from(log: Log, dirty: list[Segment], now_ms: int, cached_only: 
     return min(undecided, next(young, undecided))
 
 
-def _overdue(log: Log, dirty: list[Segment], now_ms: int, cached_only: bool) -> bool:
-    lag_ms = log.config.max_compaction_lag_ms
-    if lag_ms >= FOREVER:
-        return False
-    return any(
-        0 < _first_timestamp(segment, cached_only) < now_ms - lag_ms for segment in dirty if segment.size
-    )
+def _lag_ms(log: Log, dirty: list[Segment], now_ms: int, cached_only: bool) -> int:
+    if log.config.max_compaction_lag_ms >= FOREVER:
+        return 0
+    firsts = (_first_timestamp(segment, cached_only) for segment in dirty if segment.size)
+    return max((now_ms - first for first in firsts if first > 0), default=0)
 
 
 def _max_timestamp(segment: Segment, cached_only: bool) -> int:
@@ -147,6 +151,7 @@ def plan(dirt: Dirt, now_ms: int, dedupe_buffer_bytes: int, *, cached_only: bool
     )
     return CompactionPlan(
         directory=log.path,
+        owner=log.owner,
         sources=sources,
         first_dirty_offset=dirt.first_dirty_offset,
         end_offset=dirt.end_offset,
@@ -177,10 +182,14 @@ async def clean(
 ) -> CompactionResult | None:
     """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile.
 
+    OtherSegment if a segment is of another log: its records must not be mixed with those of this one.
+
     `wanted` returns false once another log has replaced this one. The swap runs in `shielded`; the compaction
     before it may be cancelled.
     """
+    expected = [(each.base_offset, each.size, each.expected_seal) for each in log.segments]
     try:
+        await workers.in_thread(check_seals, files, log.path, expected[: len(compaction.sources)])
         result = await _compact(compaction, files, workers)
     except OSError:
         if not (wanted() and files.is_dir(log.path)):
@@ -198,7 +207,10 @@ async def clean(
     is_swapped = await shielded(
         swap_in(log, swap, bases, result.segments, workers, lambda: wanted() and _still_there(log, result))
     )
-    return result if is_swapped else None
+    if not is_swapped:
+        return None
+    expect_seals(log.segments, result.seals)
+    return result
 
 
 async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -> CompactionResult:

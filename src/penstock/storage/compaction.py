@@ -25,11 +25,13 @@ from penstock.ports import Buffer, Files
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.record import Span
 from penstock.storage.batch_filter import delete_horizon_ms, empty_batch, filter_batch, read_spans
+from penstock.storage.batch_search import whole_batches
 from penstock.storage.cleaned_transactions import CleanedTransactions
 from penstock.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.recovery import whole_batches
 from penstock.storage.scan import CorruptLog
+from penstock.storage.sealing import seal_segment
+from penstock.storage.seals import ExpectedSeal, LogOwner
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from penstock.storage.swap import CLEANED, write_manifest
@@ -75,6 +77,7 @@ class CompactionPlan:
     """The input of `compact`: segments and offsets of one moment of the log."""
 
     directory: str
+    owner: LogOwner
     #: all segments below `end_offset`, in order
     sources: tuple[Source, ...]
     first_dirty_offset: int
@@ -105,6 +108,8 @@ class CompactionResult:
     bytes_after: int
     #: batches that were kept because their records make no sense
     unreadable_batches: int
+    #: base offsets and seals of `segments`
+    seals: tuple[tuple[int, ExpectedSeal], ...]
 
 
 def compact(files: Files, plan: CompactionPlan) -> CompactionResult:
@@ -167,15 +172,16 @@ class _Pass:
         plan = self._plan
         self.clean_until = self._learn_keys()
         sources = [source for source in plan.sources if source.base_offset < self.clean_until]
-        segments = self._clean(sources)
+        cleaned = self._clean(sources)
         result = CompactionResult(
             directory=plan.directory,
             replaced=tuple(sources),
-            segments=tuple(segments),
+            segments=tuple(Source(segment.base_offset, segment.size) for segment in cleaned),
             clean_until=self.clean_until,
             bytes_before=sum(source.size for source in sources),
-            bytes_after=sum(segment.size for segment in segments),
+            bytes_after=sum(segment.size for segment in cleaned),
             unreadable_batches=self.unreadable_batches,
+            seals=tuple((segment.base_offset, segment.seal) for segment in cleaned if segment.size),
         )
         write_manifest(self._files, self._target, [source.base_offset for source in sources])
         return result
@@ -212,7 +218,7 @@ class _Pass:
 
     # -- rewriting
 
-    def _clean(self, sources: Sequence[Source]) -> list[Source]:
+    def _clean(self, sources: Sequence[Source]) -> list[_CleanedSegment]:
         """Write what stays of `sources` into as few new segments as may hold it."""
         plan = self._plan
         cleaned: list[_CleanedSegment] = []
@@ -229,7 +235,7 @@ class _Pass:
                     cleaned[-1].add(kept)
         if cleaned:
             cleaned[-1].finish(self._transactions.take_needed(), ends[-1])
-        return [Source(segment.base_offset, segment.size) for segment in cleaned]
+        return cleaned
 
     def _retained(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """The kept part of `batch`; None if nothing is kept."""
@@ -315,6 +321,10 @@ class _CleanedSegment:
     def size(self) -> int:
         return self._segment.size + self._waiting_bytes
 
+    @property
+    def seal(self) -> ExpectedSeal:
+        return self._segment.expected_seal
+
     def has_room(self, size: int, index_bytes: int, end: int) -> bool:
         """Returns true if a segment of `size` bytes that ends before offset `end` fits as a whole."""
         self._write()
@@ -355,6 +365,9 @@ class _CleanedSegment:
             segment.transactions.add(transaction)
         unsynced = segment.save_indexes()
         unsynced.append(segment.mark_compacted(next_offset))
+        seal = seal_segment(segment, segment.files, self._plan.owner, next_offset, None)
+        if seal is not None:
+            unsynced.append(seal)
         unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
         for file in unsynced:
             file.sync()

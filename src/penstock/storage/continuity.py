@@ -23,8 +23,9 @@ from typing import Final, NamedTuple
 from penstock.ports import Files
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA
+from penstock.storage.batch_search import whole_batches
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
-from penstock.storage.recovery import whole_batches
+from penstock.storage.index_files import read_last_entry
 from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import CorruptLog, plausible, scan
 from penstock.storage.segment import Segment
@@ -45,8 +46,9 @@ class SoundEnd(NamedTuple):
 
 def last_indexed(segment: Segment) -> int:
     """The position of the last indexed batch of `segment`; 0 if the index is empty."""
+    entry = read_last_entry(segment.files, segment.path(OFFSET_INDEX), OFFSET_ENTRY_BYTES, cached_only=False)
     try:
-        last = OffsetIndex.decode(segment.last_entry(OFFSET_INDEX, OFFSET_ENTRY_BYTES), segment.size)
+        last = OffsetIndex.decode(entry, segment.size)
     except IndexDamaged:
         return 0
     return last.positions[0] if last.positions else 0

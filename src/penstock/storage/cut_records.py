@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.ports import File, Files
 from penstock.records.header_fields import BASE_OFFSET
-from penstock.storage.recovery import BatchSearch
+from penstock.storage.batch_search import BatchSearch
 from penstock.storage.recovery_report import RecoveryReport
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, file_name
@@ -55,15 +55,15 @@ class CutRecords:
         """`high_watermark` is the recorded one; 0 if none is."""
         self._files = files
         self._path = path
-        self._high_watermark = high_watermark
+        self.high_watermark = high_watermark
         self._report = report
 
     def before_truncation(self, file: File, position: int, next_offset: int) -> None:
         """Copy the end of a segment, from the first committed batch on, before it is cut at `position`."""
-        if next_offset >= self._high_watermark:
+        if next_offset >= self.high_watermark:
             return
         end = file.size()
-        found = _CommittedSearch(next_offset, self._high_watermark).find(file, position, end)
+        found = _CommittedSearch(next_offset, self.high_watermark).find(file, position, end)
         if found is None:
             return
         start, base_offset = found
@@ -88,7 +88,7 @@ class CutRecords:
 
     def keep(self, segment: Segment) -> None:
         """Rename the file of a dropped segment if it has committed records; durable after `sync_dir`."""
-        if segment.base_offset >= self._high_watermark or not segment.size:
+        if segment.base_offset >= self.high_watermark or not segment.size:
             return
         path = self._free_path(segment.base_offset)
         segment.release()

@@ -6,6 +6,8 @@
     <path>/clean-shutdown                           the manifest of a clean shutdown (`manifest`)
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: its log start offset
+    <path>/local-log-start-offset-checkpoint        per log with records that only the archive has: where the
+                                                    local ones start
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
     <path>/topics, deleted, quarantine              the partitions (`folders`), and logs that were set aside
 
@@ -26,21 +28,16 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.model.ids import TopicPartition
-from penstock.ports import Clock, File, Files, Rng
+from penstock.model.steps import Steps, at_once
+from penstock.ports import Clock, File, Files, Rng, Space
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
-from penstock.storage.folders import (
-    DELETED,
-    TOPICS,
-    PartitionFolder,
-    PartitionFolders,
-    PartitionRemoval,
-    StoredPartition,
-)
+from penstock.storage.folders import DELETED, TOPICS, PartitionFolder, PartitionFolders, StoredPartition
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.log_opening import LogOpener
 from penstock.storage.manifest import (
+    CLEAN_SHUTDOWN,
     NO_REGISTRATION,
     LastShutdown,
     Registration,
@@ -50,6 +47,7 @@ from penstock.storage.manifest import (
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
+from penstock.storage.removal import PartitionRemoval
 from penstock.storage.reserve import Reserve
 from penstock.storage.segments import SegmentCache
 
@@ -62,7 +60,8 @@ __all__ = [
 ]
 
 _LOCK: Final = "lock"
-_CLEAN: Final = "clean-shutdown"
+#: logs whose offsets are collected in one slice, a microsecond each
+_LOGS_AT_ONCE: Final = 1000
 #: from this number of files on, one sync of the whole volume costs less than a sync per file
 MANY_FILES: Final = 64
 
@@ -122,9 +121,9 @@ class DataDirectory:
                 files.rmtree(f"{path}/{DELETED}")
             files.makedirs(f"{path}/{DELETED}")
             manifest = None
-            if files.exists(f"{path}/{_CLEAN}"):
-                manifest = files.read(f"{path}/{_CLEAN}")
-                files.remove(f"{path}/{_CLEAN}")
+            if files.exists(f"{path}/{CLEAN_SHUTDOWN}"):
+                manifest = files.read(f"{path}/{CLEAN_SHUTDOWN}")
+                files.remove(f"{path}/{CLEAN_SHUTDOWN}")
             files.sync_dir(path)
         except BlockingIOError as e:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
@@ -157,9 +156,9 @@ class DataDirectory:
         )
         manifest = encode_manifest(self.directory_id, registration, logs)
         try:
-            self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest)
+            self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN}", manifest)
         except OSError as e:
-            raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
+            raise self.health.failed(e, f"cannot write {self.path}/{CLEAN_SHUTDOWN}") from e
 
     def seal(self) -> list[tuple[Log, FlushPlan]]:
         """Before `close`: write the files that the next start needs. Touches files only.
@@ -187,8 +186,8 @@ class DataDirectory:
         for plan in plans:
             plan.sync(synced)
 
-    def space(self) -> tuple[int, int]:
-        """(total, usable) bytes of the volume."""
+    def space(self) -> Space:
+        """The bytes of the volume."""
         self.health.check()
         try:
             return self._files.space(self.path)
@@ -277,7 +276,10 @@ class DataDirectory:
         key = TopicPartition(topic, partition)
         log.durability.before_truncation = lambda: self._before_truncation(key, log)
         log.save_start = self._write_checkpoint
-        log.saved_start = self._checkpoints.recorded_start(key) or 0
+        recorded = self._checkpoints.recorded_start(key, self.folders.topic_id_text(topic))
+        log.saved_start = min(recorded or 0, log.log_start_offset)
+        local = self._checkpoints.local_start(key, self.folders.topic_id_text(topic))
+        log.saved_local_start = min(local, log.local_log_start_offset)
         self._opener.opened.add(key)
         self._logs[key] = log
 
@@ -286,6 +288,8 @@ class DataDirectory:
 
         That is rare: truncated records are usually newer than the last checkpoint.
         """
+        if self._logs.get(key) is log:
+            self._checkpoints.remember(key, self.folders.topic_id_text(key.topic), log)
         if self._checkpoints.is_above(key, log.recovery_point):
             self._write_checkpoint()
 
@@ -298,7 +302,7 @@ class DataDirectory:
         key = TopicPartition(topic, partition)
         log = self._logs.pop(key)
         log.close(clean)
-        self._checkpoints.remember(key, log)
+        self._checkpoints.remember(key, self.folders.topic_id_text(topic), log)
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
         """Remove one partition, whether its log is open or not."""
@@ -310,6 +314,10 @@ class DataDirectory:
         """Remove a topic in one step; `partitions` are all its partitions in this directory."""
         for partition in partitions:
             self.let_go(topic, partition)
+        return self.topic_removal(topic)
+
+    def topic_removal(self, topic: str) -> PartitionRemoval:
+        """The removal of a topic after `let_go` for all of its partitions in this directory."""
         path, aside = self.folders.topic_path(topic), self.folders.aside(topic)
         return PartitionRemoval(self._files, self.health, path, aside)
 
@@ -354,14 +362,26 @@ class DataDirectory:
 
     def checkpoint(self) -> Checkpoint:
         """The current offsets of the logs; `write` it in a worker thread."""
-        for key, log in self._logs.items():
-            self._checkpoints.remember(key, log)
+        return at_once(self.checkpoint_in_steps())
+
+    def checkpoint_in_steps(self) -> Steps[Checkpoint]:
+        """As `checkpoint`, in slices, for directories with many logs.
+
+        Offsets only rise between two slices, and an earlier one is as good. A log that is truncated meanwhile
+        notes its offsets again (`_before_truncation`), and one that is removed is forgotten.
+        """
+        for number, (key, log) in enumerate(list(self._logs.items()), 1):
+            if self._logs.get(key) is log:
+                self._checkpoints.remember(key, self.folders.topic_id_text(key.topic), log)
+            if not number % _LOGS_AT_ONCE:
+                yield
         return self._checkpoints.take()
 
     def keep_high_watermark(self, topic: str, partition: int) -> None:
         """Checkpoint a log's high watermark from now on: a log with other replicas cannot derive it."""
         key = TopicPartition(topic, partition)
-        self._checkpoints.keep_high_watermark(key, self._logs[key].high_watermark)
+        topic_id, high_watermark = self.folders.topic_id_text(topic), self._logs[key].high_watermark
+        self._checkpoints.keep_high_watermark(key, topic_id, high_watermark)
 
     def checkpoint_high_watermarks(self) -> Checkpoint | None:
         """The current high watermarks; `write` it in a worker thread. None if there are none."""
@@ -374,3 +394,4 @@ class DataDirectory:
             log = self._logs.get(key)
             if log is not None:
                 log.saved_start = start
+                log.saved_local_start = written.local_starts.get(key, 0)

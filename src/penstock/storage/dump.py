@@ -18,12 +18,11 @@ from penstock.records.codecs import Codec
 from penstock.records.control import parse_end_transaction
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.records.record import iter_records
-from penstock.storage.checkpoint import parse_checkpoint
+from penstock.storage.batch_search import whole_batches
 from penstock.storage.continuity import MISPLACED
-from penstock.storage.epochs import EPOCHS_FILE
+from penstock.storage.epochs import EPOCHS_FILE, epoch_lines
 from penstock.storage.index import IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.offset_checkpoints import recorded_offsets
-from penstock.storage.recovery import whole_batches
+from penstock.storage.recorded_offsets import recorded_offsets
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import (
     COMPACTED,
@@ -192,7 +191,7 @@ def _dump_snapshot(data: bytes, name: str) -> Entries:
 
 
 def _dump_epochs(data: bytes, name: str) -> Entries:
-    for line in parse_checkpoint(data):
+    for line in epoch_lines(data):
         epoch, start = line.split()
         yield {"epoch": int(epoch), "start_offset": int(start)}
 

@@ -12,7 +12,7 @@ from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
 from penstock.storage.flush import ClosedFile, FlushPlan, Unsynced
 from penstock.storage.health import Health
 from penstock.storage.producers import ProducerStates
-from penstock.storage.snapshot import encode_snapshot
+from penstock.storage.sealing import seal_segment
 from penstock.storage.store import SegmentStore
 
 __all__ = ["Durability"]
@@ -48,7 +48,7 @@ class Durability:
     def plan(self, end_offset: int) -> FlushPlan:
         """The plan to sync everything below `end_offset`, which is the end of the log."""
         store, epochs = self._store, self._epochs
-        checkpoint = (f"{store.path}/{EPOCHS_FILE}", epochs.encode()) if epochs.dirty else None
+        checkpoint = (f"{store.path}/{EPOCHS_FILE}", epochs.encode(store.owner)) if epochs.dirty else None
         handles = store.unsynced_files(end_offset > self.recovery_point)
         if self.unsynced_identity is not None and end_offset:
             handles.append(self.unsynced_identity)
@@ -102,8 +102,15 @@ class Durability:
         active = store.segments.active
         with self._health.disk(f"close {store.path}"):
             written = active.save_indexes()
-            if end_offset > log_start_offset and not store.has_snapshot(end_offset):
-                written.append(store.write_snapshot(end_offset, encode_snapshot(producers.states)))
+            snapshot = None
+            is_saved = store.snapshots.exists(end_offset) and not producers.snapshot_refused
+            if end_offset > log_start_offset and not is_saved:
+                snapshot, file = store.snapshots.write(end_offset, producers)
+                written.append(file)
+                store.directory_dirty = True
+            seal = seal_segment(active, store.files, store.owner, end_offset, snapshot)
+            if seal is not None:
+                written.append(seal)
         store.unsynced += [ClosedFile(store.files, file.path) for file in written]
         active.close_file()
         return self.plan(end_offset)

@@ -1,8 +1,8 @@
 """The leader epochs of a log and their first offsets (KIP-101, KIP-279).
 
-Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format with a checksum.
-It is written with the next flush of the log (`dirty`): an epoch above the recovery point is found again in
-the batches themselves.
+Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format with a checksum,
+and a first line that names the partition (version 3). It is written with the next flush of the log (`dirty`):
+an epoch above the recovery point is found again in the batches themselves.
 """
 
 from __future__ import annotations
@@ -12,13 +12,28 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.storage.checkpoint import format_checked, parse_checkpoint
+from penstock.storage.seals import NO_OWNER, LogOwner
 
-__all__ = ["EPOCHS_FILE", "NO_EPOCH_OFFSET", "LeaderEpochs"]
+__all__ = ["EPOCHS_FILE", "NO_EPOCH_OFFSET", "NO_OFFSET", "LeaderEpochs", "epoch_lines"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
+#: the version of a checkpoint that names its partition
+_WITH_OWNER: Final = 3
+#: before every offset
+NO_OFFSET: Final = -1
 #: (epoch, end offset) for an epoch that this log knows nothing about
 NO_EPOCH_OFFSET: Final = (-1, -1)
+
+
+def epoch_lines(data: bytes, owner: LogOwner = NO_OWNER) -> list[str]:
+    """The entries of a checkpoint; ValueError if it is damaged, or of another log than `owner`'s."""
+    lines = parse_checkpoint(data)
+    if data.startswith(b"%d\n" % _WITH_OWNER):
+        topic_id, partition = lines.pop(0).split()
+        if not owner.may_be(LogOwner(topic_id, int(partition))):
+            raise ValueError(f"it is of partition {partition} of topic {topic_id}")
+    return lines
 
 
 class LeaderEpochs:
@@ -42,6 +57,19 @@ class LeaderEpochs:
         self.epochs[keep:] = [epoch]
         self.starts[keep:] = [start]
         self._changed()
+
+    def follow(self, epoch: int, start: int, previous: int) -> None:
+        """Take in the batch of `epoch` at `start`, which is behind the batch at `previous`.
+
+        Epochs never fall within a log. If this one is lower than the last, and only the batch before had the
+        last one, the epoch of that batch is damaged: no checksum covers it. It is forgotten.
+        """
+        if 0 <= epoch < self.latest and self.starts[-1] == previous:
+            del self.epochs[-1], self.starts[-1]
+            self._changed()
+            start = start if self.epochs else previous
+        if epoch > self.latest:
+            self.assign(epoch, start)
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
         """(largest known epoch at or below `epoch`, where it ends), or `NO_EPOCH_OFFSET`."""
@@ -82,10 +110,12 @@ class LeaderEpochs:
         self.epochs[:], self.starts[:] = other.epochs, other.starts
         self._changed()
 
-    def encode(self) -> bytes:
-        return format_checked(
-            f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)
-        )
+    def encode(self, owner: LogOwner = NO_OWNER) -> bytes:
+        """The checkpoint of a log of `owner`."""
+        lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)]
+        if owner == NO_OWNER:
+            return format_checked(lines)
+        return format_checked([f"{owner.topic_id} {owner.partition}", *lines], _WITH_OWNER)
 
     def within(self, start: int, end: int) -> list[int]:
         """Epoch and first offset in turn of the entries that apply to the offsets from `start` to `end`."""
@@ -96,16 +126,21 @@ class LeaderEpochs:
         pairs = zip(self.epochs[first:last], self.starts[first:last], strict=True)
         return [number for pair in pairs for number in pair]
 
+    def newest(self, count: int) -> list[int]:
+        """Epoch and first offset in turn of the last `count` entries, oldest first."""
+        pairs = zip(self.epochs[-count:], self.starts[-count:], strict=True)
+        return [number for pair in pairs for number in pair]
+
     def restore(self, entries: Sequence[int]) -> None:
         """Take over the result of `within`; the checkpoint on disk is out of date."""
         self.epochs[:], self.starts[:] = entries[::2], entries[1::2]
         self._changed()
 
     @classmethod
-    def decode(cls, data: bytes) -> LeaderEpochs:
-        """Raises ValueError on anything that is not a checkpoint in order."""
+    def decode(cls, data: bytes, owner: LogOwner = NO_OWNER) -> LeaderEpochs:
+        """ValueError on anything that is not a checkpoint in order, or is that of another log."""
         epochs = cls()
-        for line in parse_checkpoint(data):
+        for line in epoch_lines(data, owner):
             epoch, start = map(int, line.split())
             if epochs.epochs and (epoch <= epochs.latest or start <= epochs.starts[-1]):
                 raise ValueError(f"epoch {epoch} from {start} is out of order")

@@ -18,28 +18,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
-from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, Files
 from penstock.storage.checkpoint import format_fields, parse_fields
 from penstock.storage.flush import ClosedFile, Unsynced
-from penstock.storage.health import Health
 from penstock.storage.quarantine import DELETED, Quarantine, QuarantineEntry
 from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
     "DELETED",
+    "IDENTITY_FIELDS",
     "PARTITION_METADATA",
     "TOPICS",
     "Identity",
     "PartitionFolder",
     "PartitionFolders",
-    "PartitionRemoval",
-    "Removals",
     "StoredPartition",
 ]
 
@@ -53,7 +49,8 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION: Final = re.compile(r"partition-(0|[1-9][0-9]{0,9})")
 _PARTITION_MAX: Final = 2**31 - 1
 _SEGMENT: Final = re.compile(r"0[0-9]{19}\.log")
-_FIELDS: Final = frozenset({"version", "topic_id", "partition"})
+#: the fields of `partition.metadata` and `topic.metadata`
+IDENTITY_FIELDS: Final = frozenset({"version", "topic_id", "partition"})
 
 
 class StoredPartition(NamedTuple):
@@ -80,60 +77,6 @@ class PartitionFolder(NamedTuple):
     topic_id: TopicId
     #: None where the folder does not say
     identity: Identity | None
-
-
-class PartitionRemoval:
-    """Partitions that their directory has let go of; a worker thread does the rest.
-
-    `set_aside` frees their paths for new folders, `delete` frees their space.
-    """
-
-    __slots__ = ("_aside", "_files", "_health", "_path")
-
-    def __init__(self, files: Files, health: Health, path: str, aside: str) -> None:
-        self._files = files
-        self._health = health
-        self._path = path
-        self._aside = aside
-
-    def set_aside(self) -> None:
-        self._health.check()
-        try:
-            # One that could not even be made is not there.
-            with suppress(FileNotFoundError):
-                self._files.rename(self._path, self._aside)
-        except OSError as e:
-            raise self._health.failed(e, f"cannot remove {self._path}") from e
-
-    def delete(self) -> None:
-        with suppress(FileNotFoundError):
-            self._files.rmtree(self._aside)
-
-
-class Removals:
-    """Several of them, as one."""
-
-    __slots__ = ("_removals",)
-
-    def __init__(self, removals: Iterable[PartitionRemoval]) -> None:
-        self._removals = list(removals)
-
-    def set_aside(self) -> list[StorageError]:
-        """Set each aside, or say why not; those are not deleted."""
-        errors, done = [], []
-        for removal in self._removals:
-            try:
-                removal.set_aside()
-            except StorageError as e:
-                errors.append(e)
-            else:
-                done.append(removal)
-        self._removals = done
-        return errors
-
-    def delete(self) -> None:
-        for removal in self._removals:
-            removal.delete()
 
 
 class PartitionFolders:
@@ -214,7 +157,7 @@ class PartitionFolders:
     def _parsed_identity(self, data: bytes, path: str) -> Identity | None:
         """The identity in a `partition.metadata`; None if it is damaged or does not name the partition."""
         try:
-            fields = parse_fields(data, _FIELDS)
+            fields = parse_fields(data, IDENTITY_FIELDS)
             if fields.get("version") != "0":
                 raise ValueError("its version is not 0")
             topic_id, partition = parse_topic_id(fields.get("topic_id", "")), fields.get("partition")
@@ -280,7 +223,7 @@ class PartitionFolders:
     def _read_topic_id(self, topic: str) -> TopicId:
         path = f"{self.topic_path(topic)}/{_TOPIC_METADATA}"
         try:
-            return parse_topic_id(parse_fields(self._files.read(path), _FIELDS).get("topic_id", ""))
+            return parse_topic_id(parse_fields(self._files.read(path), IDENTITY_FIELDS).get("topic_id", ""))
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return NO_TOPIC_ID
         except ValueError as e:

@@ -20,12 +20,14 @@ from typing import Final
 
 from penstock.model.errors import StorageError
 
-__all__ = ["Health"]
+__all__ = ["DAMAGED", "Health"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process ran out of something; the disk is as good as before.
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _EXHAUSTED: Final = _NO_DESCRIPTOR | {errno.ENOMEM}
+#: A file that authenticates its content has found other bytes: damage of that file, not an error of the disk.
+DAMAGED: Final = errno.EBADMSG
 #: The file was removed, by the deletion of a topic or by hand: not an error of the disk.
 _GONE: Final = errno.ENOENT
 #: Names or permissions that a person changed: a file or a dangling link in the place of a folder, say.
@@ -81,7 +83,7 @@ class Health:
             if self.full is None:
                 self.full = reason
                 self._free_reserve()
-        elif error.errno not in _EXHAUSTED and error.errno != _GONE:
+        elif error.errno not in _EXHAUSTED and error.errno not in (_GONE, DAMAGED):
             self.offline = self.offline or reason
         return StorageError(reason)
 

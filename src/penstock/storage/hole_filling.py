@@ -20,6 +20,7 @@ from penstock.storage.producer_loading import load_producers
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import replay_batch
 from penstock.storage.recovery_report import Corruption
+from penstock.storage.seals import NO_OWNER, LogOwner
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import SNAPSHOT
 from penstock.storage.segments import Segments
@@ -43,6 +44,7 @@ class HoleFilling:
         "_hole",
         "_next_offset",
         "_now_ms",
+        "_owner",
         "_path",
         "_producers",
         "_segments",
@@ -58,10 +60,12 @@ class HoleFilling:
         config: LogConfig,
         gaps_allowed: bool,
         now_ms: int,
+        owner: LogOwner = NO_OWNER,
     ) -> None:
         """`before` has the base offset and size of each segment before the hole."""
         self._files = files
         self._path = log_path
+        self._owner = owner
         self._directory = f"{log_path}/{CLEANED}"
         self._hole = hole
         self._before = list(before)
@@ -92,7 +96,7 @@ class HoleFilling:
         names = self._files.listdir(self._path)
         snapshots = [int(name.removesuffix(SNAPSHOT)) for name in names if name.endswith(SNAPSHOT)]
         first_offset = self._hole.first_offset
-        return load_producers(segments, snapshots, first_offset, self._files, self._path)
+        return load_producers(segments, snapshots, first_offset, self._files, self._path, self._owner)
 
     def add(self, batches: memoryview) -> None:
         """Append whole, checked batches behind those added before."""

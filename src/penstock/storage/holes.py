@@ -130,7 +130,7 @@ def lose_segment(log: Log, segment: Segment) -> Corruption | None:
     if following is None:
         return None
     before = log.segments.holding(segment.base_offset)
-    first_offset = max(segment.base_offset, log.log_start_offset)
+    first_offset = max(segment.base_offset, log.local_log_start_offset)
     position = before.size if before.base_offset < segment.base_offset else 0
     hole = Corruption(before.path(LOG), position, 0, first_offset, following.base_offset)
     for known in log.recovery.corruption:

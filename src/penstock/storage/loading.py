@@ -18,7 +18,7 @@ from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.storage.config import LogConfig
 from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
 from penstock.storage.cut_records import CutRecords
-from penstock.storage.epoch_loading import load_epochs
+from penstock.storage.epoch_loading import fit_epochs, load_epochs
 from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.folders import PARTITION_METADATA
@@ -28,11 +28,14 @@ from penstock.storage.recovery import SegmentRecovery
 from penstock.storage.recovery_report import Corruption, RecoveryReport
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
+from penstock.storage.sealing import expect_listed_seals, seal_segment
+from penstock.storage.seals import NO_OWNER, LogOwner
 from penstock.storage.segment import NO_TAIL, Segment
 from penstock.storage.segment_files import (
     COMPACTED,
     LOG,
     OFFSET_INDEX,
+    SEAL,
     SNAPSHOT,
     SUFFIXES,
     TIME_INDEX,
@@ -68,6 +71,8 @@ class ClosedLog(NamedTuple):
     no_producers: bool
     #: leader epoch and first offset in turn; None if they are not known
     epochs: Sequence[int] | None = None
+    #: base offset of each segment with a seal, checksum of the seal and of the first batch header, in turn
+    seals: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -85,6 +90,10 @@ class Loaded:
     unsynced: list[Unsynced]
     #: true if names in the directory changed
     changed: bool
+    #: the base offsets of segments that begin without a snapshot of the log's producers
+    without_snapshot: set[int]
+    #: the start of the local segments, at or above the log start
+    local_log_start_offset: int = 0
 
 
 def load(
@@ -98,40 +107,43 @@ def load(
     start_recorded: bool = False,
     closed: ClosedLog | None = None,
     high_watermark: int = 0,
+    owner: LogOwner = NO_OWNER,
+    local_log_start_offset: int = 0,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing.
 
-    With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
+    With `start_recorded`, a first segment beyond both log starts means that its predecessors are missing.
     `closed` is the log at the clean shutdown: where the segment files are the same now, nothing is read to
-    see that they continue each other. Recovery keeps what it cuts off below the recorded `high_watermark`.
+    see that they continue each other. Recovery keeps the bytes that it truncates below `high_watermark`.
 
     Longer than other functions because each step needs the results of those before it.
     """
-    names, stems, foreign = _names(files, path)
-    now_ms = clock.now_ms()
+    (names, stems, foreign), now_ms = _names(files, path), clock.now_ms()
+    local_start = max(log_start_offset, local_log_start_offset)
     bases = list(map(int, stems))
     found = _find_segments(files, path, names, stems, now_ms)
     if closed and closed.segments != [number for each in found for number in (each.base_offset, each.size)]:
         closed = None
+    expect_listed_seals(found, owner, closed.seals if closed else ())
     kept = found if closed else set_misplaced_aside(files, path, found)
-    segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
+    segments = Segments(kept or [Segment.create(files, path, local_start, now_ms)])
     # A log that never had a segment needs no recovery.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
-    epochs = load_epochs(files, path, names, segments, closed.epochs if closed else None, report)
+    epochs = load_epochs(files, path, names, segments, closed.epochs if closed else None, report, owner)
     snapshots = snapshots_in(names)
     end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
     if end_offset is None:
         report.clean = False
-        cut, offsets = CutRecords(files, path, high_watermark, report), (recovery_point, log_start_offset)
-        recovery = _Recovery(files, path, config, *offsets, epochs, report, now_ms, cut)
+        cut, offsets = CutRecords(files, path, high_watermark, report), (recovery_point, local_start)
+        recovery = _Recovery(files, path, config, *offsets, epochs, report, now_ms, cut, owner)
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
         if not closed:
             _report_holes(segments, list(segments), report)
         recovery_point, unsynced = end_offset, []
-        producers = _clean_producers(files, path, segments, snapshots, end_offset, closed)
+        producers = _clean_producers(files, path, segments, snapshots, end_offset, closed, owner)
     loaded = Loaded(
         segments=segments,
         epochs=epochs,
@@ -142,7 +154,11 @@ def load(
         recovery_point=recovery_point,
         unsynced=unsynced,
         changed=not (clean and bases),
+        without_snapshot=set(),
+        local_log_start_offset=local_start,
     )
+    if not producers.is_empty:
+        loaded.without_snapshot.update({each.base_offset for each in segments} - {*snapshots})
     _fit_log_start(files, path, loaded, start_recorded, now_ms)
     if closed and report.clean and (closed.epochs or epochs.epochs):
         _compare_epochs(loaded, closed.epochs)
@@ -158,10 +174,11 @@ def _clean_producers(
     snapshots: list[int],
     end_offset: int,
     closed: ClosedLog | None,
+    owner: LogOwner,
 ) -> ProducerStates:
     """The producers of a log that was closed cleanly."""
     if not (closed and closed.no_producers):
-        return load_producers(segments, snapshots, end_offset, files, path)
+        return load_producers(segments, snapshots, end_offset, files, path, owner)
     producers = ProducerStates()
     producers.end_offset = end_offset
     return producers
@@ -169,9 +186,9 @@ def _clean_producers(
 
 def _fit_log_start(files: Files, path: str, loaded: Loaded, start_recorded: bool, now_ms: int) -> None:
     """Make segments, offsets and leader epochs agree with the log start offset."""
-    start = loaded.log_start_offset
+    start = loaded.local_log_start_offset
     if loaded.end_offset < start:
-        # The remaining records are below the log start: they were deleted by DeleteRecords.
+        # DeleteRecords has deleted all records, or a crash has interrupted `Log.restart_behind`.
         set_aside(files, loaded.segments)
         files.sync_dir(path)
         loaded.segments = Segments([Segment.create(files, path, start, now_ms)])
@@ -182,9 +199,9 @@ def _fit_log_start(files: Files, path: str, loaded: Loaded, start_recorded: bool
         if start_recorded:
             loaded.report.found(Corruption(first.path(LOG), 0, 0, start, first.base_offset))
         else:
-            start = loaded.log_start_offset = first.base_offset
+            loaded.log_start_offset = loaded.local_log_start_offset = first.base_offset
     loaded.epochs.forget_from(loaded.end_offset)
-    loaded.epochs.forget_before(min(first.base_offset, start))
+    loaded.epochs.forget_before(min(first.base_offset, loaded.log_start_offset))
 
 
 def _compare_epochs(loaded: Loaded, known: Sequence[int] | None) -> None:
@@ -300,8 +317,10 @@ class _Recovery:
         report: RecoveryReport,
         now_ms: int,
         cut: CutRecords,
+        owner: LogOwner,
     ) -> None:
         self._cut = cut
+        self._owner = owner
         self._files = files
         self._path = path
         self._config = config
@@ -321,9 +340,10 @@ class _Recovery:
         start = unsure[0].base_offset
         before = [segment for segment in segments if segment.base_offset <= start]
         _report_holes(segments, before, self._report)
-        self.producers = load_producers(segments, snapshots, start, self._files, self._path)
+        self.producers = load_producers(segments, snapshots, start, self._files, self._path, self._owner)
         # The batches have the epochs, too. After a crash, the file may be older than the batches.
         self._epochs.forget_from(start)
+        fit_epochs(self._epochs, [segment for segment in before if segment.base_offset < start], self._report)
         walker = SegmentRecovery(
             self._config,
             self._recovery_point,
@@ -331,6 +351,7 @@ class _Recovery:
             self.producers,
             self._report,
             self._cut.before_truncation,
+            self._cut.high_watermark,
         )
         for position, segment in enumerate(unsure):
             following = unsure[position + 1].base_offset if position + 1 < len(unsure) else None
@@ -338,6 +359,7 @@ class _Recovery:
                 self._drop(segments, unsure[position + 1 :])
                 break
         end_offset = self._close_gap(segments, walker.next_offset)
+        self._report.walked_from = start
         for segment in segments.since(start):
             self._finish(segment, segments.after(segment))
         return end_offset
@@ -346,9 +368,10 @@ class _Recovery:
         """Plan a sync of a recovered segment: it may be in the page cache only."""
         if following is not None:
             segment.save_indexes()
+            seal_segment(segment, self._files, self._owner, following.base_offset, None)
             if segment.is_compacted:
                 segment.mark_compacted(following.base_offset)
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, COMPACTED):
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, COMPACTED, SEAL):
             self.unsynced.append(ClosedFile(self._files, segment.path(suffix)))
         segment.release()
 

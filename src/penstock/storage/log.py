@@ -4,32 +4,34 @@ Batches are appended at the end and never change. `Appender` appends them, `Dura
 `Retention` expires them, `Truncation` removes them from the end. `SegmentStore` has the segments.
 
 The event loop's thread owns a log. Work that waits for a disk goes to worker threads as objects that touch
-files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads and lookups run in the loop's thread.
-With `cached_only` they raise ColdPages instead of waiting for the disk, and are repeated once the pages are
-warm. Every error of a disk is a StorageError.
+files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads (`LogReads`) run in the loop's thread.
+Every error of a disk is a StorageError.
 
 Cost is per batch and does not grow with the log: the hot path is `append` and `read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.model.errors import OffsetOutOfRange
-from penstock.ports import Buffer, Clock, FileRange, Files, Rng
+from penstock.ports import Buffer, Clock, Files, Rng
 from penstock.storage.appending import Appended, Appender
 from penstock.storage.config import LogConfig
+from penstock.storage.deferred_snapshot import DeferredSnapshot
 from penstock.storage.durability import Durability
 from penstock.storage.flush import FlushPlan
 from penstock.storage.guards import VerificationGuard
 from penstock.storage.health import Health
 from penstock.storage.loading import ClosedLog, Loaded, load
-from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producer_loading import hold_back_undecided
-from penstock.storage.producers import AppendOrigin
+from penstock.storage.producers import AppendOrigin, ProducerState
+from penstock.storage.reads import LogReads
+from penstock.storage.remote_tier import RemoteTier
 from penstock.storage.retention import Retention
+from penstock.storage.roll_snapshots import ENCODED_AT_ONCE
 from penstock.storage.rules import Rules
-from penstock.storage.scan import ColdPages, CorruptLog
+from penstock.storage.seals import NO_OWNER, LogOwner
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache, Segments
 from penstock.storage.store import SegmentStore
@@ -40,11 +42,12 @@ from penstock.storage.validation import LongWalk
 __all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
 
 
-class Log:
+class Log(LogReads):
     """The log in one directory.
 
-    Invariant: explained_start <= log_start_offset <= high_watermark <= end_offset, and recovery_point <=
-    end_offset. Records below the high watermark are committed; the log's owner moves it.
+    Invariant: explained_start <= log_start_offset <= local_log_start_offset <= high_watermark <= end_offset,
+    and recovery_point <= end_offset. Records below the high watermark are committed; the log's owner moves
+    it.
 
     Why it has more than 25 methods: all users of a log share one set of offsets, and read them on the hot
     path without a call. The methods move these offsets together and leave the work to the parts of the log.
@@ -52,26 +55,20 @@ class Log:
 
     __slots__ = (
         "_clock",
-        "_health",
-        "_store",
         "_truncation",
-        "appender",
         "config",
         "durability",
-        "end_offset",
         "explained_start",
-        "file_lost",
         "high_watermark",
         "leader_epochs",
-        "local_log_start_offset",
-        "log_start_offset",
-        "path",
+        "opened_end",
+        "owner",
         "producers",
-        "recovery",
         "retention",
+        "retention_changed",
         "save_start",
+        "saved_local_start",
         "saved_start",
-        "segments",
     )
 
     @classmethod
@@ -91,22 +88,27 @@ class Log:
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
+        owner: LogOwner = NO_OWNER,
+        local_log_start_offset: int = 0,
     ) -> Log:
         """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
 
         With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
+        `local_log_start_offset` is that of a log whose earlier records are in the archive of tiered storage.
         `closed` is what the log was when it was closed in good order, `high_watermark` the recorded one.
+        Files beside the log that are of another partition than `owner` are not used.
         """
         health = health or Health()
         health.check()
         try:
-            offsets = recovery_point, log_start_offset
-            loaded = load(files, path, config, clock, clean, *offsets, start_recorded, closed, high_watermark)
+            known = recovery_point, log_start_offset, start_recorded, closed, high_watermark, owner
+            loaded = load(files, path, config, clock, clean, *known, local_log_start_offset)
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e
-        store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)
+        store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng, owner)
         store.directory_dirty = loaded.changed
         store.unsynced = loaded.unsynced
+        store.snapshots.missing = loaded.without_snapshot
         return cls(store, config, clock, loaded, health)
 
     def __init__(
@@ -114,26 +116,32 @@ class Log:
     ) -> None:
         self._store = store
         self.path = store.path
+        self.owner: LogOwner = store.owner
         self.segments: Segments = store.segments
         self._clock = clock
-        self._health = health
+        self.health = health
         self.leader_epochs = loaded.epochs
         self.producers = loaded.producers
         self.recovery = loaded.report
-        self.recovery.forget_before(loaded.log_start_offset)
+        self.recovery.forget_before(loaded.local_log_start_offset)
         self.end_offset = loaded.end_offset
+        #: the end when the log was opened, and whether the retention by time was changed since then
+        self.opened_end, self.retention_changed = loaded.end_offset, False
         self.log_start_offset = loaded.log_start_offset
         #: The log start that followers adopt: up to here retention or DeleteRecords has deleted records, here
         #: or at the leader. Below the log start if all records of it were lost.
         self.explained_start = loaded.log_start_offset
-        #: the start of this broker's own copy; the same as the log start as long as nothing is tiered
-        self.local_log_start_offset = loaded.log_start_offset
-        self.high_watermark = loaded.log_start_offset
+        #: the start of this broker's own copy; `remote` has what lies between the log start and it
+        self.local_log_start_offset = loaded.local_log_start_offset
+        self.remote: RemoteTier | None = None
+        self.high_watermark = loaded.local_log_start_offset
         #: writes the log start to the disk at once; None for a log whose start no checkpoint has
         self.save_start: Callable[[], None] | None = None
         #: The log start that the disk has. Segments are removed only below it, so that a segment that is
         #: missing above it is known to be lost.
         self.saved_start = 0
+        #: the local log start that the disk has, if it is above its log start
+        self.saved_local_start = 0
         #: true if a read found a segment file gone, which the scrubber has not examined yet
         self.file_lost = False
         self.config = config
@@ -145,6 +153,8 @@ class Log:
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply a new config to later appends, rolls and retention."""
+        before = self.config
+        self.retention_changed |= (before.delete, before.retention_ms) != (config.delete, config.retention_ms)
         self.config = config
         self._store.reconfigure(config)
         self.appender.reconfigure(config)
@@ -157,11 +167,6 @@ class Log:
     def trust_clock(self, trusted: bool) -> None:
         """Check timestamps against the wall clock, or accept all of them while the clock is not trusted."""
         self.appender.trust_clock(trusted, self.config)
-
-    @property
-    def health(self) -> Health:
-        """The health of its data directory."""
-        return self._health
 
     # -- appending
 
@@ -206,9 +211,8 @@ class Log:
     def restore_high_watermark(self, offset: int) -> None:
         """Start with the high watermark of the last run. It may be behind the last producer snapshot."""
         self.advance_high_watermark(offset)
-        files, path = self._store.files, self.path
-        with self._health.disk(f"open {path}"):
-            hold_back_undecided(self.producers, self.segments, self.high_watermark, files, path)
+        with self.health.disk(f"open {self.path}"):
+            hold_back_undecided(self.producers, self._store, self.high_watermark)
 
     @property
     def size(self) -> int:
@@ -253,31 +257,37 @@ class Log:
             plan = self.seal()
             plan.sync()
             self.flushed(plan)
+        # A snapshot that is being written is not used.
+        self.producers.viewed_by = None
         self._store.release()
 
     # -- segments
 
+    def defer_snapshots(
+        self, write_later: Callable[[DeferredSnapshot], None], beyond: int = ENCODED_AT_ONCE
+    ) -> None:
+        """At rolls, leave the snapshot of more than `beyond` producers to `write_later`."""
+        store = self._store
+        store.snapshots.beyond = beyond
+        store.snapshots.write_later = lambda offset: write_later(DeferredSnapshot(self, store, offset))
+
     def roll(self) -> None:
         """Seal the last segment, unless it is empty, and start a new one at the end of the log."""
-        with self._health.disk(f"roll {self.path}"):
+        with self.health.disk(f"roll {self.path}"):
             self.appender.roll(self.end_offset, self._clock.now_ms())
 
     def swap(self, replaced: Iterable[int]) -> Swap:
         """The exchange of the segments at the offsets `replaced` for what compaction made of them."""
-        return Swap(self._store.files, self.path, self._health, replaced)
+        return Swap(self._store.files, self.path, self.health, replaced)
 
     def replace_segments(self, swap: Swap, old: Iterable[int], new: Iterable[tuple[int, int]]) -> None:
         """Move what `swap` has committed, (base offset, size) each, in the place of the segments at `old`."""
         swap.move()
-        gone, now_ms = set(old), self._clock.now_ms()
-        self._store.replace(
-            [segment for segment in self.segments if segment.base_offset in gone],
-            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
-        )
+        self._store.replace_at(set(old), new, self._clock.now_ms())
 
     def lose_segment(self, segment: Segment) -> None:
         """Leave out a segment whose file is gone; an empty last one is created again."""
-        with self._health.disk(f"make a segment of {self.path}"):
+        with self.health.disk(f"make a segment of {self.path}"):
             self._store.lose(segment, self._clock.now_ms())
 
     # -- the start of the log
@@ -292,9 +302,46 @@ class Log:
     def start_at(self, offset: int) -> None:
         """Move the log start to `offset`, for a reason; it never moves back."""
         if offset > self.log_start_offset:
-            self.log_start_offset = self.local_log_start_offset = offset
-            self.recovery.forget_before(offset)
+            self.log_start_offset = offset
+            self.local_log_start_offset = max(self.local_log_start_offset, offset)
+            self.recovery.forget_before(self.local_log_start_offset)
+            if offset < self.local_log_start_offset:
+                # No segment goes, with which the leader epochs of other logs do.
+                self.leader_epochs.forget_before(offset)
         self.explained_start = max(offset, self.explained_start)
+
+    def advance_local_start(self, offset: int) -> None:
+        """Leave the records below `offset` to the archive, which has been proven to have them.
+
+        Their segments may be removed once the local log start is on the disk. It never moves back.
+        """
+        assert offset <= self.high_watermark, "only committed records are in an archive"
+        if offset > self.local_log_start_offset:
+            self.local_log_start_offset = offset
+            self.recovery.forget_before(offset)
+
+    def begin_in_archive(self, offset: int) -> None:
+        """The archive has the records from `offset` to the first segment of a log that has lost its start."""
+        assert self.explained_start < self.log_start_offset == self.local_log_start_offset
+        self.log_start_offset = self.explained_start = offset
+
+    @property
+    def lacks_history(self) -> bool:
+        """Returns true for an empty log behind an archive that does not know the leader epochs before it.
+
+        Then a crash has interrupted `restart_behind`.
+        """
+        start = self.local_log_start_offset
+        return (
+            self.log_start_offset < start == self.end_offset
+            and self.leader_epochs.epoch_of(start - 1) is None
+        )
+
+    def attach_remote(self, remote: RemoteTier, log_start_offset: int) -> None:
+        """Have `remote` answer reads from `log_start_offset` to the start of the local segments."""
+        assert log_start_offset <= self.local_log_start_offset
+        self.remote = remote
+        self.log_start_offset = self.explained_start = log_start_offset
 
     # -- the end of the log
 
@@ -306,91 +353,17 @@ class Log:
         """Drop everything and start over, empty, at `offset`."""
         self._truncation.reset_to(offset)
 
-    # -- reading
+    def restart_behind(
+        self, offset: int, log_start_offset: int, epochs: Sequence[int], producers: Sequence[ProducerState]
+    ) -> None:
+        """Drop everything and start over, empty, at `offset`, to which the archive has all records.
 
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        upper: int,
-        at_least_one: bool = True,
-        cached_only: bool = False,
-    ) -> FileRange | None:
-        """Batches of one segment, from the one that holds `offset` to before `upper`, up to `max_bytes`.
-
-        The last batch may be cut, unless it is a recent one. The first never is: where it is larger than
-        `max_bytes`, it is returned with `at_least_one`, and nothing is without. None if nothing is there or
-        fits. With `cached_only`, `ColdPages` is raised where the range would have to come from the disk.
-        Bytes that are known to be damaged are a `CorruptLog`.
+        `epochs`, as `LeaderEpochs.within` returns them, and `producers` are those of the archive at `offset`.
+        The caller syncs the log before it appends. After a crash before that, the log `lacks_history`.
         """
-        end_offset = self.end_offset
-        if offset < self.log_start_offset or offset > end_offset:
-            raise OffsetOutOfRange(f"offset {offset} is not within [{self.log_start_offset}, {end_offset}]")
-        if self._health.offline is not None:
-            self._health.check()
-        if offset >= upper:
-            return None
-        damaged_from = upper
-        if self.recovery.corruption:
-            damaged_from = min(upper, self.recovery.sound_end(offset))
-        try:
-            found = self._store.read(offset, max_bytes, damaged_from, end_offset, at_least_one, cached_only)
-        except OSError as e:
-            self.file_lost |= isinstance(e, FileNotFoundError)
-            raise self._health.failed(e, f"cannot read {self.path}") from e
-        if found is None and damaged_from < upper and at_least_one:
-            # Compaction left nothing before the damage: a reader must not wait there, nor skip it.
-            self.recovery.sound_end(damaged_from)
-        return found
+        self._truncation.restart_behind(offset, log_start_offset, epochs, producers)
 
-    def newest(self, offset: int) -> bytes | None:
-        """All from `offset` to the end of the log, where that is what a client appended last, and little.
-
-        No transaction is aborted in these batches, so a response to them lists none.
-        """
-        first, end, batches = self.appender.newest
-        if first != offset or end != self.end_offset or offset < self.log_start_offset:
-            return None
-        if self._health.offline is not None:
-            self._health.check()
-        return batches
-
-    def bytes_between(self, offset: int, upper: int) -> int | None:
-        """Size of the batches that `read` finds in [offset, upper) without a limit; None if that is a lot.
-
-        That is: in other segments than the last, or not in memory.
-        """
-        if offset >= upper:
-            return 0
-        try:
-            return self._store.bytes_between(offset, upper, self.end_offset)
-        except (OSError, ColdPages, CorruptLog):
-            return None
-
-    def offset_behind(self, offset: int, found: FileRange) -> int:
-        """An offset at or behind the end of what a read from `offset` found; a near one, by the index."""
-        return self._store.offset_behind(offset, found, self.end_offset)
-
-    def aborted_transactions(
-        self, start: int, upper: int, *, cached_only: bool = False
-    ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that reach into [start, upper)."""
-        with self._health.disk(f"read {self.path}"):
-            found = aborted_transactions(self.segments, start, upper, cached_only)
-        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
-
-    def batch_at_or_after(
-        self, timestamp: int, start: int, *, cached_only: bool = False
-    ) -> DatedBatch | None:
-        """The batch that may have the first record from `start` on with `timestamp` or a later one."""
-        with self._health.disk(f"read {self.path}"):
-            return batch_at_or_after(self.segments, timestamp, start, cached_only)
-
-    def latest_batch(self, start: int, *, cached_only: bool = False) -> DatedBatch | None:
-        """The batch that may have the first record from `start` on with the largest timestamp of the log."""
-        with self._health.disk(f"read {self.path}"):
-            return latest_batch(self.segments, start, cached_only)
+    # -- leader epochs
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `epoch`, the offset behind its last record), (-1, -1) if unknown."""

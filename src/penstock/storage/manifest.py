@@ -16,17 +16,21 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
+from penstock.ports import Files
 from penstock.records.checksum import crc32c
 from penstock.storage.loading import ClosedLog
 from penstock.storage.log import Log
+from penstock.storage.sealing import listed_seals
 from penstock.storage.segment import NO_TAIL
 from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
+    "CLEAN_SHUTDOWN",
     "NOT_LISTED",
     "NO_REGISTRATION",
     "OTHER_EPOCHS",
@@ -37,10 +41,13 @@ __all__ = [
     "Registration",
     "closing_entry",
     "encode_manifest",
+    "forget_shutdown",
     "log_entry",
     "mismatch",
 ]
 
+#: the file of a manifest, in its data directory
+CLEAN_SHUTDOWN: Final = "clean-shutdown"
 #: why a log is unclean that was there without having been closed
 NOT_LISTED: Final = "the manifest of the last clean shutdown does not list it"
 #: why a log is unclean whose segments are those of the last clean shutdown
@@ -96,11 +103,15 @@ class LoggedState(NamedTuple):
     epochs: Sequence[int] | None = None
     #: 1 if nothing explains the log start
     unexplained: int = 0
+    #: base offset of each segment with a seal, checksum of the seal and of the first batch header, in turn
+    seals: Sequence[int] = ()
+    #: the start of the local segments; -1 for the log start
+    local_start: int = -1
 
     @property
     def closed(self) -> ClosedLog:
         """The part that `load` uses."""
-        return ClosedLog(self.segments, self.tail, self.no_producers == 1, self.epochs)
+        return ClosedLog(self.segments, self.tail, self.no_producers == 1, self.epochs, self.seals)
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
@@ -137,6 +148,8 @@ def closing_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
         aborted=_aborted_counts(log),
         epochs=log.leader_epochs.within(start, log.end_offset),
         unexplained=int(log.explained_start < log.log_start_offset),
+        seals=listed_seals(log.segments),
+        local_start=log.local_log_start_offset,
     )
 
 
@@ -228,6 +241,19 @@ def encode_manifest(directory_id: str, registration: Registration, logs: Iterabl
     }
     body = json.dumps(content, separators=(",", ":")).encode()
     return b"%s %s %08x\n%s\n" % (_MAGIC, _VERSION, crc32c(body), body)
+
+
+def forget_shutdown(files: Files, path: str, keys: Iterable[TopicPartition]) -> None:
+    """Remove logs that a command replaces from the manifest of a directory that no broker uses.
+
+    The next start reads these logs. A manifest that is missing or refused stays as it is.
+    """
+    place = f"{path}/{CLEAN_SHUTDOWN}"
+    with suppress(FileNotFoundError, ManifestRefused):
+        manifest = Manifest.decode(files.read(place))
+        for key in keys:
+            manifest.logs.pop(key, None)
+        files.write_atomic(place, manifest.encode())
 
 
 class LastShutdown:

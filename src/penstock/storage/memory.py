@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from penstock.ports import Buffer, Clock, File
+from penstock.ports import Buffer, Clock, File, Space
 
 __all__ = ["Directory", "Inode", "MemoryFile", "MemoryFiles"]
 
@@ -58,6 +58,15 @@ class MemoryFile:
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
         return self.pread(size, position) if self._files.is_cached(self.inode) else None
+
+    def is_cached(self, position: int) -> bool:
+        return self._files.is_cached(self.inode)
+
+    def pread_verified(self, size: int, position: int) -> bytes:
+        return self._files.read_content(self.inode, size, position)
+
+    def never_written(self, position: int, end: int) -> int | None:
+        return None
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._files.write(self.inode, data, position)
@@ -159,6 +168,9 @@ class MemoryFiles:
     def size(self, path: str) -> int:
         return len(self._inode(path).content)
 
+    def takes_appends(self, path: str) -> bool:
+        return True
+
     def read(self, path: str) -> bytes:
         inode = self._inode(path)
         return self.read_content(inode, len(inode.content), 0)
@@ -202,9 +214,9 @@ class MemoryFiles:
     def lock(self, path: str) -> File:
         return self.open(path, create=True)
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> Space:
         self._directory(path)
-        return _VOLUME_BYTES, _VOLUME_BYTES - self.used()
+        return Space(_VOLUME_BYTES, _VOLUME_BYTES - self.used())
 
     def _find(self, path: str) -> Inode | Directory | None:
         node: Inode | Directory | None = self.root

@@ -76,6 +76,7 @@ class ProducerState:
         "open_bit",
         "producer_id",
         "transaction_start",
+        "view",
     )
 
     def __init__(
@@ -96,6 +97,8 @@ class ProducerState:
         #: the transactional bit that the next batch has to have
         self.open_bit = 0 if transaction_start is None else TRANSACTIONAL_BIT
         self.batches: list[PastBatch] = batches or []
+        #: the last view of its log's producers when this object was made: it belongs to later views only
+        self.view = 0
 
     def copy(self) -> ProducerState:
         return ProducerState(
@@ -106,6 +109,15 @@ class ProducerState:
             self.transaction_start,
             list(self.batches),
         )
+
+    def agrees_with(self, other: ProducerState | None) -> bool:
+        """Returns true if `other` would check the next batch of this producer in the same way."""
+        return other is not None and (
+            self.epoch,
+            self.coordinator_epoch,
+            self.open_bit,
+            self.batches[-1:],
+        ) == (other.epoch, other.coordinator_epoch, other.open_bit, other.batches[-1:])
 
     @property
     def last_sequence(self) -> int:

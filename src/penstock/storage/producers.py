@@ -54,13 +54,16 @@ class ProducerStates:
 
     __slots__ = (
         "_unreplicated",
+        "_view",
         "end_offset",
         "first_unstable",
         "guards",
         "had_transactions",
         "ongoing",
         "snapshot_offset",
+        "snapshot_refused",
         "states",
+        "viewed_by",
     )
 
     def __init__(self) -> None:
@@ -78,6 +81,12 @@ class ProducerStates:
         self.end_offset = 0
         #: the end of what came from a snapshot, which does not have the markers above the high watermark
         self.snapshot_offset = 0
+        #: true if a snapshot did not fit the log: a later one has to replace it
+        self.snapshot_refused = False
+        #: the reader of the view that is in use; None if there is none
+        self.viewed_by: object | None = None
+        #: the number of views so far
+        self._view = 0
 
     @property
     def is_empty(self) -> bool:
@@ -193,6 +202,10 @@ class ProducerStates:
         state = self.states.get(producer_id)
         if state is None:
             state = self.states[producer_id] = ProducerState(producer_id)
+            state.view = self._view
+        elif self.viewed_by is not None and state.view < self._view:
+            state = self.states[producer_id] = state.copy()
+            state.view = self._view
         epoch = header[PRODUCER_EPOCH]
         if epoch != state.epoch:
             state.enter_epoch(epoch)
@@ -218,6 +231,16 @@ class ProducerStates:
                 if self.first_unstable is None:
                     self.first_unstable = base_offset
         return None
+
+    def view(self, reader: object) -> list[ProducerState]:
+        """The producers as they are now. The objects stay so while `viewed_by` is `reader`.
+
+        Why: to copy, or to encode, many producers takes too long for one step of the event loop.
+        """
+        assert self.viewed_by is None, "another view is in use"
+        self.viewed_by = reader
+        self._view += 1
+        return list(self.states.values())
 
     def _remove_guard(self, producer_id: int, epoch: int, marker: EndTransaction | None) -> None:
         guard = self.guards.get(producer_id)
@@ -264,6 +287,20 @@ class ProducerStates:
             del self.states[producer_id]
         if self.guards:
             self.guards = {p: g for p, g in self.guards.items() if now_ms - g.started_ms < expiration_ms}
+
+    def forget_before(self, offset: int, *, without_batches: bool) -> None:
+        """Forget producers without an open transaction whose last batch is below `offset`.
+
+        `without_batches` also forgets those of which no batch is remembered.
+        """
+        gone = [
+            producer_id
+            for producer_id, state in self.states.items()
+            if state.transaction_start is None
+            and (state.batches[-1].last_offset < offset if state.batches else without_batches)
+        ]
+        for producer_id in gone:
+            del self.states[producer_id]
 
     def load(self, states: list[ProducerState], end_offset: int) -> None:
         """Start from a snapshot: everything known up to `end_offset`."""

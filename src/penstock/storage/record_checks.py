@@ -27,7 +27,7 @@ from penstock.records.record import walk
 from penstock.records.structure import RUN_RECORDS_MIN, Data, TooManyRecords, check_records
 from penstock.storage.rules import Rules
 
-__all__ = ["SHORT_FRAME_BYTES_MAX", "check_batch", "check_codec", "too_large"]
+__all__ = ["SHORT_FRAME_BYTES_MAX", "DecompressedTooLarge", "check_batch", "check_codec", "too_large"]
 
 _CODEC_MAX: Final = max(Codec)
 _KEYLESS: Final = "a compacted topic takes no record without a key"
@@ -69,8 +69,12 @@ def _check_frame(batch: memoryview, codec: int, limit: int | None) -> int | None
     return declared
 
 
+class DecompressedTooLarge(InvalidRecord):
+    """The records of a batch take more bytes than its check may use."""
+
+
 def too_large(limit: int) -> InvalidRecord:
-    return InvalidRecord(
+    return DecompressedTooLarge(
         f"the records of a batch take more than {limit} bytes when decompressed; "
         "penstock.record.decompressed.bytes.max is the limit"
     )

@@ -10,101 +10,48 @@ too.
 
 A sound batch need not belong to the log. If the log was truncated just before the crash, the disk may have
 the new batches and, behind them, old ones whose removal was not synced. These are recognised by their leader
-epochs, which only rise.
+epochs, which only rise. Batches below the recorded high watermark are committed, and no log is truncated
+below it: there a lower epoch means that the epoch of the batch before is damaged.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from penstock.ports import Buffer, File
 from penstock.records.batch import (
     CONTROL_BIT,
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
     LOG_OVERHEAD,
-    MAGIC,
     TRANSACTIONAL_BIT,
 )
-from penstock.records.checksum import crc32c
 from penstock.records.control import parse_end_transaction
 from penstock.records.header_fields import (
     ATTRIBUTES,
     BASE_OFFSET,
     BATCH_LENGTH,
-    CRC,
     LAST_OFFSET_DELTA,
     LEADER_EPOCH,
     MAX_TIMESTAMP,
     PRODUCER_ID,
 )
+from penstock.storage.batch_search import OFFSETS_MAX, BatchSearch, whole_batches, written_end
 from penstock.storage.config import LogConfig
-from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.epochs import NO_OFFSET, LeaderEpochs
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery_report import Corruption, RecoveryReport
-from penstock.storage.scan import CorruptLog, plausible, scan
+from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, Damage
 from penstock.storage.transactions import AbortedTransaction
 
-__all__ = ["BatchSearch", "SegmentRecovery", "replay_batch", "whole_batches"]
+__all__ = [
+    "SegmentRecovery",
+    "replay_batch",
+]
 
-_CHUNK_BYTES: Final = 4 * 1024 * 1024
-_OFFSETS_MAX: Final = 2**31
-#: the unit that a disk writes as a whole or not at all
-_SECTOR_BYTES: Final = 512
-_NEVER_WRITTEN: Final = bytes(_SECTOR_BYTES)
-#: a shorter piece at the end of a segment says nothing by being zeros: values may end with some, records do
-_LAST_PIECE_BYTES: Final = 64
-#: bytes at a batch's start that must be read to recognise a candidate
-_CANDIDATE_BYTES: Final = 17
 #: takes a segment's open file, the position at which it is truncated, and the end offset before it
 BeforeTruncation: TypeAlias = Callable[[File, int, int], None]
-
-
-def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...], memoryview]]:
-    """(position, header fields, bytes) of each batch whose checksum holds; ends before the first without."""
-    chunk = memoryview(b"")
-    start = position
-    while position + HEADER_SIZE <= end:
-        if position + HEADER_SIZE > start + len(chunk):
-            start = position
-            chunk = memoryview(file.pread(min(_CHUNK_BYTES, end - position), position))
-            if len(chunk) < HEADER_SIZE:
-                return
-        header = HEADER.unpack_from(chunk, position - start)
-        if not plausible(header, end - position):
-            return
-        size = header[BATCH_LENGTH] + LOG_OVERHEAD
-        if position + size > start + len(chunk):
-            start = position
-            chunk = memoryview(file.pread(max(min(_CHUNK_BYTES, end - position), size), position))
-        batch = chunk[position - start : position - start + size]
-        if crc32c(batch[CRC_START:]) != header[CRC]:
-            return
-        yield position, header, batch
-        position += size
-
-
-def _written_end(file: File, position: int, end: int) -> int:
-    """The position of the first sector from `position` on that was never written; `end` if there is none.
-
-    A sector that lies only partly in [position, end) counts with that part, if the part is longer than the
-    zeros that may be at the start or the end of a sound batch.
-    """
-    aligned = position + -position % _SECTOR_BYTES
-    if aligned - position >= LOG_OVERHEAD and not any(file.pread(min(aligned, end) - position, position)):
-        return position
-    for start in range(aligned, end, _CHUNK_BYTES):
-        chunk = memoryview(file.pread(min(_CHUNK_BYTES, end - start), start))
-        for at in range(0, len(chunk), _SECTOR_BYTES):
-            sector = chunk[at : at + _SECTOR_BYTES]
-            if len(sector) >= _LAST_PIECE_BYTES and sector == _NEVER_WRITTEN[: len(sector)]:
-                return start + at
-    return end
 
 
 def replay_batch(
@@ -127,98 +74,6 @@ def replay_batch(
     return aborted
 
 
-class BatchSearch:
-    """Finds the batches of a segment that belong to the log, at the right offsets."""
-
-    def __init__(self, recovery_point: int) -> None:
-        self._recovery_point = recovery_point
-        #: behind the last batch that was found
-        self.next_offset = 0
-        #: of the segment that is being walked: where its offsets must end at the latest, whether it is the
-        #: log's last one, and whether some may be missing
-        self._limit = 0
-        self._open_end = False
-        self._gaps_allowed = False
-
-    def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
-        """Returns true if a batch was truncated before the crash, and the disk still has it."""
-        return False
-
-    def _follows(
-        self, file: File, position: int, end: int, header: tuple[int, ...], next_offset: int
-    ) -> bool:
-        """Returns true if the whole batch at `position` may come next, `next_offset` being free."""
-        return not self._is_left_over(header, next_offset) and (
-            header[BASE_OFFSET] == next_offset
-            or (self._gaps_allowed and self._believable(file, position, end, header, next_offset))
-        )
-
-    def _believable(
-        self, file: File, position: int, end: int, header: tuple[int, ...], at_least: int
-    ) -> bool:
-        """Returns true if a sound batch behind a gap is where its offset says, which no checksum covers.
-
-        The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
-        """
-        next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
-        behind = position + header[BATCH_LENGTH] + LOG_OVERHEAD
-        if header[BASE_OFFSET] < at_least or next_offset > self._limit:
-            return False
-        following = file.pread(HEADER_SIZE, behind)
-        if len(following) < HEADER_SIZE or behind >= end:
-            return self._gaps_allowed or next_offset in (self._limit, self._recovery_point)
-        base: int = HEADER.unpack(following)[0]
-        return base == next_offset or (self._gaps_allowed and base > next_offset)
-
-    def _next_sound(self, file: File, position: int, end: int, search_end: int) -> tuple[int, int] | None:
-        """(position, base offset) of the first batch behind the damage at `position` that can be believed.
-
-        It starts before `search_end`; the segment ends at `end`.
-        """
-        # Offsets in one segment share their high half; that and the magic byte make candidates rare.
-        high = (self.next_offset >> 32).to_bytes(4, "big")
-        candidate = re.compile(b"(?=%s.{12}\\x%02x)" % (re.escape(high), MAGIC), re.DOTALL)
-        for start in range(position + 1, search_end, _CHUNK_BYTES):
-            size = min(_CHUNK_BYTES, search_end - start) + _CANDIDATE_BYTES - 1
-            for match in candidate.finditer(file.pread(size, start)):
-                at = start + match.start()
-                header = _header(file, at, end)
-                if (
-                    header is not None
-                    and (
-                        self._believable(file, at, end, header, self.next_offset)
-                        or self._ends_log(file, position, at, end, header)
-                    )
-                    and not self._is_left_over(header, self.next_offset)
-                    # Last: bytes that only look like a batch may have a length up to the end of the segment.
-                    and _checksum_holds(file, at, header)
-                ):
-                    return at, header[BASE_OFFSET]
-        return None
-
-    def _ends_log(self, file: File, damaged: int, position: int, end: int, header: tuple[int, ...]) -> bool:
-        """Returns true if a sound batch is the last one, and the header of the damaged one agrees."""
-        size, next_offset = header[BATCH_LENGTH] + LOG_OVERHEAD, self.next_offset
-        return (
-            self._open_end
-            and position + size == end
-            and header[BASE_OFFSET]
-            == next_offset + HEADER.unpack(file.pread(HEADER_SIZE, damaged))[LAST_OFFSET_DELTA] + 1
-        )
-
-
-def _header(file: File, position: int, end: int) -> tuple[int, ...] | None:
-    """The header of a batch that may be at `position`."""
-    data = file.pread(HEADER_SIZE, position)
-    header = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
-    return header if header is not None and plausible(header, end - position) else None
-
-
-def _checksum_holds(file: File, position: int, header: tuple[int, ...]) -> bool:
-    checked = file.pread(header[BATCH_LENGTH] + LOG_OVERHEAD - CRC_START, position + CRC_START)
-    return bool(crc32c(checked) == header[CRC])
-
-
 class SegmentRecovery(BatchSearch):
     """Walks segments in order, and rebuilds their indexes, the producers and the leader epochs of the log."""
 
@@ -230,8 +85,12 @@ class SegmentRecovery(BatchSearch):
         producers: ProducerStates,
         report: RecoveryReport,
         before_truncation: BeforeTruncation,
+        high_watermark: int = 0,
     ) -> None:
         super().__init__(recovery_point)
+        #: everything below was on the disk or is committed
+        self._kept_to = max(recovery_point, high_watermark)
+        self._last_base = NO_OFFSET
         self._before_truncation = before_truncation
         self._interval = config.index_interval_bytes
         self._epochs = epochs
@@ -264,7 +123,7 @@ class SegmentRecovery(BatchSearch):
 
     def _walk(self, segment: Segment, following_base: int | None) -> bool:
         self.next_offset = max(self.next_offset, segment.base_offset)
-        self._limit = following_base or segment.base_offset + _OFFSETS_MAX
+        self._limit = following_base or segment.base_offset + OFFSETS_MAX
         self._open_end = following_base is None
         self._gaps_allowed = segment.is_compacted
         segment.transactions.clear()
@@ -289,14 +148,14 @@ class SegmentRecovery(BatchSearch):
         return self._continues(segment, following_base)
 
     def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
-        return next_offset >= self._recovery_point and header[LEADER_EPOCH] < self._epochs.latest
+        return next_offset >= self._kept_to and header[LEADER_EPOCH] < self._epochs.latest
 
     def _resume(
         self, file: File, position: int, end: int, following_base: int | None
     ) -> tuple[int, int] | None:
         """(position, offset) where the log is sound again behind damage; None if the log ends before it."""
         acknowledged = self.next_offset < self._recovery_point
-        written = end if acknowledged else _written_end(file, position, end)
+        written = end if acknowledged else written_end(file, position, end)
         found = self._next_sound(file, position, end, written)
         if (
             found is None
@@ -348,8 +207,9 @@ class SegmentRecovery(BatchSearch):
             segment.index(start, size, next_offset - 1, header[MAX_TIMESTAMP], interval)
             if self._rotten:
                 self._learn_epochs(header[LEADER_EPOCH])
-            if header[LEADER_EPOCH] > epochs.latest:
-                epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
+            if header[LEADER_EPOCH] != epochs.latest:
+                epochs.follow(header[LEADER_EPOCH], header[BASE_OFFSET], self._last_base)
+            self._last_base = header[BASE_OFFSET]
             aborted = replay_batch(producers, header, batch)
             if aborted is not None:
                 segment.transactions.add(aborted)

@@ -40,6 +40,8 @@ class RecoveryReport:
     damaged_files: dict[str, str] = field(default_factory=dict)
     #: true if the leader epochs on the disk were not those of the last clean shutdown, which are used instead
     other_epochs: bool = False
+    #: after a crash, the base offset of the first segment that was read; the ones before it were not
+    walked_from: int | None = None
     #: the base offset of the first segment whose transaction index was lost and rebuilt; -1 for none
     transactions_rebuilt_from: int = -1
 

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from penstock.model.errors import StorageError
 from penstock.ports import Files
+from penstock.storage.health import Health
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import SUFFIXES
 
-__all__ = ["DELETED", "Removal", "set_aside"]
+__all__ = ["DELETED", "PartitionRemoval", "Removal", "Removals", "set_aside"]
 
 DELETED: Final = ".deleted"
 
@@ -51,3 +53,57 @@ def set_aside(files: Files, segments: Iterable[Segment]) -> list[Removal]:
                 paths.append(path + DELETED)
         removals.append(Removal(files, paths, segment.base_offset, segment.size))
     return removals
+
+
+class PartitionRemoval:
+    """Partitions that their directory has let go of; a worker thread does the rest.
+
+    `set_aside` frees their paths for new folders, `delete` frees their space.
+    """
+
+    __slots__ = ("_aside", "_files", "_health", "_path")
+
+    def __init__(self, files: Files, health: Health, path: str, aside: str) -> None:
+        self._files = files
+        self._health = health
+        self._path = path
+        self._aside = aside
+
+    def set_aside(self) -> None:
+        self._health.check()
+        try:
+            # One that could not even be made is not there.
+            with suppress(FileNotFoundError):
+                self._files.rename(self._path, self._aside)
+        except OSError as e:
+            raise self._health.failed(e, f"cannot remove {self._path}") from e
+
+    def delete(self) -> None:
+        with suppress(FileNotFoundError):
+            self._files.rmtree(self._aside)
+
+
+class Removals:
+    """The removals of several partitions, as one."""
+
+    __slots__ = ("_removals",)
+
+    def __init__(self, removals: Iterable[PartitionRemoval]) -> None:
+        self._removals = list(removals)
+
+    def set_aside(self) -> list[StorageError]:
+        """Set each aside, or say why not; those are not deleted."""
+        errors, done = [], []
+        for removal in self._removals:
+            try:
+                removal.set_aside()
+            except StorageError as e:
+                errors.append(e)
+            else:
+                done.append(removal)
+        self._removals = done
+        return errors
+
+    def delete(self) -> None:
+        for removal in self._removals:
+            removal.delete()

@@ -49,7 +49,7 @@ class Reserve:
 
     def refill(self) -> bool:
         """Have the file again if there is room beside it; False, or OSError, where there is none."""
-        if self._files.space(self._directory)[1] < _BYTES + _ROOM_BYTES:
+        if self._files.space(self._directory).usable < _BYTES + _ROOM_BYTES:
             return False
         self.fill()
         return True

@@ -8,7 +8,8 @@ makes a segment too old has to agree with the batches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
 from penstock.ports import Clock, Files
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP
@@ -22,8 +23,12 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 from penstock.storage.segments import Segments
 from penstock.storage.store import SegmentStore
+from penstock.timekeeping.rounds import Survey
 
-__all__ = ["Retention", "expired_segments", "segments_before"]
+__all__ = ["Retention", "expired_segments", "local_config", "segments_before"]
+
+#: the value of `local.retention.ms` and `local.retention.bytes` that follows the retention of the whole log
+_FOLLOWS: Final = -2
 
 
 class ExpiringLog(Protocol):
@@ -38,6 +43,10 @@ class ExpiringLog(Protocol):
     @property
     def end_offset(self) -> int: ...
     @property
+    def opened_end(self) -> int: ...
+    @property
+    def retention_changed(self) -> bool: ...
+    @property
     def leader_epochs(self) -> LeaderEpochs: ...
     @property
     def appender(self) -> Appender: ...
@@ -45,6 +54,10 @@ class ExpiringLog(Protocol):
     def save_start(self) -> Callable[[], None] | None: ...
     @property
     def saved_start(self) -> int: ...
+    @property
+    def local_log_start_offset(self) -> int: ...
+    @property
+    def saved_local_start(self) -> int: ...
 
     def start_at(self, offset: int) -> None: ...
 
@@ -106,6 +119,34 @@ class Retention:
             cached_only=cached_only,
         )
 
+    def local_end(self, below: int, now_ms: int | None, *, cached_only: bool = False) -> int:
+        """The end of the sealed segments, at or below `below`, that local retention leaves to the archive.
+
+        The local log start if there are none. Without `now_ms` the time is not known: only the size counts.
+        A hole before the first segment is left to the archive, too.
+        """
+        log, segments, config = self._log, self._store.segments, local_config(self._log.config)
+        end = log.local_log_start_offset
+        if segments.first.base_offset > end:
+            end = segments.first.base_offset if segments.first.base_offset <= below else end
+        excess = segments.size - config.retention_bytes if config.retention_bytes >= 0 else 0
+        with self._health.disk(f"apply retention to {self._store.path}"):
+            for segment in segments:
+                following = segments.after(segment)
+                if following is None or following.base_offset > below:
+                    break
+                removed_already = following.base_offset <= log.local_log_start_offset
+                too_much = segment.size <= excess
+                if not (
+                    removed_already
+                    or too_much
+                    or _too_old(self._store.files, segment, config, now_ms, cached_only)
+                ):
+                    break
+                excess -= segment.size
+                end = max(end, following.base_offset)
+        return end
+
     def has_unexpired(self, now_ms: int | None) -> bool:
         """Returns true if the log has records that its own retention would keep.
 
@@ -119,17 +160,50 @@ class Retention:
         kept = segments.after(expired[-1]) if expired else segments.first
         return kept is not None and (kept is not segments.active or kept.size > 0)
 
+    def survey(self, since_ms: int, *, cached_only: bool = False) -> Survey:
+        """The bytes that retention by time may delete, and those of them that were too old at `since_ms`.
+
+        Segments that began after the log was opened do not count as too old, nor do those of a log whose
+        retention was changed since then: neither is due to the time in which the broker was stopped.
+        """
+        log, segments, config = self._log, self._store.segments, self._log.config
+        if not config.delete or config.retention_ms < 0:
+            return Survey()
+        overdue = 0
+        with self._health.disk(f"apply retention to {self._store.path}"):
+            newest_ms = segments.active.max_timestamp(cached_only)
+            for segment in () if log.retention_changed else segments:
+                seen = segment.size > 0 and segment.base_offset < log.opened_end
+                if not (seen and _too_old(self._store.files, segment, config, since_ms, cached_only)):
+                    break
+                overdue += segment.size
+        return Survey(segments.size, overdue, newest_ms)
+
     def remove_expired(self) -> list[Removal]:
-        """Remove the segments that lie before the saved log start from the log; their files go later."""
+        """Remove the segments before the saved local log start from the log; their files go later."""
         log, segments = self._log, self._store.segments
-        start = log.log_start_offset if log.save_start is None else log.saved_start
-        gone = segments_before(segments, min(start, log.log_start_offset))
+        start = log.local_log_start_offset
+        if log.save_start is not None:
+            start = min(start, max(log.saved_start, log.saved_local_start))
+        gone = segments_before(segments, start)
+        gone = self._store.snapshots.not_needed(gone, segments)
         if not gone:
             return []
         with self._health.disk(f"apply retention to {self._store.path}"):
             removed = self._store.remove(gone)
-        log.leader_epochs.forget_before(segments.first.base_offset)
+        # Those of records in the archive stay: followers and consumers ask for them.
+        log.leader_epochs.forget_before(min(segments.first.base_offset, log.log_start_offset))
         return removed
+
+
+def local_config(config: LogConfig) -> LogConfig:
+    """The config with the retention of local segments as its retention."""
+    size, age_ms = config.local_retention_bytes, config.local_retention_ms
+    return replace(
+        config,
+        retention_bytes=config.retention_bytes if size == _FOLLOWS else size,
+        retention_ms=config.retention_ms if age_ms == _FOLLOWS else age_ms,
+    )
 
 
 def expired_segments(
@@ -179,13 +253,13 @@ def _too_old(
 ) -> bool:
     if now_ms is None or not config.delete or config.retention_ms < 0:
         return False
-    timestamp = segment.max_timestamp(cached_only)
-    if segment.size and now_ms - timestamp > config.retention_ms:
-        try:
+    try:
+        timestamp = segment.max_timestamp(cached_only)
+        if segment.size and now_ms - timestamp > config.retention_ms:
             timestamp = _proven_max_timestamp(segment, cached_only)
-        except CorruptLog:
-            # The scrubber repairs the damage; until then nothing shows how old the records are.
-            return False
+    except CorruptLog:
+        # The scrubber repairs the damage; until then nothing shows how old the records are.
+        return False
     if timestamp < 0:
         timestamp = files.modified_ms(segment.path(LOG))
     return now_ms - timestamp > config.retention_ms

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from struct import Struct
 from typing import Final
 
 from penstock.model.errors import BrokerError, ErrorCode, PenstockError
-from penstock.ports import File
+from penstock.ports import File, Workers
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from penstock.records.header_fields import BATCH_LENGTH, LAST_OFFSET_DELTA, MAGIC_BYTE
 
-__all__ = ["ColdIndexes", "ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
+__all__ = [
+    "ColdIndexes",
+    "ColdPages",
+    "ColdRemote",
+    "CorruptLog",
+    "batch_size",
+    "find_batch",
+    "plausible",
+    "probe",
+    "read_bytes",
+    "scan",
+]
 
 _CHUNK_BYTES: Final = 4096
 #: warming needs the pages, not the bytes: no more of them than this are held at a time
 _WARM_BYTES: Final = 1 << 20
 #: base offset, length, magic, last offset delta: the fields needed to step from batch to batch
 _STEP: Final = Struct(">qi4xb6xi")
+_LENGTH: Final = Struct(">8xi")
+#: The distance of probes in a large range: about the kernel's read-ahead.
+_PROBE_STRIDE: Final = 256 * 1024
 
 
 class ColdPages(PenstockError):
-    """The bytes of a read are not in memory. Call `warm` in a worker thread, then repeat the read."""
+    """The bytes of a read are not in memory: `load` them, or `warm` in a worker thread, then repeat it."""
 
     def __init__(self, file: File, position: int, size: int) -> None:
         super().__init__(f"{size} bytes at {position} of {file.path} are not in memory")
@@ -33,6 +47,25 @@ class ColdPages(PenstockError):
         end = self._position + self._size
         for position in range(self._position, end, _WARM_BYTES):
             self._file.pread(min(_WARM_BYTES, end - position), position)
+
+    async def load(self, workers: Workers) -> bool:
+        """Returns false if the bytes are still missing: it takes longer than a request should wait."""
+        await workers.in_thread(self.warm)
+        return True
+
+
+class ColdRemote(ColdPages):
+    """The bytes of a read are in an archive, and not in the cache of this broker."""
+
+    def __init__(self, name: str, load: Callable[[], Awaitable[bool]]) -> None:
+        PenstockError.__init__(self, f"{name} is not in the cache")
+        self._load = load
+
+    def warm(self) -> None:
+        raise AssertionError("an archive is not read by worker threads")
+
+    async def load(self, workers: Workers) -> bool:
+        return await self._load()
 
 
 class ColdIndexes(ColdPages):
@@ -60,6 +93,20 @@ def read_bytes(file: File, size: int, position: int, cached_only: bool) -> bytes
     if data is None:
         raise ColdPages(file, position, size)
     return data
+
+
+def batch_size(file: File, position: int, cached_only: bool) -> int:
+    """The size of the batch at `position`."""
+    length: int = _LENGTH.unpack(read_bytes(file, _LENGTH.size, position, cached_only))[0]
+    return length + LOG_OVERHEAD
+
+
+def probe(file: File, position: int, size: int) -> None:
+    """Raise `ColdPages` unless a range is in memory; reads one byte per stride."""
+    last = position + size - 1
+    for at in (*range(position, last, _PROBE_STRIDE), last):
+        if not file.is_cached(at):
+            raise ColdPages(file, position, size)
 
 
 def plausible(header: tuple[int, ...], room: int) -> bool:

@@ -21,12 +21,13 @@ from penstock.records.header_fields import (
     LEADER_EPOCH,
     MAX_TIMESTAMP,
 )
+from penstock.storage.batch_search import BatchSearch, whole_batches
 from penstock.storage.config import FOREVER
 from penstock.storage.holes import is_hole
 from penstock.storage.log import Log
-from penstock.storage.recovery import BatchSearch, whole_batches
 from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import scan
+from penstock.storage.sealing import unseal
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, Damage
 
@@ -35,6 +36,7 @@ __all__ = [
     "SealedSegment",
     "describe",
     "describe_as_is",
+    "exchanged_segment",
     "note_damage",
     "repair_target",
     "repaired",
@@ -144,6 +146,11 @@ class _Scrub(BatchSearch):
         self._position, self.next_offset = position, next_offset
 
 
+def exchanged_segment(sealed: SealedSegment) -> Corruption:
+    """The damage of a segment whose batches are all those of another one."""
+    return Corruption(sealed.path, 0, sealed.size, sealed.base_offset, sealed.end_offset)
+
+
 def note_damage(log: Log, segment: Segment, damage: Corruption) -> Corruption:
     """Report damage of a log, so that reads of it fail; returns the damage as it was reported.
 
@@ -227,7 +234,7 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
         or not damage.size
         or end > segment.size
         or damage.next_offset > log.high_watermark
-        or damage.next_offset <= log.log_start_offset
+        or damage.next_offset <= log.local_log_start_offset
         or segment.path(LOG) != damage.path
         or segment.is_compacted
     ):
@@ -240,7 +247,10 @@ def repaired(log: Log, damage: Corruption) -> list[File]:
     segment = log.segments.holding(damage.first_offset)
     _forget(log, segment, damage)
     _date(segment, _place(damage))
-    return [] if segment is log.segments.active else segment.save_indexes()
+    if segment is log.segments.active:
+        return []
+    unseal(segment.files, [segment])
+    return segment.save_indexes()
 
 
 def _date(segment: Segment, regained: Damage) -> None:

@@ -16,13 +16,19 @@ from typing import Final
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
+from penstock.storage.chain import CheckedRanges
 from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.index_files import add_last_batch, read_indexes, read_last_entry, write_indexes
+from penstock.storage.index_files import (
+    add_last_batch,
+    newest_timestamp,
+    read_indexes,
+    write_indexes,
+)
 from penstock.storage.scan import ColdIndexes, CorruptLog, find_batch, scan
+from penstock.storage.seals import ANY_SEAL
 from penstock.storage.segment_files import (
     COMPACTED,
     LOG,
-    TIME_INDEX,
     TRANSACTION_INDEX,
     Coverage,
     Damage,
@@ -52,18 +58,21 @@ class Segment:
 
     __slots__ = (
         "_entries_max",
-        "_files",
         "_max_timestamp",
         "_max_timestamp_end",
         "_offsets",
         "_path",
         "_times",
         "base_offset",
+        "checked",
         "created_ms",
         "damage",
+        "expected_seal",
         "file",
+        "files",
         "first_timestamp",
         "full",
+        "index_checksums",
         "indexes_saved",
         "known_tail",
         "rebuilt",
@@ -76,12 +85,14 @@ class Segment:
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, size: int, created_ms: int) -> None:
-        self._files = files
+        self.files = files
         self._path = f"{directory}/{file_name(base_offset)}"
         self.base_offset = base_offset
         self.size = size
         #: bytes that were there before this process wrote any: nothing says that they are in memory
         self.size_found = size
+        #: the part of these bytes whose batches are known to follow each other
+        self.checked: CheckedRanges | None = None
         self.created_ms = created_ms
         #: largest timestamp of the first batch, which time-based rolling counts from; None if not known yet
         self.first_timestamp: int | None = None
@@ -94,11 +105,14 @@ class Segment:
         #: the result of `ColdIndexes.warm` for the next use: this segment with indexes, or the error
         self.rebuilt: Segment | CorruptLog | None = None
         self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
+        self.expected_seal = ANY_SEAL
         self._entries_max = _ENTRIES_MAX
         #: true if the indexes have as many entries as they may
         self.full = False
         #: true if the index files have all entries in memory
         self.indexes_saved = True
+        #: of the offset and the time index, if this process has written their files
+        self.index_checksums: tuple[int, int] | None = None
         #: where a batch near the end starts, by the manifest or by the index; -1 if that is not known
         self.known_tail = NO_TAIL
         #: the largest timestamp that does not make the segment roll, once it is known
@@ -129,22 +143,22 @@ class Segment:
         `next_offset` is where a segment that is sealed, and has its final size, ends.
         """
         coverage = None if next_offset is None else Coverage(next_offset, self.size)
-        return write_marker(self._files, self._path + COMPACTED, coverage)
+        return write_marker(self.files, self._path + COMPACTED, coverage)
 
     def coverage(self) -> Coverage | None:
         """The content of the marker of a compacted segment; None if it is empty."""
-        return read_marker(self._files, self._path + COMPACTED)
+        return read_marker(self.files, self._path + COMPACTED)
 
     @property
     def is_compacted(self) -> bool:
-        return self._files.exists(self._path + COMPACTED)
+        return self.files.exists(self._path + COMPACTED)
 
     # -- open file and loaded indexes
 
     def open_file(self) -> File:
         file = self.file
         if file is None:
-            file = self.file = self._files.open(self._path + LOG)
+            file = self.file = self.files.open(self._path + LOG)
         return file
 
     def release(self) -> None:
@@ -188,9 +202,8 @@ class Segment:
 
     def _load_indexes(self, cached_only: bool) -> None:
         try:
-            self._offsets, self._times = read_indexes(
-                self._files, self._path, self.open_file, self.base_offset, self.size, cached_only
-            )
+            place = self.files, self._path, self.open_file, self.base_offset, self.size
+            self._offsets, self._times = read_indexes(*place, self.expected_seal, cached_only)
         except (IndexDamaged, FileNotFoundError):
             self._renew_indexes(cached_only)
         else:
@@ -215,7 +228,7 @@ class Segment:
         if rebuilt is None or rebuilt.size != self.size:
             directory = self._path.rpartition("/")[0]
             # The event loop owns this segment: the worker thread works on a twin.
-            twin = Segment(self._files, directory, self.base_offset, self.size, 0)
+            twin = Segment(self.files, directory, self.base_offset, self.size, 0)
             raise ColdIndexes(twin.open_file(), twin.size, lambda: self._rebuild_in(twin))
         self._offsets, self._times = rebuilt._offsets, rebuilt._times
         self._max_timestamp, self._max_timestamp_end = rebuilt._max_timestamp, rebuilt._max_timestamp_end
@@ -253,13 +266,8 @@ class Segment:
         for position, header in scan(self.open_file(), 0, self.size):
             last_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
             if 0 <= last_offset - self.base_offset <= RELATIVE_MAX:
-                self.index(
-                    position,
-                    header[BATCH_LENGTH] + LOG_OVERHEAD,
-                    last_offset,
-                    header[MAX_TIMESTAMP],
-                    interval,
-                )
+                size = header[BATCH_LENGTH] + LOG_OVERHEAD
+                self.index(position, size, last_offset, header[MAX_TIMESTAMP], interval)
         # As in a segment that was sealed: its last entry has its largest timestamp.
         self.times().add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
 
@@ -290,8 +298,8 @@ class Segment:
         if self._max_timestamp is None:
             times = self._times
             if times is None:
-                # The last entry is enough: a lookup by timestamp needs it of every segment.
-                times = TimeIndex.decode(self.last_entry(TIME_INDEX, TIME_ENTRY_BYTES, cached_only))
+                place = self.files, self._path, self.base_offset, self.size
+                times = newest_timestamp(*place, self.expected_seal, cached_only)
             if not times and self.size:
                 times = self.times(cached_only)
             self._max_timestamp, end = times.last()
@@ -303,10 +311,6 @@ class Segment:
         """The last offset of the batch that has `max_timestamp`; valid after a call of that."""
         return self._max_timestamp_end
 
-    def last_entry(self, suffix: str, entry_bytes: int, cached_only: bool = False) -> bytes:
-        """The last entry of an index file; nothing if there is none, or the file is missing or torn."""
-        return read_last_entry(self._files, self._path + suffix, entry_bytes, cached_only)
-
     def save_indexes(self) -> list[File]:
         """Bring the index files up to date; returns the files that must be synced."""
         if self.indexes_saved:
@@ -315,7 +319,7 @@ class Segment:
         if self.size:
             add_last_batch(offsets, self.base_offset, self.scan)
         times.add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
-        written = write_indexes(self._files, self._path, offsets, times)
+        written, self.index_checksums = write_indexes(self.files, self._path, offsets, times)
         self.indexes_saved = True
         return written
 
@@ -323,7 +327,8 @@ class Segment:
         """Have `full` say when an index file reaches `bytes_max`; one time entry is kept for the seal."""
         # There are never more time entries than offset entries, and they are the larger ones.
         self._entries_max = max(bytes_max // TIME_ENTRY_BYTES - 1, 1)
-        self.full = self._offsets is not None and len(self._offsets) >= self._entries_max
+        is_full = self._offsets is not None and len(self._offsets) >= self._entries_max
+        self.full = is_full or not self.files.takes_appends(self._path + LOG)
 
     # -- the segment itself
 
@@ -370,7 +375,9 @@ class Segment:
         offsets, times = self.offsets(), self.times()
         self.open_file().truncate(position)
         self.size = position
+        self.checked, self.size_found = None, min(self.size_found, position)
         self.known_tail = NO_TAIL
+        self.expected_seal = self.expected_seal.forgotten()
         offsets.cut(offset - self.base_offset)
         times.cut(offset - self.base_offset)
         self.transactions.cut(offset)

@@ -13,6 +13,7 @@ __all__ = [
     "COMPACTED",
     "LOG",
     "OFFSET_INDEX",
+    "SEAL",
     "SNAPSHOT",
     "SUFFIXES",
     "TIME_INDEX",
@@ -35,8 +36,10 @@ SNAPSHOT: Final = ".snapshot"
 #: marker of a sealed segment has its `Coverage`. The marker of the last segment is empty, and so are those
 #: that release 0.1.0 wrote.
 COMPACTED: Final = ".compacted"
+#: what the other files must be (`penstock.storage.seals`)
+SEAL: Final = ".seal"
 #: every file that may belong to a segment, the one that makes it a segment first
-SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
+SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED, SEAL)
 
 
 def file_name(offset: int) -> str:

@@ -69,9 +69,13 @@ class SegmentCache:
 class Segments:
     """At least one segment, by rising base offset; the last one, `active`, takes the appends."""
 
-    __slots__ = ("_aborting", "_bases", "_segments", "active", "sealed_bytes")
+    __slots__ = ("_aborting", "_bases", "_segments", "active", "broken", "exchanged", "sealed_bytes")
 
     def __init__(self, segments: Iterable[Segment]) -> None:
+        #: base offsets of segments whose batches a read found not to be those that were sealed
+        self.exchanged: set[int] = set()
+        #: base offsets of segments in which a read found a batch that does not follow the one before it
+        self.broken: set[int] = set()
         self._reset(segments)
 
     def _reset(self, segments: Iterable[Segment]) -> None:

@@ -7,29 +7,30 @@ system's `OSError`. Every method either does all of its work or leaves the segme
 from __future__ import annotations
 
 from bisect import bisect_left
-from struct import Struct
+from collections.abc import Container, Iterable
 from typing import Final
 
-from penstock.ports import File, FileRange, Files, Rng
-from penstock.records.batch import LOG_OVERHEAD
+from penstock.ports import FileRange, Files, Rng
 from penstock.records.header_fields import BASE_OFFSET
+from penstock.storage.chain import BrokenChain, sound_end
 from penstock.storage.config import LogConfig
 from penstock.storage.first_timestamp import checked_first_timestamp
 from penstock.storage.flush import ClosedFile, Unsynced
+from penstock.storage.producers import ProducerStates
 from penstock.storage.removal import Removal, set_aside
-from penstock.storage.scan import ColdPages, read_bytes, scan
+from penstock.storage.roll_snapshots import RollSnapshots
+from penstock.storage.scan import CorruptLog, batch_size, probe, scan
+from penstock.storage.sealing import seal_segment
+from penstock.storage.seals import NO_OWNER, ExpectedSeal, LogOwner
 from penstock.storage.segment import NOT_WORKED_OUT, Segment
-from penstock.storage.segment_files import LOG, SNAPSHOT, file_name
+from penstock.storage.segment_files import LOG
 from penstock.storage.segments import SegmentCache, Segments
 
 __all__ = ["SegmentStore"]
 
-_LENGTH: Final = Struct(">8xi")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 #: The newest bytes of the last segment, where this process wrote them: they are in memory, no need to probe.
 _HOT_TAIL_BYTES: Final = 16 * 1024 * 1024
-#: The distance of probes in a larger range: about the kernel's read-ahead.
-_PROBE_STRIDE: Final = 256 * 1024
 
 
 class SegmentStore:
@@ -37,6 +38,7 @@ class SegmentStore:
 
     __slots__ = (
         "_cache",
+        "_compact",
         "_index_bytes_max",
         "_jitter_ms_max",
         "_rng",
@@ -45,15 +47,25 @@ class SegmentStore:
         "_segment_ms_max",
         "directory_dirty",
         "files",
+        "owner",
         "path",
         "segments",
+        "snapshots",
         "unsynced",
     )
 
     def __init__(
-        self, files: Files, path: str, segments: Segments, cache: SegmentCache, rng: Rng | None
+        self,
+        files: Files,
+        path: str,
+        segments: Segments,
+        cache: SegmentCache,
+        rng: Rng | None,
+        owner: LogOwner = NO_OWNER,
     ) -> None:
         self.files = files
+        #: the partition that seals and snapshots name
+        self.owner = owner
         self.path = path
         self.segments = segments
         self._cache = cache
@@ -62,8 +74,10 @@ class SegmentStore:
         self.unsynced: list[Unsynced] = []
         #: true if names in the directory changed since the last planned sync
         self.directory_dirty = False
+        self.snapshots = RollSnapshots(files, path, owner)
 
     def reconfigure(self, config: LogConfig) -> None:
+        self._compact = config.compact
         self._segment_bytes = config.segment_bytes
         self._segment_ms_max = config.segment_ms_max
         self._index_bytes_max = config.segment_index_bytes
@@ -105,11 +119,8 @@ class SegmentStore:
         segment.roll_beyond = first + self._roll_after_ms
         return max_timestamp > segment.roll_beyond
 
-    def roll(self, end_offset: int, first_offset: int, now_ms: int, snapshot: bytes) -> None:
-        """Seal the last segment, which ends at `end_offset`, and start one that can take `first_offset`.
-
-        `snapshot` is the encoded state of the producers.
-        """
+    def roll(self, end_offset: int, first_offset: int, now_ms: int, producers: ProducerStates) -> None:
+        """Seal the last segment, which ends at `end_offset`, and start one that can take `first_offset`."""
         sealed = self.segments.active
         # Only a replica of a compacted log meets such a gap: its leader has nothing in between.
         gap = first_offset - end_offset > _RELATIVE_OFFSET_MAX // 2
@@ -120,7 +131,14 @@ class SegmentStore:
         written = sealed.save_indexes()
         if gap or sealed.is_compacted:
             written.append(sealed.mark_compacted(base_offset))
-        written.append(self.write_snapshot(base_offset, snapshot))
+        snapshot = None
+        deferred = self.snapshots.is_deferred(producers)
+        if not deferred:
+            snapshot, file = self.snapshots.write(base_offset, producers)
+            written.append(file)
+        seal = seal_segment(sealed, self.files, self.owner, base_offset, snapshot)
+        if seal is not None:
+            written.append(seal)
         segment = Segment.create(self.files, self.path, base_offset, now_ms)
         written.append(sealed.open_file())
         if sealed.transactions.file is not None:
@@ -132,22 +150,13 @@ class SegmentStore:
         self._cache.used(sealed)
         sealed.recent.clear()
         self._draw_jitter()
+        if deferred:
+            self.snapshots.defer(base_offset, producers)
 
     def allow_gaps(self) -> None:
         """Offsets are missing in the last segment, and rightly so: they are missing where it comes from."""
         self.unsynced.append(self.segments.active.mark_compacted())
         self.directory_dirty = True
-
-    def has_snapshot(self, offset: int) -> bool:
-        return self.files.exists(f"{self.path}/{file_name(offset)}{SNAPSHOT}")
-
-    def write_snapshot(self, offset: int, snapshot: bytes) -> File:
-        """Keep the producers as of `offset`; to be synced with the rest."""
-        file = self.files.open(f"{self.path}/{file_name(offset)}{SNAPSHOT}", create=True)
-        file.truncate(0)
-        file.append(snapshot)
-        self.directory_dirty = True
-        return file
 
     def unsynced_files(self, grown: bool) -> list[Unsynced]:
         """The files with unsynced bytes, each once; with `grown` the last segment is one of them."""
@@ -171,38 +180,65 @@ class SegmentStore:
         at_least_one: bool,
         cached_only: bool,
     ) -> FileRange | None:
-        """See `Log.read`; `end_offset` is where the log ends."""
+        """See `Log.read`; `end_offset` is where the log ends. Longer than others: this is the hot path."""
         segments = self.segments
         segment = segments.holding(offset)
-        position = segment.find(offset, cached_only)
-        while position >= segment.size:
-            # Compaction may have left nothing of the rest of this segment: the next one has the next record.
-            following = segments.after(segment)
-            if following is None or following.base_offset >= upper:
-                return None
-            segment = following
+        try:
             position = segment.find(offset, cached_only)
+            while position >= segment.size:
+                # Compaction may have left nothing of the rest: the next segment has the next record.
+                if segment.size and segment.base_offset <= offset and not self._has_gaps(segment):
+                    raise BrokenChain(segment.path(LOG), position)
+                following = segments.after(segment)
+                if following is None or following.base_offset >= upper:
+                    return None
+                segment = following
+                position = segment.find(offset, cached_only)
+            size = self._readable_end(segment, upper, end_offset, cached_only) - position
+        except CorruptLog:
+            segments.broken.add(segment.base_offset)
+            raise
         active = segment is segments.active
-        size = self._readable_end(segment, upper, end_offset, cached_only) - position
         file = segment.file or segment.open_file()
         if size > max_bytes:
             if offset in segment.recent:
                 size = _whole_batches(segment, position, max_bytes)
                 if not size and at_least_one:
-                    size = _batch_size(file, position, cached_only)
+                    size = batch_size(file, position, cached_only)
             else:
                 size = max_bytes
-                first = _batch_size(file, position, cached_only)
+                first = batch_size(file, position, cached_only)
                 if size < first:
                     size = first if at_least_one else 0
+        hot = segment.size
+        if position < segment.size_found:
+            size = min(size, self._sound_size(segment, offset, position, max(size, 1), cached_only))
+        elif active:
+            hot -= _HOT_TAIL_BYTES
         if not active:
             self._cache.used(segment)
         if size <= 0:
             return None
-        hot = max(segment.size_found, segment.size - _HOT_TAIL_BYTES) if active else segment.size
         if cached_only and position < hot:
-            _probe(file, position, size)
+            probe(file, position, size)
         return FileRange(file, position, size)
+
+    def _sound_size(self, segment: Segment, offset: int, position: int, size: int, cached_only: bool) -> int:
+        """How many bytes from `position` on are batches that follow each other; BrokenChain if none are.
+
+        For bytes that were there when the log was opened.
+        """
+        end = min(position + size, segment.size_found)
+        try:
+            sound = sound_end(segment, offset, position, end, self._compact, cached_only)
+        except BrokenChain:
+            self.segments.broken.add(segment.base_offset)
+            raise
+        return size if sound == end else sound - position
+
+    def _has_gaps(self, segment: Segment) -> bool:
+        """Returns true if compaction may have left offsets of a segment out."""
+        return self._compact or segment.is_compacted
 
     def _readable_end(self, segment: Segment, upper: int, end_offset: int, cached_only: bool) -> int:
         """The end position of the batches of `segment` that are wholly below `upper`."""
@@ -301,6 +337,18 @@ class SegmentStore:
         self.segments.replace(old, new)
         self.directory_dirty = True
 
+    def replace_at(self, old: Container[int], new: Iterable[tuple[int, int]], now_ms: int) -> None:
+        """Replace the segments at the offsets `old`; `new` has (base offset, size) of each segment."""
+        self.replace(
+            [segment for segment in self.segments if segment.base_offset in old],
+            [self._segment(base, size, now_ms) for base, size in new],
+        )
+
+    def _segment(self, base_offset: int, size: int, now_ms: int) -> Segment:
+        segment = Segment(self.files, self.path, base_offset, size, now_ms)
+        segment.expected_seal = ExpectedSeal(self.owner)
+        return segment
+
     def lose(self, segment: Segment, now_ms: int) -> None:
         """Leave out a segment whose file is gone; an empty last one is created again."""
         new = []
@@ -332,16 +380,3 @@ def _whole_batches(segment: Segment, position: int, size: int) -> int:
         if start > position:
             cut = start
     return cut - position
-
-
-def _batch_size(file: File, position: int, cached_only: bool) -> int:
-    length: int = _LENGTH.unpack(read_bytes(file, _LENGTH.size, position, cached_only))[0]
-    return length + LOG_OVERHEAD
-
-
-def _probe(file: File, position: int, size: int) -> None:
-    """Raise `ColdPages` unless a range is in memory; reads one byte per stride."""
-    last = position + size - 1
-    for at in (*range(position, last, _PROBE_STRIDE), last):
-        if file.pread_cached(1, at) is None:
-            raise ColdPages(file, position, size)

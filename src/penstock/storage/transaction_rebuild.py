@@ -29,13 +29,14 @@ from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import replay_batch
 from penstock.storage.recovery_report import Corruption
 from penstock.storage.scan import CorruptLog, scan
+from penstock.storage.sealing import unseal
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG, SNAPSHOT, TRANSACTION_INDEX, Damage, file_name
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import encode_snapshot
-from penstock.storage.transactions import ABORTED_ENTRY, AbortedTransaction, encode_entries
+from penstock.storage.transactions import AbortedTransaction, encode_entries
 
-__all__ = ["SegmentBytes", "TransactionRebuild", "has_lost_batches", "producer_ends", "restore_indexes"]
+__all__ = ["SegmentBytes", "TransactionRebuild", "has_lost_batches", "producer_ends"]
 
 #: suffix of files that wait for their renaming; opening a log removes what a crash left of them
 _PREPARED: Final = ".tmp"
@@ -93,22 +94,24 @@ class TransactionRebuild:
         "_damage",
         "_entries",
         "_files",
-        "_first_offset",
         "_former",
         "_indexed",
+        "_owner",
         "_path",
         "_position",
         "_producers",
         "_renames",
         "_repaired",
         "_unknown",
+        "first_offset",
     )
 
     def __init__(self, log: Log, files: Files, first_offset: int, repaired: Corruption | None) -> None:
         """`repaired` is known damage whose bytes are sound again."""
         self._files = files
         self._path = log.path
-        self._first_offset = first_offset
+        self._owner = log.owner
+        self.first_offset = first_offset
         self._repaired = repaired
         #: a truncation replaces this object
         self._former = log.producers
@@ -184,7 +187,7 @@ class TransactionRebuild:
         snapshots = [
             offset for offset in snapshots_in(self._files.listdir(self._path)) if offset <= base_offset
         ]
-        return load_producers(opened, snapshots, base_offset, self._files, self._path)
+        return load_producers(opened, snapshots, base_offset, self._files, self._path, self._owner)
 
     def _walk(self, segment: Segment, position: int) -> None:
         producers = self._producers
@@ -206,7 +209,7 @@ class TransactionRebuild:
         path = f"{self._path}/{file_name(offset)}{SNAPSHOT}"
         if self._files.exists(path):
             assert self._producers is not None, "the producers are loaded before the first walk"
-            self._prepare(path, encode_snapshot(self._producers.states))
+            self._prepare(path, encode_snapshot(self._producers.states, self._owner, offset))
 
     def _prepare_index(self, segment: Segment) -> None:
         """Replace the index of a sealed segment if it differs."""
@@ -235,6 +238,28 @@ class TransactionRebuild:
         file.close()
         self._renames.append((prepared, path))
 
+    def differs(self, log: Log) -> bool:
+        """Returns true if the log's indexes or producers are not those that its batches lead to.
+
+        Transactions and producers whose records retention has removed do not count, nor do producers that
+        have expired. Replays the rest, as `install` does.
+        """
+        self.replay(self.remaining(log), ())
+        producers, start = self._producers, log.segments.first.base_offset
+        assert producers is not None, "`replay` was called before"
+        active = log.segments.active.transactions.entries()
+        if self._indexed or (
+            log.segments.active.base_offset == self._base_offset and self._merged(active) != active
+        ):
+            return True
+        if not set(producers.ongoing.values()) <= set(log.producers.ongoing.values()):
+            return True
+        return any(
+            not state.agrees_with(producers.states.get(producer_id))
+            for producer_id, state in log.producers.items()
+            if state.batches and state.batches[-1].last_offset >= start
+        )
+
     def abandon(self) -> None:
         """Remove the prepared files."""
         for prepared, _ in self._renames:
@@ -248,8 +273,10 @@ class TransactionRebuild:
         assert producers is not None, "`replay` was called before"
         for name in snapshots_in(self._files.listdir(self._path)):
             path = f"{self._path}/{file_name(name)}{SNAPSHOT}"
-            if name > self._first_offset and all(path != final for _, final in self._renames):
+            if name > self.first_offset and all(path != final for _, final in self._renames):
                 self._files.remove(path)
+        # The files that the seals name change. `sealing.seal_again` follows.
+        unseal(self._files, log.segments.since(self.first_offset))
         for prepared, path in self._renames:
             self._files.rename(prepared, path)
         for segment in log.segments:
@@ -273,22 +300,3 @@ class TransactionRebuild:
         if entries == active.transactions.entries():
             return []
         return [active.transactions.rewrite(entries)]
-
-
-def restore_indexes(log: Log, files: Files, counts: Sequence[int] | None) -> None:
-    """Rebuild the transaction indexes that have changed since a clean shutdown. Reads and writes files.
-
-    `counts` has the base offset of each segment with aborted transactions, and their number, in turn.
-    """
-    expected = counts or ()
-    for base_offset, count in zip(expected[::2], expected[1::2], strict=True):
-        path = f"{log.path}/{file_name(base_offset)}{TRANSACTION_INDEX}"
-        if files.exists(path) and files.size(path) == count * ABORTED_ENTRY.size:
-            continue
-        rebuild = TransactionRebuild(log, files, base_offset, None)
-        rebuild.replay(rebuild.remaining(log), rebuild.before(log))
-        for file in rebuild.install(log):
-            file.sync()
-        files.sync_dir(log.path)
-        log.recovery.transactions_rebuilt_from = base_offset
-        return

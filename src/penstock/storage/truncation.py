@@ -7,17 +7,19 @@ offline (`Health.left_half_done`), because only a recovery finds the end of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from penstock.model.errors import StorageError
 from penstock.ports import Clock
 from penstock.storage.appending import NOTHING_NEW, Appender
 from penstock.storage.durability import Durability
-from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.epochs import EPOCHS_FILE, LeaderEpochs
+from penstock.storage.flush import ClosedFile
 from penstock.storage.health import Health
 from penstock.storage.producer_loading import hold_back_undecided, load_producers, prune_snapshots
-from penstock.storage.producers import ProducerStates
+from penstock.storage.producers import ProducerState, ProducerStates
 from penstock.storage.recovery_report import RecoveryReport
 from penstock.storage.store import SegmentStore
 
@@ -46,6 +48,8 @@ class TruncatedLog(Protocol):
     def save_start(self) -> Callable[[], None] | None: ...
     @property
     def saved_start(self) -> int: ...
+    @property
+    def saved_local_start(self) -> int: ...
 
 
 class Truncation:
@@ -71,10 +75,16 @@ class Truncation:
             # Nothing is left, and the log may have started within the batch that is cut.
             self.reset_to(min(offset, log.log_start_offset))
             return
+        if offset < log.local_log_start_offset:
+            # The archive has another history than the leader: all of it is fetched again.
+            self.reset_to(log.log_start_offset)
+            return
         with self._health.disk(f"truncate {store.path}"):
             self._prepare(end_offset)
             snapshots = prune_snapshots(store.files, store.path, end_offset)
-            producers = load_producers(store.segments, snapshots, end_offset, store.files, store.path)
+            producers = load_producers(
+                store.segments, snapshots, end_offset, store.files, store.path, store.owner
+            )
             store.prepare_cut(segment)
         try:
             store.cut(segment, position, end_offset)
@@ -86,31 +96,54 @@ class Truncation:
         log.high_watermark = min(log.high_watermark, end_offset)
         producers.replicated_to(log.high_watermark)
         with self._health.disk(f"truncate {store.path}"):
-            hold_back_undecided(producers, store.segments, log.high_watermark, store.files, store.path)
+            hold_back_undecided(producers, store, log.high_watermark)
         log.leader_epochs.forget_from(end_offset)
         log.recovery.forget_from(end_offset)
 
-    def reset_to(self, offset: int) -> None:
+    def restart_behind(
+        self, offset: int, log_start_offset: int, epochs: Sequence[int], producers: Sequence[ProducerState]
+    ) -> None:
+        """See `Log.restart_behind`."""
+        log, store = self._log, self._store
+        # First of all: with the leader epochs of the old log, an empty one would look as if it were done.
+        with self._health.disk(f"reset {store.path}"), suppress(FileNotFoundError):
+            store.files.remove(f"{store.path}/{EPOCHS_FILE}")
+        # The leader has said so, which is its reason.
+        log.explained_start = log_start_offset
+        self.reset_to(offset, log_start_offset)
+        log.producers.load(list(producers), offset)
+        with self._health.disk(f"reset {store.path}"):
+            _, snapshot = store.snapshots.write(offset, log.producers)
+            store.unsynced.append(ClosedFile(store.files, snapshot.path))
+            snapshot.close()
+        store.directory_dirty = True
+        log.leader_epochs.restore(epochs)
+
+    def reset_to(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and start over, empty, at `offset`.
 
         Its reason is not known: the leader's next responses have the log start that followers adopt.
+        `log_start_offset` is that of a log whose records before `offset` are in the archive.
         """
         log, store = self._log, self._store
-        before = log.log_start_offset
-        log.log_start_offset = log.local_log_start_offset = offset
+        before = log.log_start_offset, log.local_log_start_offset
+        log.local_log_start_offset = offset
+        log.log_start_offset = offset if log_start_offset is None else log_start_offset
         try:
             with self._health.disk(f"reset {store.path}"):
                 # Both come before the removal of segments: after a crash in between, the segments that are
                 # left end before the log start.
                 self._prepare(0)
-                if log.save_start is not None and log.saved_start < offset:
+                saved = max(log.saved_start, log.saved_local_start)
+                # One that is too high would have the next start drop the records that follow.
+                if log.save_start is not None and (saved < offset or log.saved_local_start > offset):
                     log.save_start()
                 store.restart(offset, self._clock.now_ms())
                 prune_snapshots(store.files, store.path, -1)
         except StorageError:
-            log.log_start_offset = log.local_log_start_offset = before
+            log.log_start_offset, log.local_log_start_offset = before
             raise
-        log.explained_start = min(log.explained_start, offset)
+        log.explained_start = min(log.explained_start, log.log_start_offset)
         log.producers = ProducerStates()
         log.leader_epochs.clear()
         log.recovery.forget_from(-1)

@@ -9,6 +9,7 @@ for damage that may have happened on the network.
 
 from __future__ import annotations
 
+from copy import copy
 from struct import Struct, error
 from typing import Final
 
@@ -89,9 +90,16 @@ class LongWalk(PenstockError):
         self._batch = batch
         self._now_ms = now_ms
 
-    def check(self) -> None:
-        """Raise the error that the append would; else the batch meets `rules` and has a corrected header."""
-        validate(self._batch, self.rules, _CLIENT, self._now_ms, at_length=True)
+    def check(self, memory_max: int | None = None) -> None:
+        """Raise the error that the append would; else the batch meets `rules` and has a corrected header.
+
+        With `memory_max`, records that take more bytes when decompressed are a DecompressedTooLarge.
+        """
+        rules = self.rules
+        if memory_max is not None and memory_max < rules.decompressed_bytes_max:
+            rules = copy(rules)
+            rules.decompressed_bytes_max = memory_max
+        validate(self._batch, rules, _CLIENT, self._now_ms, at_length=True)
 
 
 def validate(
