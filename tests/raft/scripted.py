@@ -145,3 +145,9 @@ def log_of(*epochs: int) -> MemoryLog:
 
 def vote(candidate: int, epoch: int, end: LogPoint, *, pre_vote: bool = False, voter: int = 1) -> VoteRequest:
     return VoteRequest(key(candidate), epoch, end, pre_vote, key(voter))
+
+
+def records(*epochs: int, offset: int = 0) -> bytes:
+    """The batches of `log_of` from `offset` on."""
+    log = log_of(*epochs)
+    return b"".join(bytes(entry.data) for entry in log.entries[offset:])

@@ -12,7 +12,9 @@ from itertools import count
 from random import Random
 
 from penstock.raft.control import voters_batch
+from penstock.raft.leader import Leader
 from penstock.raft.messages import (
+    NO_DIRECTORY,
     AddVoterRequest,
     Endpoint,
     LogPoint,
@@ -27,12 +29,13 @@ from penstock.raft.messages import (
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig, Ready
 from penstock.raft.state import QuorumState, Recovery, decode_quorum_state, encode_quorum_state
+from penstock.raft.unanimity import state_without_votes
 from penstock.raft.voters import VoterSet
 from penstock.records.record import Record, build_batch
 from tests.raft.invariants import Invariants, ViolatedInvariant, directory_of
 from tests.raft.memory_log import Entry, MemoryLog
 
-__all__ = ["LOSSES", "SeededRng", "SimulatedNode", "Simulation", "batch", "voter"]
+__all__ = ["FORGETS", "LOSSES", "SeededRng", "SimulatedNode", "Simulation", "batch", "voter"]
 
 
 class SeededRng:
@@ -52,6 +55,12 @@ def voter(node: int) -> Voter:
     return Voter(ReplicaKey(node, directory_of(node)), (Endpoint("INTERNAL", "localhost", 9000 + node),))
 
 
+def _log_end(log: MemoryLog) -> LogPoint:
+    """The end of a log as its disk has it."""
+    last = log.durable[-1] if log.durable else None
+    return LogPoint(0, 0) if last is None else LogPoint(last.epoch, last.end_offset)
+
+
 def batch(value: bytes) -> bytearray:
     return bytearray(build_batch([Record(0, 0, None, value)]))
 
@@ -64,6 +73,8 @@ class SimulatedNode:
         self.directory_id = directory_of(node)
         self.log = MemoryLog()
         self.quorum_state = encode_quorum_state(QuorumState())
+        #: every quorum state that was on the disk
+        self.earlier_states = [self.quorum_state]
         #: what the disks have lost, by directory id
         self.lost: dict[bytes, list[Entry]] = {}
         self.core: RaftNode | None = None
@@ -71,7 +82,8 @@ class SimulatedNode:
 
     @property
     def is_recovering(self) -> bool:
-        return decode_quorum_state(self.quorum_state).recovery != Recovery.NONE
+        state = self.quorum_state
+        return not state or decode_quorum_state(state).recovery != Recovery.NONE
 
 
 class Simulation:
@@ -121,6 +133,7 @@ class Simulation:
         if node.core is not None:
             return
         config = RaftConfig(ReplicaKey(node.id, node.directory_id), fetch_max_bytes=self.fetch_max_bytes)
+        self._check_state(node)
         node.flushing = False
         node.core = RaftNode(
             config,
@@ -132,6 +145,15 @@ class Simulation:
         )
         node.core.tick(self.now_ms)
         self.settle(node)
+
+    def _check_state(self, node: SimulatedNode) -> None:
+        """As the driver does at the start: a state that is lost, or older than the log, has lost votes."""
+        state = decode_quorum_state(node.quorum_state) if node.quorum_state else None
+        if state is None or state.epoch < node.log.last_epoch:
+            forgotten = state_without_votes(
+                state, node.log.last_epoch, ReplicaKey(node.id, node.directory_id)
+            )
+            node.quorum_state = encode_quorum_state(forgotten)
 
     def crash(self, node: SimulatedNode) -> None:
         core, node.core = node.core, None
@@ -154,6 +176,37 @@ class Simulation:
         self._lose(node)
         node.directory_id = self.random.randbytes(16)
         node.quorum_state = encode_quorum_state(QuorumState(recovery=Recovery.NEW))
+
+    def forget(self, node: SimulatedNode) -> None:
+        """A process ends, and its quorum state is removed, or is older than its log at the next start."""
+        self.crash(node)
+        older = [s for s in node.earlier_states if decode_quorum_state(s).epoch < node.log.last_epoch]
+        node.quorum_state = self.random.choice([b"", *older[-3:]])
+
+    def restore(self, node: SimulatedNode) -> None:
+        """A process ends, and an older copy of its log and a still older quorum state take their place."""
+        self.forget(node)
+        log = node.log
+        kept = self.random.randint(1, len(log.durable))
+        node.lost.setdefault(node.directory_id, []).extend(log.durable[kept:])
+        log.durable = log.durable[:kept]
+        log.entries = list(log.durable)
+        log.committed_offset = min(log.committed_offset, log.end_offset)
+        node.quorum_state = b""
+
+    def may_forget(self, node: SimulatedNode) -> bool:
+        """Whether every voter of the longest log is there under its key, so that all can agree."""
+        longest = max((other.log for other in self.nodes.values()), key=_log_end)
+        voters = longest.history(self.static).latest
+        if not voters.names_directories or len(voters) != len(self.static):
+            return False
+        there = all(voters.has(ReplicaKey(n.id, n.directory_id)) for n in self.nodes.values())
+        return there and _log_end(node.log).offset > 0
+
+    def may_restore(self, node: SimulatedNode) -> bool:
+        """Whether another voter has the longest log: it has everything that is committed."""
+        others = [_log_end(other.log) for other in self.nodes.values() if other is not node]
+        return self.may_forget(node) and max(others) >= _log_end(node.log) > LogPoint(0, 0)
 
     def _lose(self, node: SimulatedNode) -> None:
         node.lost.setdefault(node.directory_id, []).extend(node.log.durable)
@@ -181,10 +234,21 @@ class Simulation:
         assert leader.core is not None
         voter_ = Voter(ReplicaKey(node.id, node.directory_id), voter(node.id).endpoints)
         old = leader.core.quorum.voters.get(node.id)
-        if old is None:
+        if node.core is not None and node.core.quorum.has_forgotten:
+            # As the driver: a broker asks for it that the leader has registered since its start.
+            if node.core.quorum.caught_up and old is not None and self._commits(leader):
+                self.call(leader, RemoveVoterRequest(old.key), lambda response: None)
+        elif old is None:
             self.call(leader, AddVoterRequest(voter_), lambda response: None)
         elif not leader.core.quorum.voters.has(voter_.key):
             self.call(leader, RemoveVoterRequest(old.key), lambda response: None)
+
+    def _commits(self, leader: SimulatedNode) -> bool:
+        """Whether a majority of the voters is in contact with the leader, and remembers its votes."""
+        assert leader.core is not None and isinstance(leader.core.quorum.role, Leader)
+        quorum = leader.core.quorum
+        contact_ms = leader.core.quorum.role.majority_contact_ms(quorum.voters, quorum.key, self.now_ms)
+        return self.now_ms - contact_ms < quorum.config.fetch_max_wait_ms * 2
 
     def settle(self, node: SimulatedNode) -> None:
         """Carry out the work of the core, in its order."""
@@ -193,6 +257,9 @@ class Simulation:
         ready = core.take()
         if ready.save is not None and self.saves_first:
             node.quorum_state = encode_quorum_state(ready.save)
+            node.earlier_states.append(node.quorum_state)
+            if ready.save.directory_id != NO_DIRECTORY:
+                node.directory_id = ready.save.directory_id
         self.invariants.check(node, self.nodes)
         for to, request in ready.messages:
             self._send(node, core, to, request)
@@ -398,6 +465,13 @@ class Simulation:
             case "damage" if self.may_lose(node):
                 self.damage(node)
                 self.start(node)
+            case "forget" if self.may_forget(node):
+                self.forget(node)
+            case "forget all" if self.may_forget(node):
+                for each in self.nodes.values():
+                    self.forget(each)
+            case "restore" if self.may_restore(node):
+                self.restore(node)
             case "wipe" if self.may_lose(node):
                 self.wipe(node)
                 self.start(node)
@@ -421,7 +495,7 @@ class Simulation:
         self.cut.clear()
         for node in self.nodes.values():
             self.start(node)
-        if self.mishaps is LOSSES:
+        if self.mishaps in (LOSSES, FORGETS):
             self._complete_voters()
         for _ in range(5):
             # What was on its way before may still end the first leader's epoch, and its write with it.
@@ -485,5 +559,11 @@ _CHANGES = ("voters", "voters", "isolate", "isolate leader", "heal", "crash", "s
 LOSSES = (
     *("damage", "damage", "wipe", "replace", "crash leader", "start", "start", "start"),
     *("isolate", "isolate leader", "heal", "snapshot", "append", "append"),
+)
+#: quorum states that are lost, or older than the logs, on any number of voters; logs that are older, on all
+#: voters but one
+FORGETS = (
+    *("forget", "forget", "forget", "forget all", "restore", "restore", "replace", "crash leader", "crash"),
+    *("start", "start", "start", "start", "isolate", "isolate leader", "heal", "heal", "append", "append"),
 )
 _DIVISIONS = ("isolate leader", "append", "append", "crash leader", "start", "heal", "heal")

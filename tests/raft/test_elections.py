@@ -133,7 +133,7 @@ def test_a_prospective_stays_in_its_epoch_until_a_majority_would_vote() -> None:
     assert node.ready.save == QuorumState(1, NO_NODE, key(1))
 
 
-def test_a_follower_that_hears_from_its_leader_refuses_pre_votes() -> None:
+def test_a_follower_with_a_live_leader_refuses_pre_votes() -> None:
     node = Scripted()
     node.follow(3, 1)
     assert granted(node.handle(vote(2, 1, NOTHING, pre_vote=True))), "it has not heard from it yet"
@@ -315,7 +315,7 @@ def test_the_end_of_an_epoch_is_sent_until_it_is_acknowledged() -> None:
     assert [to for to, _ in node.sent(EndEpochRequest)] == [3]
 
 
-def test_the_first_successor_stands_at_once_and_the_others_would_vote() -> None:
+def test_the_first_successor_becomes_a_candidate_at_once_and_the_others_would_vote() -> None:
     first, second = Scripted(), Scripted(node=2)
     for node in (first, second):
         node.follow(3, 1)
@@ -328,7 +328,7 @@ def test_the_first_successor_stands_at_once_and_the_others_would_vote() -> None:
     assert granted(second.handle(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
-def test_a_leader_that_says_it_leads_no_more_is_believed() -> None:
+def test_the_resignation_of_a_leader_is_trusted() -> None:
     node = Scripted()
     _, request = node.follow(3, 1)
     node.answered(3, request, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 3))
@@ -336,7 +336,7 @@ def test_a_leader_that_says_it_leads_no_more_is_believed() -> None:
     assert node.core.quorum.role.name == "prospective"
 
 
-def test_voters_stand_soon_after_they_saw_their_leader_gone() -> None:
+def test_voters_become_candidates_soon_after_their_leader_is_gone() -> None:
     node = Scripted()
     node.follow(3, 1)
     node.receive(3)
@@ -389,7 +389,7 @@ def test_a_wrong_suspicion_costs_an_election_and_no_record() -> None:
     assert offset in simulation.invariants.committed
 
 
-def test_an_observer_never_stands() -> None:
+def test_an_observer_never_becomes_a_candidate() -> None:
     node = Scripted(node=9)
     node.follow(3, 1)
     for _ in range(5):

@@ -57,7 +57,7 @@ def test_a_caught_up_observer_becomes_a_voter_and_is_answered_at_the_commit() ->
     assert VoterChangeResponse(ErrorCode.NONE, 1, 1) in [reply.response for reply in node.ready.replies]
 
 
-def test_who_does_not_want_to_wait_is_answered_at_once() -> None:
+def test_a_change_without_ack_when_committed_is_answered_at_once() -> None:
     assert error(leader().handle(AddVoterRequest(voter(4), ack_when_committed=False))) == ErrorCode.NONE
 
 
@@ -182,7 +182,7 @@ def test_a_change_that_is_not_committed_in_time_times_out_and_stays_open() -> No
     assert error(node.handle(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_whoever_waits_for_a_change_hears_of_the_leaders_end() -> None:
+def test_waiting_changes_fail_when_the_leader_resigns() -> None:
     node = leader()
     node.handle(RemoveVoterRequest(key(3)))
     node.core.resign(node.now_ms)
@@ -214,7 +214,7 @@ def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majorit
     assert node.core.quorum.role.name == "unattached" and node.core.quorum.epoch == 2
 
 
-def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
+def test_a_leader_that_was_voted_out_announces_it_until_a_majority_knows() -> None:
     """A voter that has missed it waits for an election timeout, and there is no leader for as long."""
     node = leader()
     node.handle(RemoveVoterRequest(key(1)))
@@ -235,7 +235,7 @@ def test_a_cut_takes_a_voter_set_back() -> None:
     assert node.core.quorum.voters == VoterSet(map(voter, (1, 2, 3)))
 
 
-def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
+def test_a_voter_with_an_uncommitted_removal_still_becomes_a_candidate() -> None:
     """Its log may be the only one that can win (Raft dissertation, 4.2.2)."""
     node = leader()
     node.handle(RemoveVoterRequest(key(1)))
@@ -246,7 +246,7 @@ def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> None:
+def test_a_candidate_that_is_removed_from_the_voters_follows_again(seed: int) -> None:
     """It is in a later epoch than all others, and they no longer send it theirs, nor wait for its vote."""
     simulation = Simulation(seed, nodes=3)
     assert simulation.run(2_000, simulation._agrees)

@@ -23,7 +23,7 @@ from penstock.raft.voters import VoterSet
 from tests.amounts import known_first
 from tests.raft.invariants import ViolatedInvariant
 from tests.raft.losses import play_losses
-from tests.raft.scripted import Scripted, key, log_of, vote
+from tests.raft.scripted import Scripted, key, log_of, records, vote
 from tests.raft.simulation import voter
 
 STATIC = VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3))
@@ -34,11 +34,6 @@ DAMAGED = QuorumState(4, 2).damaged(committed_offset=2)
 def granted(response: object) -> bool:
     assert isinstance(response, VoteResponse) and response.error == ErrorCode.NONE
     return response.granted
-
-
-def records(*epochs: int, offset: int = 0) -> bytes:
-    log = log_of(*epochs)
-    return b"".join(bytes(entry.data) for entry in log.entries[offset:])
 
 
 # -- a damaged log
@@ -70,7 +65,7 @@ def test_a_damaged_replica_fetches_as_one_that_does_not_count() -> None:
         assert not voters.has(request.replica)
 
 
-def test_recovery_ends_with_what_the_leader_has_committed_in_its_own_epoch() -> None:
+def test_recovery_ends_once_the_leader_has_committed_in_its_own_epoch() -> None:
     node = Scripted(state=DAMAGED)
     node.follow(2, 6)
     node.receive(2, records(1, 1, 6), high_watermark=2)
@@ -83,7 +78,7 @@ def test_recovery_ends_with_what_the_leader_has_committed_in_its_own_epoch() -> 
     assert node.sent(FetchRequest)[0][1].replica == key(1)
 
 
-def test_recovery_does_not_end_below_what_this_replica_knew_to_be_committed() -> None:
+def test_recovery_does_not_end_below_the_known_high_watermark_of_this_replica() -> None:
     node = Scripted(state=QuorumState(4).damaged(committed_offset=10))
     node.follow(2, 6)
     node.receive(2, records(1, 6, 6), high_watermark=3)
@@ -97,7 +92,7 @@ def test_a_restart_does_not_end_recovery() -> None:
     assert not granted(node.handle(vote(2, 9, LogPoint(8, 100))))
 
 
-def test_a_leader_forgets_what_a_voter_acknowledged_before_it_lost_its_disk() -> None:
+def test_a_leader_forgets_acknowledgements_from_before_a_voter_lost_its_disk() -> None:
     node = Scripted(voters=5)
     node.elect()
     node.append()
@@ -121,7 +116,7 @@ def test_new_disks_elect_one_of_them() -> None:
     assert node.ready.save == QuorumState(1, NO_NODE, key(2)), "a founder of a cluster has lost nothing"
 
 
-def test_a_new_disk_stands_at_once_if_all_others_are_new() -> None:
+def test_a_new_disk_becomes_a_candidate_at_once_if_all_others_are_new() -> None:
     node = Scripted(state=NEW, static=STATIC)
     node.wait(30)
     node.grant(2, 3)
@@ -149,7 +144,7 @@ def test_a_new_disk_does_not_vote_for_a_log_that_has_records() -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_new_disks_elect_none_of_them_once_they_have_heard_of_a_leader(leader: int) -> None:
+def test_new_disks_elect_none_of_them_after_contact_with_a_leader(leader: int) -> None:
     """Its disk may be one of the new ones: the voter that answers has followed it, and may have records."""
     node = Scripted(state=NEW, static=STATIC)
     node.wait(0)
@@ -212,7 +207,7 @@ def test_a_node_alone_records_nothing() -> None:
 # -- what the disk knows to be committed
 
 
-def test_nothing_is_cut_below_what_was_committed_before_a_restart() -> None:
+def test_nothing_is_truncated_below_the_high_watermark_of_before_a_restart() -> None:
     log = log_of(1, 1, 1)
     log.committed_offset = 2
     node = Scripted(log=log, state=QuorumState(3))

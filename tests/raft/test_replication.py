@@ -90,7 +90,7 @@ def test_a_client_with_a_later_epoch_does_not_end_the_leaders_epoch() -> None:
     assert node.core.quorum.is_leader and node.core.quorum.epoch == 1
 
 
-def test_what_observers_have_commits_nothing() -> None:
+def test_records_of_observers_commit_nothing() -> None:
     node = leader()
     offset = node.append()
     node.flush()
@@ -190,7 +190,7 @@ def test_a_fetch_of_a_diverging_log_acknowledges_nothing() -> None:
 # -- fetches as a follower sends them
 
 
-def test_a_follower_fetches_on_only_from_what_it_has_flushed() -> None:
+def test_a_follower_fetches_only_from_its_flushed_end() -> None:
     node = Scripted()
     node.follow(3, 1)
     ready = node.receive(3, bytes(log_of(1).entries[0].data))
@@ -209,13 +209,13 @@ def test_a_deposed_leader_flushes_before_it_fetches() -> None:
     assert [to for to, _ in node.sent(FetchRequest)] == [3]
 
 
-def test_a_follower_learns_what_is_committed_up_to_its_end() -> None:
+def test_a_follower_learns_the_high_watermark_up_to_its_end() -> None:
     node = Scripted()
     node.follow(3, 1)
     assert node.receive(3, log_of(1).entries[0].data, high_watermark=7).high_watermark == 1
 
 
-def test_a_follower_cuts_what_its_leader_does_not_have() -> None:
+def test_a_follower_truncates_records_that_its_leader_lacks() -> None:
     node = Scripted(log=log_of(1, 1, 2, 2))
     _, request = node.follow(3, 4)
     ready = node.answered(3, request, FetchResponse(ErrorCode.NONE, 4, 3, 4, 0, diverging=LogPoint(2, 3)))
@@ -267,7 +267,7 @@ def test_a_batch_that_is_cut_is_fetched_again() -> None:
     assert node.log.end_offset == 1
 
 
-def test_a_follower_whose_leader_is_silent_stands_after_the_fetch_timeout() -> None:
+def test_a_follower_with_a_silent_leader_becomes_a_candidate_after_the_fetch_timeout() -> None:
     node = Scripted()
     node.follow(3, 1)
     node.wait(1999)
@@ -286,7 +286,7 @@ def test_a_failed_fetch_is_tried_again_soon() -> None:
     assert len(node.sent(FetchRequest)) == 1
 
 
-def test_who_knows_no_voter_waits_without_spinning() -> None:
+def test_a_node_without_known_voters_waits_without_spinning() -> None:
     node = Scripted(node=9, voters=0)
     node.wait(60)
     assert node.ready.messages == []
@@ -334,7 +334,7 @@ def test_observers_that_went_away_are_forgotten() -> None:
     assert described is not None and described.observers == []
 
 
-def test_a_log_in_memory_forgets_what_was_not_synced() -> None:
+def test_a_log_in_memory_forgets_unsynced_records() -> None:
     log = log_of(1)
     log.append(batch(b"lost"), 1)
     log.crash()

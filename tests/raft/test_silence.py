@@ -41,7 +41,7 @@ def silenced(node: int = 1, voters: int = 3) -> Scripted:
 # -- the candidates that voters believe
 
 
-def test_a_voter_that_has_not_heard_from_its_leader_for_half_the_timeout_would_vote() -> None:
+def test_a_voter_without_contact_to_its_leader_for_half_the_timeout_would_vote() -> None:
     """The first one that times out need not wait for the last."""
     node = Scripted()
     node.follow(3, 1)
@@ -60,7 +60,7 @@ def test_of_two_simultaneous_candidates_the_lower_id_continues() -> None:
     assert granted(second.handle(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
-def test_who_has_lost_a_round_lets_others_go_first() -> None:
+def test_a_prospective_node_that_lost_a_round_grants_pre_votes() -> None:
     """Others may not hear it, and it would stand in their way for ever."""
     node = silenced(1)
     node.grant(2, granted=False)
@@ -74,7 +74,7 @@ def test_a_better_log_goes_before_a_lower_id() -> None:
     assert granted(node.handle(vote(2, 1, LogPoint(1, 9), pre_vote=True)))
 
 
-def test_a_candidate_would_vote_for_anybody_again() -> None:
+def test_a_candidate_grants_pre_votes() -> None:
     """Its own vote is given: a candidate of the next epoch may end the election."""
     node = silenced(1)
     node.grant(2)
@@ -135,7 +135,7 @@ def test_a_leader_that_only_refuses_is_replaced() -> None:
     assert node.core.quorum.role.name == "candidate"
 
 
-def test_a_leader_that_says_it_leads_on_may_be_deaf() -> None:
+def test_a_leader_that_announces_its_leadership_may_be_cut_off_from_requests() -> None:
     node = silenced(1)
     node.handle(BeginEpochRequest(3, 1, key(1)))
     assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 3)
@@ -154,7 +154,7 @@ def test_the_first_fetch_from_a_leader_is_answered_at_once() -> None:
     assert (first.max_wait_ms, second.max_wait_ms) == (0, 500)
 
 
-def test_an_answer_to_an_earlier_question_says_nothing_of_the_leader_since() -> None:
+def test_a_response_to_an_earlier_request_is_no_contact_with_the_later_leader() -> None:
     """A voter without a leader sent a fetch to 2, a candidate then. By now 2 leads, and has announced it."""
     node = Scripted()
     node.handle(vote(2, 1, NOTHING))
@@ -171,7 +171,7 @@ def test_an_answer_to_an_earlier_question_says_nothing_of_the_leader_since() -> 
 # -- how long it has been silent
 
 
-def test_a_new_leader_knows_when_it_last_heard_from_the_one_before() -> None:
+def test_a_new_leader_keeps_the_last_contact_with_the_earlier_one() -> None:
     node = silenced(1)
     node.grant(2)
     node.wait(300)
@@ -189,7 +189,7 @@ def test_to_follow_the_same_leader_again_is_no_news_of_it() -> None:
     assert node.core.quorum.contact == LeaderContact(2, 2100)
 
 
-def test_who_leads_twice_in_a_row_has_heard_of_nobody_in_between() -> None:
+def test_a_leader_that_is_elected_again_forgets_earlier_followers() -> None:
     node = Scripted(log=log_of(1))
     node.follow(3, 1)
     node.receive(3)

@@ -22,7 +22,7 @@ def play(seed: int) -> Simulation:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
-def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None:
+def test_committed_records_survive_any_faults(first: int) -> None:
     for seed in range(first, first + amount(30)):
         try:
             play(seed)

@@ -70,7 +70,7 @@ def test_a_snapshot_is_served_in_chunks() -> None:
         (5, SNAPSHOT, -1, ErrorCode.POSITION_OUT_OF_RANGE),
     ],
 )
-def test_what_cannot_be_served_is_refused(
+def test_invalid_snapshot_requests_are_refused(
     epoch: int, snapshot: LogPoint, position: int, error: ErrorCode
 ) -> None:
     response = leader_with_snapshot().handle(FetchSnapshotRequest(key(2), epoch, snapshot, position, 3))
@@ -134,7 +134,7 @@ def test_a_snapshot_never_ends_behind_the_high_watermark() -> None:
         node.core.snapshot_taken(LogPoint(5, 5))
 
 
-def test_what_is_in_a_snapshot_is_known_to_be_committed_after_a_restart() -> None:
+def test_records_in_a_snapshot_are_known_to_be_committed_after_a_restart() -> None:
     log = log_of(1, 1, 2, 2)
     log.keep_snapshot(SNAPSHOT, b"")
     assert Scripted(log=log).ready.high_watermark == 3

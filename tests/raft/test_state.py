@@ -40,7 +40,7 @@ states = st.builds(
 
 
 @given(states)
-def test_what_is_written_is_read(state: QuorumState) -> None:
+def test_a_written_state_is_read_back(state: QuorumState) -> None:
     assert decode_quorum_state(encode_quorum_state(state)) == state
 
 
@@ -66,7 +66,7 @@ def test_a_file_without_a_checksum_is_read() -> None:
 
 
 @pytest.mark.parametrize("recovery", list(Recovery))
-def test_no_flipped_bit_changes_what_is_read(recovery: Recovery) -> None:
+def test_a_flipped_bit_does_not_change_the_read_state(recovery: Recovery) -> None:
     state = QuorumState(
         7, 2, ReplicaKey(3, bytes(range(16))), recovery, 5 if recovery else 0, bytes(range(16))
     )

@@ -29,6 +29,7 @@ from penstock.wire.schema import Struct
 __all__ = [
     "SnapshotMark",
     "leader_change_batch",
+    "leader_change_in",
     "observe_voters",
     "snapshot_point",
     "starts_epoch",
@@ -88,11 +89,17 @@ def observe_voters(history: VoterHistory, batches: Buffer) -> None:
 
 def starts_epoch(batch: Buffer, epoch: int) -> bool:
     """Returns true if a control batch is the first one of `epoch`. Version 0.1.0 did not name the epoch."""
+    change = leader_change_in(batch)
+    return change is not None and change.leader_epoch in (-1, epoch)
+
+
+def leader_change_in(batch: Buffer) -> LeaderChangeMessage | None:
+    """The leader change in a control batch; None if there is none."""
     for record in iter_records(batch):
         decoded = decode_control_record(record.key, record.value)
         if isinstance(decoded, LeaderChangeMessage):
-            return decoded.leader_epoch in (-1, epoch)
-    return False
+            return decoded
+    return None
 
 
 class SnapshotMark(NamedTuple):

@@ -28,6 +28,7 @@ from penstock.raft.messages import (
 from penstock.raft.quorum import Quorum
 from penstock.raft.recovery import LogRecovery
 from penstock.raft.roles import Follower, Nominee, Resigned
+from penstock.raft.unanimity import Unanimity
 
 __all__ = ["Elections"]
 
@@ -35,7 +36,7 @@ __all__ = ["Elections"]
 class Elections:
     """Votes, stands for election, and starts and ends epochs."""
 
-    __slots__ = ("_following", "_leading", "_quorum", "_recovery")
+    __slots__ = ("_following", "_leading", "_quorum", "_recovery", "_unanimity")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Elections:
         self._recovery = recovery
         self._leading = leading
         self._following = following
+        self._unanimity = Unanimity(quorum)
 
     # -- voting
 
@@ -56,7 +58,10 @@ class Elections:
         self._recovery.note_log(request)
         error = self._refusal_of_vote(request)
         granted = False
-        if error == ErrorCode.NONE and request.pre_vote:
+        conditional = error == ErrorCode.NONE and quorum.has_forgotten and self._votes_conditionally(request)
+        if quorum.has_forgotten:
+            pass
+        elif error == ErrorCode.NONE and request.pre_vote:
             granted = self._recovery.may_vote_for(request) and self._would_vote(request)
         elif error == ErrorCode.NONE:
             if request.epoch > quorum.epoch:
@@ -69,7 +74,27 @@ class Elections:
             if granted:
                 quorum.become_unattached(request.epoch, voted=request.candidate)
                 self._recovery.cluster_founded()
-        quorum.outbox.reply(token, VoteResponse(error, quorum.epoch, quorum.leader_id, granted))
+        response = VoteResponse(error, quorum.epoch, quorum.leader_id, granted, conditional)
+        quorum.outbox.reply(token, response)
+
+    def _votes_conditionally(self, request: VoteRequest) -> bool:
+        """The vote, or pre-vote, of a voter that has forgotten its votes."""
+        quorum = self._quorum
+        if request.pre_vote:
+            granted = quorum.electorate.has(quorum.key) and self._would_vote(request)
+            if granted:
+                self._unanimity.would_vote(request)
+            return granted
+        if request.epoch > quorum.epoch:
+            quorum.become_unattached(request.epoch)
+        granted = (
+            self._unanimity.may_vote(request)
+            and self._may_vote(request.candidate)
+            and self._lacks_nothing(request)
+        )
+        if granted:
+            quorum.become_unattached(request.epoch, voted=request.candidate)
+        return granted
 
     def _refusal_of_vote(self, request: VoteRequest) -> ErrorCode:
         quorum = self._quorum
@@ -126,10 +151,12 @@ class Elections:
         self.request_votes()
         self.count_votes()
 
-    def _become_candidate(self) -> None:
+    def _become_candidate(self, *, unanimous: bool = False) -> None:
         quorum = self._quorum
-        quorum.state = quorum.state._replace(epoch=quorum.epoch + 1, leader_id=NO_NODE, voted=quorum.key)
-        quorum.enter(Nominee(False, quorum.now_ms + quorum.config.retry_ms), quorum.election_deadline())
+        epoch = self._unanimity.next_epoch() if unanimous else quorum.epoch + 1
+        quorum.state = quorum.state._replace(epoch=epoch, leader_id=NO_NODE, voted=quorum.key)
+        role = Nominee(False, quorum.now_ms + quorum.config.retry_ms, unanimous=unanimous)
+        quorum.enter(role, quorum.election_deadline())
         self.request_votes()
         self.count_votes()
 
@@ -138,8 +165,10 @@ class Elections:
         quorum = self._quorum
         role = quorum.role
         assert isinstance(role, Nominee)
-        for voter in quorum.voters.others(quorum.key.id):
-            if voter.key.id not in role.granted and voter.key.id not in role.rejected:
+        is_regular = not (role.unanimous or role.conditional or quorum.has_forgotten)
+        voters = quorum.voters if is_regular else quorum.electorate
+        for voter in voters.others(quorum.key.id):
+            if voter.key.id not in role.granted | role.rejected | role.conditional:
                 request = VoteRequest(quorum.key, quorum.epoch, quorum.log_end, role.pre_vote, voter.key)
                 quorum.outbox.send(voter.key.id, request)
 
@@ -156,6 +185,8 @@ class Elections:
             return
         if response.granted and response.error == ErrorCode.NONE:
             role.granted.add(peer)
+        elif response.conditional and response.error == ErrorCode.NONE:
+            role.conditional.add(peer)
         else:
             role.rejected.add(peer)
         silent_ms = quorum.now_ms - quorum.contact.at_ms
@@ -172,16 +203,22 @@ class Elections:
         role, voters = quorum.role, quorum.voters
         assert isinstance(role, Nominee)
         others = {voter.key.id for voter in voters.others(quorum.key.id)}
-        granted = quorum.is_voter + len(others & role.granted)
+        forgetful = len(others & role.conditional) + quorum.has_forgotten
+        granted = quorum.is_voter - quorum.has_forgotten + len(others & role.granted)
         # After a first refusal, voters that are gone count as refusals.
-        rejected = len(others & (role.rejected | quorum.gone - role.granted)) if role.rejected else 0
-        if granted >= voters.majority:
+        gone = quorum.gone - role.granted - role.conditional if role.rejected else set()
+        rejected = len(others & (role.rejected | gone))
+        if granted >= voters.majority and not quorum.has_forgotten and not role.unanimous:
+            if not role.pre_vote:
+                self._become_leader(role)
+            elif granted == len(voters) or not self._awaits_older_voters():
+                self._become_candidate()
+        elif self._unanimity.is_won(role) and (role.pre_vote or role.unanimous):
             if role.pre_vote:
-                if granted == len(voters) or not self._awaits_older_voters():
-                    self._become_candidate()
+                self._become_candidate(unanimous=True)
             else:
                 self._become_leader(role)
-        elif rejected > len(voters) - voters.majority:
+        elif rejected and (role.unanimous or rejected + forgetful > len(voters) - voters.majority):
             self.lose(role)
 
     def _awaits_older_voters(self) -> bool:
@@ -206,10 +243,13 @@ class Elections:
     def _become_leader(self, role: Nominee) -> None:
         quorum = self._quorum
         quorum.state = quorum.state._replace(leader_id=quorum.key.id)
+        if role.unanimous:
+            quorum.votes_again()
         self._recovery.cluster_founded()
         quorum.losses = 0
-        quorum.enter(Leader(quorum.log.end_offset, quorum.now_ms), inf)
-        granted = {voter.key.id for voter in quorum.voters if voter.key.id in role.granted} | {quorum.key.id}
+        votes = role.granted | role.conditional
+        quorum.enter(Leader(quorum.log.end_offset, quorum.now_ms, frozenset(votes)), inf)
+        granted = {voter.key.id for voter in quorum.voters if voter.key.id in votes} | {quorum.key.id}
         batch = leader_change_batch(quorum.key.id, quorum.epoch, quorum.voters, granted, int(quorum.now_ms))
         self._leading.append(batch)
         self.begin_epoch()

@@ -73,13 +73,16 @@ class Leader:
         "begin_ms",
         "change",
         "epoch_start_offset",
+        "granted",
         "parked",
         "replicas",
     )
     name: Final = "leader"
 
-    def __init__(self, epoch_start_offset: int, now_ms: float) -> None:
+    def __init__(self, epoch_start_offset: int, now_ms: float, granted: frozenset[int] = frozenset()) -> None:
         self.epoch_start_offset = epoch_start_offset
+        #: the other voters that have voted for it
+        self.granted = granted
         self.replicas: dict[ReplicaKey, Replica] = {}
         self.parked: dict[Hashable, ParkedFetch] = {}
         #: when BeginQuorumEpoch is sent again to voters that do not fetch
@@ -131,6 +134,12 @@ class Leader:
         """The other voters, those with most on their disks first."""
         others = [voter.key for voter in voters.others(own.id)]
         return tuple(sorted(others, key=lambda key: (-self._end_offset(key), key.id)))
+
+    def has_heard(self, node: int) -> bool:
+        """Returns true if `node` has voted for this leader, or has fetched from it."""
+        return node in self.granted or any(
+            key.id == node and replica.last_fetch_ms >= 0 for key, replica in self.replicas.items()
+        )
 
     def forget_observers(self, voters: VoterSet, now_ms: float) -> None:
         for key, replica in list(self.replicas.items()):

@@ -96,6 +96,8 @@ class VoteResponse(NamedTuple):
     epoch: int
     leader_id: int
     granted: bool
+    #: not granted, but counts if all other voters vote for the candidate, too (see `raft.unanimity`)
+    conditional: bool = False
 
 
 class BeginEpochRequest(NamedTuple):

@@ -157,16 +157,15 @@ class RaftNode:
     def request(self, token: Hashable, request: Request, now_ms: float) -> None:
         """A peer's request; the answer is among the `replies`, perhaps much later, with this `token`."""
         self.quorum.now_ms = now_ms
-        gone = self.quorum.gone
         match request:
             case FetchRequest():
-                gone.discard(request.replica.id)
+                self.quorum.hears(request.replica.id)
                 self._leading.on_fetch(token, request)
             case FetchSnapshotRequest():
-                gone.discard(request.replica.id)
+                self.quorum.hears(request.replica.id)
                 self._snapshots.on_fetch_snapshot(token, request)
             case VoteRequest():
-                gone.discard(request.candidate.id)
+                self.quorum.hears(request.candidate.id)
                 self._elections.on_vote(token, request)
             case BeginEpochRequest():
                 self._elections.on_begin_epoch(token, request)
@@ -182,7 +181,7 @@ class RaftNode:
     def response(self, peer: int, request: Request, response: Response, now_ms: float) -> None:
         """`peer` has answered `request`, which this node sent."""
         self.quorum.now_ms = now_ms
-        self.quorum.gone.discard(peer)
+        self.quorum.hears(peer)
         match request, response:
             case FetchRequest(), FetchResponse():
                 self._following.on_fetch_response(peer, request, response)
@@ -274,6 +273,11 @@ class RaftNode:
         return min(quorum.deadline_ms, max(fetch_ms, quorum.now_ms))
 
     # -- descriptions
+
+    def has_heard(self, node: int) -> bool:
+        """Returns true if this node leads, and `node` was in contact with it since."""
+        role = self.quorum.role
+        return isinstance(role, Leader) and role.has_heard(node)
 
     @property
     def epoch_start_offset(self) -> int | None:

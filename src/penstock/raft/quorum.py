@@ -42,16 +42,19 @@ class Quorum:
 
     __slots__ = (
         "_rng",
+        "caught_up",
         "cluster_exists",
         "config",
         "contact",
         "deadline_ms",
         "flushed_offset",
         "gone",
+        "heard",
         "high_watermark",
         "history",
         "log",
         "losses",
+        "next_directory_id",
         "next_fetch_ms",
         "now_ms",
         "outbox",
@@ -83,10 +86,16 @@ class Quorum:
         )
         #: whether another replica has records, or knows of a leader: then the cluster is not new
         self.cluster_exists = False
+        #: whether a replica that has forgotten its votes has everything that its leader has committed
+        self.caught_up = False
+        #: the id that it votes under once it is removed from the voters
+        self.next_directory_id = rng.token(16) if self.has_forgotten else NO_DIRECTORY
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
         #: nodes that seem dead, are silent or have resigned; a message from one of them removes it
         self.gone: set[int] = set()
+        #: when each node last sent something
+        self.heard: dict[int, float] = {}
         #: elections lost in a row
         self.losses = 0
         #: the fetch that is not answered yet, and when the next one may be sent
@@ -103,7 +112,9 @@ class Quorum:
 
     @property
     def key(self) -> ReplicaKey:
-        return self.config.key
+        """The key that this replica votes under: that of its disk, unless its state has another one."""
+        directory_id, key = self.state.directory_id, self.config.key
+        return key if directory_id == NO_DIRECTORY else ReplicaKey(key.id, directory_id)
 
     @property
     def epoch(self) -> int:
@@ -122,6 +133,14 @@ class Quorum:
         return self.voters.has(self.key)
 
     @property
+    def electorate(self) -> VoterSet:
+        """The voters of the latest set, and of the last one that is known to be committed."""
+        committed = self.history.at(self.high_watermark)
+        if committed is self.voters:
+            return committed
+        return VoterSet([*(v for v in committed if self.voters.get(v.key.id) is None), *self.voters])
+
+    @property
     def is_only_voter(self) -> bool:
         return len(self.voters) == 1 and self.is_voter
 
@@ -135,6 +154,20 @@ class Quorum:
         return self.state.recovery != Recovery.NONE
 
     @property
+    def has_forgotten(self) -> bool:
+        """Whether this replica does not know in which epochs it has voted."""
+        return self.state.recovery == Recovery.FORGOTTEN
+
+    @property
+    def follows_all(self) -> bool:
+        """Whether a replica that has forgotten its votes follows the leader that all voters have elected.
+
+        Its own vote for that leader was conditional, so all others have voted for it, too.
+        """
+        voted = self.state.voted
+        return self.has_forgotten and voted is not None and voted.id == self.leader_id
+
+    @property
     def is_fresh(self) -> bool:
         """Whether this replica's disk is new, and the cluster is, too, as far as this replica knows."""
         return self.state.recovery == Recovery.NEW and self.log.end_offset == 0 and not self.cluster_exists
@@ -146,7 +179,7 @@ class Quorum:
         Voters may. A voter whose removal may not be committed may, too: its log can be the longest.
         """
         if self.is_recovering:
-            return self.is_fresh and self.is_voter
+            return self.electorate.has(self.key) if self.has_forgotten else self.is_fresh and self.is_voter
         if self.is_voter:
             return True
         removed_at = self.history.latest_offset
@@ -171,6 +204,11 @@ class Quorum:
 
     def is_own_key(self, key: ReplicaKey) -> bool:
         return key.id == self.key.id and key.directory_id in (NO_DIRECTORY, self.key.directory_id)
+
+    def hears(self, node: int) -> None:
+        """`node` has sent something: its process is alive."""
+        self.gone.discard(node)
+        self.heard[node] = self.now_ms
 
     # -- transitions
 
@@ -214,6 +252,10 @@ class Quorum:
         self.enter(Follower(leader_id), deadline)
         if is_another:
             self.contact = LeaderContact(leader_id, self.now_ms)
+
+    def votes_again(self) -> None:
+        """All voters have voted in this epoch, this replica included: what it has forgotten is void."""
+        self.state = self.state._replace(recovery=Recovery.NONE, recover_to=0)
 
     def become_resigned(self, role: Leader) -> None:
         """Give the epoch up, and send the other voters a list of successors."""
@@ -267,4 +309,8 @@ class Quorum:
     def random_voter(self) -> int | None:
         """Another voter; None if there is none."""
         others = [voter.key.id for voter in self.voters.others(self.key.id)]
-        return others[int(self._rng.uniform(0, len(others))) % len(others)] if others else None
+        return others[self.random_below(len(others))] if others else None
+
+    def random_below(self, limit: int) -> int:
+        """A random number from 0 to before `limit`."""
+        return int(self._rng.uniform(0, limit)) % limit

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.model.config.settings import BROKER_CONFIG
 from penstock.model.errors import PenstockError
 from penstock.raft.messages import LogPoint, ReplicaKey, Request, Response
 from penstock.raft.state import QuorumState
@@ -23,24 +25,25 @@ class QuorumViolation(PenstockError):
     """A state that Raft rules out: a disk lost data, or there is a bug. The node must stop."""
 
 
-class RaftConfig(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
     """Times are in milliseconds. The defaults notice a hang in two seconds and a dead process at once."""
 
     key: ReplicaKey
     #: a voter that knows no leader stands after one to two of these
-    election_timeout_ms: float = 1000
+    election_timeout_ms: float = BROKER_CONFIG.integer("controller.quorum.election.timeout.ms")
     #: a voter that could not fetch for this long stands
-    fetch_timeout_ms: float = 2000
+    fetch_timeout_ms: float = BROKER_CONFIG.integer("controller.quorum.fetch.timeout.ms")
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 << 20
     #: how long a voter change may wait for its commit
-    request_timeout_ms: float = 2000
+    request_timeout_ms: float = BROKER_CONFIG.integer("controller.quorum.request.timeout.ms")
     #: after a request that failed or got no answer
     retry_ms: float = 50
     #: a voter that knows that the leader is gone stands within this; it spreads the candidates
     gone_jitter_ms: float = 30
     #: lost elections in a row double the jitter up to this
-    backoff_max_ms: float = 1000
+    backoff_max_ms: float = BROKER_CONFIG.integer("controller.quorum.election.backoff.max.ms")
 
     @property
     def check_quorum_ms(self) -> float:

@@ -49,6 +49,11 @@ class LogRecovery:
         quorum = self._quorum
         recovery = quorum.state.recovery
         is_new_voter = recovery == Recovery.NEW and quorum.voters.get(quorum.key.id) is not None
+        if quorum.follows_all:
+            # What it has forgotten is void, and what it fetches it has.
+            return quorum.key
+        if recovery == Recovery.FORGOTTEN:
+            return ReplicaKey(quorum.key.id, quorum.next_directory_id)
         if recovery in (Recovery.DAMAGED, Recovery.REJOINING) or is_new_voter:
             return ReplicaKey(quorum.key.id, RECOVERING_DIRECTORY)
         return quorum.key
@@ -90,10 +95,30 @@ class LogRecovery:
     def finish(self) -> None:
         """Vote and count again once everything that is committed is on the disk."""
         quorum = self._quorum
-        if self._end is not None and quorum.flushed_offset >= self._end:
+        if quorum.follows_all:
+            # A record of this epoch follows everything that was committed before.
+            if quorum.is_flushed and quorum.log.last_epoch == quorum.epoch:
+                quorum.votes_again()
+        elif quorum.has_forgotten:
+            self._change_key()
+        elif self._end is not None and quorum.flushed_offset >= self._end:
             self._end = None
             if quorum.is_recovering:
                 quorum.state = quorum.state._replace(recovery=Recovery.NONE, recover_to=0)
+
+    def _change_key(self) -> None:
+        """Give the key up whose votes are forgotten, once this replica is complete and no voter any more.
+
+        Under that key it may have promised a later epoch to another candidate.
+        """
+        quorum = self._quorum
+        if self._end is not None and quorum.flushed_offset >= self._end:
+            quorum.caught_up = True
+        is_removed = not quorum.is_voter and quorum.history.latest_offset < quorum.high_watermark
+        if quorum.caught_up and is_removed:
+            quorum.state = quorum.state._replace(
+                recovery=Recovery.NONE, recover_to=0, directory_id=quorum.next_directory_id
+            )
 
     def note_epoch(self, peer: int, response: VoteResponse) -> None:
         """Stop if so many voters follow a leader of an older epoch that committed records must be lost there.

@@ -33,11 +33,14 @@ class Nominee:
     As a prospective (pre-votes, which change nothing), or as the candidate of a new epoch.
     """
 
-    __slots__ = ("granted", "pre_vote", "rejected", "resend_ms")
+    __slots__ = ("conditional", "granted", "pre_vote", "rejected", "resend_ms", "unanimous")
 
-    def __init__(self, pre_vote: bool, resend_ms: float) -> None:
+    def __init__(self, pre_vote: bool, resend_ms: float, *, unanimous: bool = False) -> None:
         self.pre_vote = pre_vote
+        #: whether this candidate needs all votes, and conditional ones count
+        self.unanimous = unanimous
         self.granted: set[int] = set()
+        self.conditional: set[int] = set()
         self.rejected: set[int] = set()
         #: when requests without a response are sent again
         self.resend_ms = resend_ms

@@ -41,6 +41,8 @@ class Recovery(StrEnum):
     NONE = "none"
     #: the disk is new. The cluster may be new as well, or the disk replaces one that was lost
     NEW = "new"
+    #: the votes are lost, and the log is not (see `raft.unanimity`)
+    FORGOTTEN = "forgotten"
     #: the log was damaged and set aside
     DAMAGED = "damaged"
     #: on an operator's request the node fetches everything again, and votes afterwards under a new voter key
