@@ -45,7 +45,7 @@ def test_one_changed_byte_is_located_and_the_majority_is_right(which: int, byte:
     assert compare(logs, 40) == [Mismatch(which, which + 1, others, frozenset({victim}))]
 
 
-def test_what_lies_side_by_side_is_one_difference_and_other_victims_are_another() -> None:
+def test_adjacent_ranges_are_one_difference_and_other_victims_are_another() -> None:
     good = [batch(i) for i in range(10)]
     second = [batch(i, body=b"!" if i in (3, 4) else b"") for i in range(10)]
     third = [batch(i, body=b"!" if i == 5 else b"") for i in range(10)]
@@ -73,12 +73,12 @@ def test_a_corrupt_minority_never_spreads() -> None:
     assert judge(five, 3, {1: b"a", 2: b"a", 3: b"b", 4: b"a"}) == (frozenset({1, 2, 4}), frozenset({3}))
 
 
-def test_of_two_replicas_the_leader_is_believed() -> None:
+def test_of_two_replicas_the_leader_is_trusted() -> None:
     assert judge((1, 2), 2, {1: b"a", 2: b"b"}) == (frozenset({2}), frozenset({1}))
     assert judge((1, 2), -1, {1: b"a", 2: b"b"}) == (NOBODY, NOBODY)
 
 
-def test_what_compaction_has_touched_is_not_comparable() -> None:
+def test_compacted_ranges_are_not_comparable() -> None:
     def untouched(*batches: bytes) -> bool:
         return is_untouched(memoryview(b"".join(batches)), 0, 4)
 

@@ -45,7 +45,7 @@ class Followed:
         self.plan.touched(key(index))
 
 
-def test_the_first_request_names_all_and_the_next_only_what_moved() -> None:
+def test_the_first_request_names_all_partitions_and_the_next_only_moved_ones() -> None:
     followed = Followed(3)
     first = followed.request()
     assert (first.session_id, first.session_epoch, list(first.partitions)) == (0, 0, [key(0), key(1), key(2)])
@@ -67,7 +67,7 @@ def test_a_leader_that_keeps_no_session_gets_everything_each_time_those_served_l
     assert list(request.partitions) == [key(1), key(2), key(0)]
 
 
-def test_a_lost_session_starts_over_and_closes_what_may_live() -> None:
+def test_a_lost_session_starts_over_and_closes_the_possible_old_one() -> None:
     followed = Followed(2)
     followed.request()
     followed.plan.answered(77)

@@ -56,7 +56,7 @@ def test_a_log_that_the_leader_continues_is_left_alone() -> None:
     assert diverging_epoch(ModelLog("0011"), 2, 4, 1) is None
 
 
-def test_kip_101_what_the_new_leader_does_not_have_is_cut_and_nothing_else() -> None:
+def test_kip_101_only_records_that_the_new_leader_lacks_are_truncated() -> None:
     log, leader = ModelLog("00111"), ModelLog("00112")
     log.high_watermark = 2  # far behind what both have: not where to cut
     converge(log, leader, 2)
@@ -216,7 +216,7 @@ def test_a_fenced_epoch_waits_for_metadata() -> None:
         ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_what_passes_is_tried_again_after_pauses_that_double(code: ErrorCode) -> None:
+def test_transient_errors_are_retried_after_doubling_pauses(code: ErrorCode) -> None:
     """Most errors pass within moments: a leader gets a fetch before it knows that it leads."""
     follower = following(ModelLog("0"))
     now_ms = 0

@@ -28,7 +28,7 @@ def test_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
     assert leader.high_watermark == 12
 
 
-def test_high_watermark_counts_what_the_leader_itself_has_made_durable() -> None:
+def test_the_high_watermark_counts_only_synced_records_of_the_leader() -> None:
     leader = Cluster().leader()
     fetch(leader, 2, 15)
     fetch(leader, 3, 15)
@@ -96,7 +96,7 @@ def test_no_advance_while_the_committed_isr_is_below_min_isr() -> None:
     assert leader.high_watermark == 20
 
 
-def test_a_smaller_min_isr_commits_what_waited_for_a_larger_one() -> None:
+def test_a_smaller_min_isr_commits_records_that_waited_for_a_larger_one() -> None:
     leader = Cluster().leader(isr=(1,))
     leader.local_end_advanced(20, 0)
     leader.min_isr_changed(1, 0)
@@ -123,7 +123,7 @@ def test_high_watermark_waits_for_a_caught_up_replica_that_is_about_to_join() ->
     assert leader.high_watermark == 20, "but not for ever"
 
 
-def test_nobody_waits_for_a_replica_that_the_controller_took_out_of_the_isr() -> None:
+def test_a_replica_that_the_controller_removed_from_the_isr_is_not_waited_for() -> None:
     """Its disk may be full: that it kept up until just now does not count."""
     leader = Cluster().leader(isr=(1, 2, 3))
     fetch(leader, 2, 10)
@@ -141,7 +141,7 @@ def test_nobody_waits_for_a_replica_that_the_controller_took_out_of_the_isr() ->
 # -- joining the ISR
 
 
-def test_what_a_follower_fetched_before_it_left_the_isr_does_not_bring_it_back() -> None:
+def test_fetches_from_before_a_follower_left_the_isr_do_not_bring_it_back() -> None:
     """A request speaks for all partitions of its session, be it that some have stopped meanwhile."""
     leader = Cluster().leader(isr=(1, 2, 3))
     fetch(leader, 2, 10, 5)
@@ -186,7 +186,7 @@ def test_a_follower_below_the_high_watermark_does_not_join() -> None:
     "registered",
     [None, Registered(103, fenced=True), Registered(103, in_controlled_shutdown=True), Registered(102)],
 )
-def test_who_may_not_join(registered: Registered | None) -> None:
+def test_fenced_and_unregistered_brokers_do_not_join_the_isr(registered: Registered | None) -> None:
     cluster = Cluster()
     leader = cluster.leader(isr=(1, 2))
     del cluster.brokers[3]
@@ -368,7 +368,7 @@ def test_list_offsets_latest_waits_until_the_high_watermark_reached_the_epochs_s
 
 
 @pytest.mark.parametrize(("reported", "inherited"), [(2, 4), (7, 7), (99, 10)])
-def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
+def test_a_leader_below_min_isr_takes_over_the_high_watermark_of_the_others(
     reported: int, inherited: int
 ) -> None:
     """Never less than it knows itself, nor more than it had when it took over."""
@@ -380,7 +380,7 @@ def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
     assert leader.latest_offset_known() and not leader.needs_high_watermark_recovery(0)
 
 
-def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetches() -> None:
+def test_a_leader_with_enough_in_sync_replicas_learns_the_high_watermark_from_their_fetches() -> None:
     assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).needs_high_watermark_recovery(0)
 
 

@@ -25,7 +25,7 @@ def test_the_most_caught_up_replica_of_the_consumers_rack() -> None:
     assert nearest(led(), {1: "a", 2: "b", 3: "c"}) == 2
 
 
-def test_the_leader_if_it_is_near_or_nobody_is() -> None:
+def test_the_leader_is_selected_if_it_is_near_or_no_replica_is() -> None:
     assert nearest(led(), {1: "b", 2: "b", 3: "b"}) is None
     assert nearest(led(), {1: "a", 2: "a", 3: "a"}) is None
     assert nearest(led(), {1: "a", 2: "b", 3: "b"}, rack="") is None

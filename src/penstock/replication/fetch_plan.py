@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from penstock.model.ids import TopicId
-from penstock.replication.follower import FetchPosition, FollowerState
+from penstock.replication.follower import FetchPosition
 
-__all__ = ["FetchPlan", "PartitionKey", "PlannedFetch"]
+__all__ = ["FetchPlan", "FetchedReplica", "PartitionKey", "PlannedFetch"]
 
 PartitionKey = tuple[TopicId, int]
 
@@ -24,6 +24,16 @@ _NO_SESSION: Final = 0
 #: the session epoch of a request that names all partitions and starts a new session
 _FULL: Final = 0
 _LAST_EPOCH: Final = (1 << 31) - 1
+
+
+class FetchedReplica(Protocol):
+    """A partition as the plan uses it: a `FollowerState`, or the mirror of a partition of another cluster."""
+
+    @property
+    def fenced(self) -> bool: ...
+    @property
+    def retry_at_ms(self) -> int: ...
+    def next_fetch(self, now_ms: int) -> FetchPosition | None: ...
 
 
 class PlannedFetch(NamedTuple):
@@ -50,7 +60,7 @@ class FetchPlan:
 
     def __init__(self) -> None:
         #: in the order in which a full request names them
-        self._followers: dict[PartitionKey, FollowerState] = {}
+        self._followers: dict[PartitionKey, FetchedReplica] = {}
         #: what the leader believes to be our positions: with this in hand, answers are judged
         self.remembered: dict[PartitionKey, FetchPosition] = {}
         #: to be looked at for the next request; ordered, first come first served
@@ -69,7 +79,7 @@ class FetchPlan:
         """Of the next request."""
         return self._session_epoch
 
-    def follow(self, key: PartitionKey, follower: FollowerState) -> None:
+    def follow(self, key: PartitionKey, follower: FetchedReplica) -> None:
         """Fetch this partition from now on, or in a new leader epoch."""
         self._followers[key] = follower
         self._changed[key] = None

@@ -97,6 +97,8 @@ class Hold(Enum):
     FENCED = auto()
     #: query the leader's log start and end (ListOffsets), then call `offsets_listed`
     LIST_OFFSETS = auto()
+    #: only the archive has our next record: start over behind it, with the state that it has there
+    RESTART_BEHIND_ARCHIVE = auto()
 
 
 Step = Append | Truncate | SetAside | Reset | Hold
@@ -152,7 +154,7 @@ class FollowerState:
         return _new_position(FetchPosition, at)
 
     def continued(self, sent: FetchPosition) -> bool:
-        """The leader has answered without trouble: whether what it sent, if anything, continues our log."""
+        """Take a response without an error. Returns true unless its batches do not continue our log."""
         return not self._is_stale(sent)
 
     def answered(self, sent: FetchPosition, answer: FetchAnswer, now_ms: int) -> Step:
@@ -164,6 +166,8 @@ class FollowerState:
             return Append(answer.high_watermark, answer.log_start_offset)
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return Hold.LIST_OFFSETS
+        if answer.error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            return Hold.RESTART_BEHIND_ARCHIVE
         if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
             self.fenced = True
             return Hold.FENCED
@@ -187,6 +191,10 @@ class FollowerState:
     def succeeded(self) -> None:
         """The leader's records were appended: reset the backoff."""
         self._pause_ms = _FIRST_BACKOFF_MS
+
+    def pause(self, until_ms: int) -> None:
+        """Do not fetch before `until_ms`."""
+        self.retry_at_ms = until_ms
 
     def failed(self, now_ms: int) -> Hold:
         """The request, or carrying out its answer, failed: pause this partition."""

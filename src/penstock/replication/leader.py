@@ -153,7 +153,7 @@ class LeaderState:
         self._max_lag_ms = max_lag_ms
         self._advance(now_ms)
 
-    # -- what happens
+    # -- events
 
     def local_end_advanced(self, end_offset: int, now_ms: int) -> None:
         """The leader's own log has grown (or more of it is durable)."""
@@ -214,7 +214,7 @@ class LeaderState:
             self._commit(partition_epoch, in_sync, now_ms)
 
     def sent_again(self, proposal: IsrProposal) -> None:
-        """There was no answer: whatever that to another copy is, this one may be carried out after it."""
+        """Note a second copy of a proposal: the controller may apply one after it answered the other."""
         if self.proposal is proposal:
             self._resent = True
 
@@ -245,7 +245,7 @@ class LeaderState:
         }
         self._commit(partition_epoch, in_sync, now_ms)
 
-    # -- what may be said to clients
+    # -- offsets for clients
 
     def enough_replicas(self) -> bool:
         """Before an append with acks=all: whether the committed ISR can keep its promise."""
@@ -290,7 +290,7 @@ class LeaderState:
     # -- rules
 
     def maximal_isr(self) -> frozenset[int]:
-        """The committed ISR and what may have joined it already."""
+        """The committed ISR, and replicas that a pending proposal may have added already."""
         if self._doubted:
             return self.isr.union(self._doubted, () if self._joining is None else (self._joining,))
         return self.isr if self._joining is None else self.isr | {self._joining}
@@ -333,6 +333,11 @@ class LeaderState:
             and not registered.in_controlled_shutdown
             and progress.broker_epoch in (ANY_BROKER_EPOCH, registered.epoch)
         )
+
+    def is_leaving(self, replica: int) -> bool:
+        """Returns true if a replica's broker has announced its shutdown."""
+        registered = self._brokers(replica)
+        return registered is not None and registered.in_controlled_shutdown
 
     def _check_incarnation(self, replica: int, broker_epoch: int) -> None:
         """A fetch of an incarnation that is gone says nothing about what the present one has (KIP-903)."""

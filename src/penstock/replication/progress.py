@@ -78,7 +78,7 @@ class FollowerProgress:
 
     @property
     def has_fetched_since(self) -> bool:
-        """Whether it has fetched since it left the ISR, be it for a reason that only the controller knows."""
+        """Returns true if the follower has fetched since it left the ISR, for any reason."""
         return self._fetched_at > self._left_isr_at
 
     def fetches(self, now_ms: int, max_lag_ms: int) -> bool:
