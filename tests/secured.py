@@ -7,6 +7,8 @@ import shutil
 import socket
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from penstock.security.certificates import issue, new_authority
+from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.api_versions import ApiVersionsResponse
 from penstock.wire.conversation import Conversation
 
@@ -83,3 +86,20 @@ def versions_over(connected: socket.socket) -> ApiVersionsResponse:
             raise ConnectionResetError("the broker closed the connection")
         conversation.received(count)
     return conversation.peer
+
+
+@contextmanager
+def broker_of_all_protocols(user: str, password: str) -> Iterator[BrokerThread]:
+    """A broker with a listener for each security protocol, and one user of PLAIN."""
+    certificates = pki()
+    config = {
+        "listeners": f"SASL_SSL://{HOST}:0,TLS://{HOST}:0,LOGIN://{HOST}:0,OPEN://{HOST}:0",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,TLS:SSL,LOGIN:SASL_PLAINTEXT,OPEN:PLAINTEXT",
+        "ssl.keystore.location": certificates["server"],
+        "ssl.truststore.location": certificates["ca"],
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.jaas.config": f'x required user_{user}="{password}";',
+        "penstock.log.level": "error",
+    }
+    with broker(config=config) as running:
+        yield running

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from sys import getsizeof
 from typing import Any
 
 import pytest
 
 from penstock.security import authorizer
-from penstock.security.acls import Acl, AclStore, Operation, PatternType, Permission, ResourceType
+from penstock.security.acl_store import AclStore
+from penstock.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from penstock.security.authorizer import Authorizer, Decision
 from penstock.security.principal import Principal, Session
 
@@ -98,7 +99,7 @@ def test_bindings_are_searched_once_for_any_resource_of_a_type(monkeypatch: pyte
     rules = Rules()
     key = rules.add(OP.WRITE, "logs", pattern=PREFIXED)
     walks: list[int] = []
-    monkeypatch.setattr(AclStore, "of_type", walking(AclStore.of_type, walks))
+    monkeypatch.setattr(AclStore, "held_by", walking(AclStore.held_by, walks))
     bob = Session(Principal("User", "bob"), host="10.0.0.2")
     for _ in range(5):
         assert rules.authorizer.allows_any(ALICE, OP.WRITE, TOPIC)
@@ -110,10 +111,10 @@ def test_bindings_are_searched_once_for_any_resource_of_a_type(monkeypatch: pyte
     assert len(walks) == 4
 
 
-def walking(of_type: Callable[[AclStore, int], Iterator[Acl]], walks: list[int]) -> Any:
-    def walk(store: AclStore, resource_type: int) -> Iterator[Acl]:
+def walking(held_by: Callable[..., Iterator[Acl]], walks: list[int]) -> Any:
+    def walk(store: AclStore, resource_type: int, principals: Sequence[str]) -> Iterator[Acl]:
         walks.append(resource_type)
-        return of_type(store, resource_type)
+        return held_by(store, resource_type, principals)
 
     return walk
 
@@ -154,7 +155,7 @@ def test_deny_implies_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"), [("t", LITERAL), ("*", LITERAL), ("t", PREFIXED)], ids=["literal", "any", "prefix"]
 )
-def test_deny_wins_wherever_it_stands(name: str, pattern: int) -> None:
+def test_deny_wins_in_any_order(name: str, pattern: int) -> None:
     for denied_first in (True, False):
         rules = Rules()
         if denied_first:
@@ -206,12 +207,12 @@ def test_super_users_need_no_binding_and_ignore_denies() -> None:
     assert rules.authorizer.allows_any(ALICE, OP.WRITE, TOPIC)
 
 
-def test_no_super_user_stands_for_all_users() -> None:
+def test_no_super_user_matches_all_users() -> None:
     """StandardAuthorizer compares the principal itself: an entry `User:*` opened the whole cluster here."""
     assert not Rules(super_users=("User:*",)).allows(OP.READ)
 
 
-def test_everyone_is_allowed_until_any_binding_affects_the_resource() -> None:
+def test_all_are_allowed_until_an_acl_affects_the_resource() -> None:
     rules = Rules(allow_if_no_acl=True)
     assert rules.allows(OP.READ)
     rules.add(OP.READ, "t", principal="User:bob")

@@ -23,6 +23,11 @@ def test_a_key_and_its_certificate_in_two_files_are_refused() -> None:
         java_names({"ssl.key.location": "/key.pem", "ssl.certificate.location": "/certificate.pem"})
 
 
+def test_a_revocation_list_has_the_same_name() -> None:
+    settings = {"security.protocol": "SSL", "ssl.crl.location": "/revoked.pem"}
+    assert librdkafka_names(settings) == java_names(settings) == settings
+
+
 def test_other_settings_pass() -> None:
     settings = {"sasl.mechanisms": "PLAIN", "ssl.endpoint.identification.algorithm": "none", "linger.ms": "5"}
     assert java_names(settings) == {

@@ -9,21 +9,37 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import InvalidConfig
-from penstock.security import sasl
+from penstock.security import sasl_scram_exchange
+from penstock.security.mechanism import Login
+from penstock.security.mechanisms import mechanism_named, scrams
 from penstock.security.sasl import (
-    SCRAM_MESSAGE_MAX,
     Exchange,
     Identity,
     SaslFailure,
+    ServerSide,
+    Step,
     TokenRefused,
-    new_exchange,
+    Users,
+    Verification,
 )
-from penstock.security.sasl_client import Login, LoginFailed
+from penstock.security.sasl_client import LoginFailed
 from penstock.security.sasl_scram import ScramCredential, ScramShape, new_credential
+from penstock.security.sasl_scram_exchange import MESSAGE_MAX
 from penstock.security.sasl_states import NEXT, Event, State
 from penstock.security.sasl_users import ConfiguredUsers, StoredUsers, parse_jaas
 
 SECRET = b"s" * 32
+
+
+def new_exchange(
+    mechanism: str,
+    users: Users,
+    *,
+    nonce: Callable[[], str],
+    secret: bytes,
+    verify: Callable[[str], Identity] | None = None,
+) -> Exchange:
+    return mechanism_named(mechanism).server(ServerSide(users, nonce, secret, verify))
 
 
 def exchange(mechanism: str, verify: Callable[[str], Identity] | None = None) -> Exchange:
@@ -31,7 +47,9 @@ def exchange(mechanism: str, verify: Callable[[str], Identity] | None = None) ->
 
 
 def users_of(mechanism: str, stored: StoredUsers | None = None, secret: bytes = SECRET) -> ConfiguredUsers:
-    users = ConfiguredUsers(mechanism, {"user_bob": "hunter2", "user_a,b=c": "x"}, lambda: stored)
+    users = ConfiguredUsers(
+        mechanism_named(mechanism), {"user_bob": "hunter2", "user_a,b=c": "x"}, lambda: stored
+    )
     users.install(users.credentials(secret))
     return users
 
@@ -54,15 +72,16 @@ class Stored:
 def login(mechanism: str, user: str, password: str, server: Exchange | None = None) -> str:
     """The outcome of a whole exchange."""
     server = server or exchange(mechanism)
-    client = Login(mechanism, user, lambda: password, lambda: "CLIENT").begin()
+    client = Login(mechanism_named(mechanism), user, lambda: password, lambda: "CLIENT").begin()
     token: bytes | None = client.start()
     try:
         while token is not None:
             step = server.step(token)
+            assert isinstance(step, Step)
             token = client.step(step.reply)
     except SaslFailure as e:
         return f"failed: {e}"
-    assert step.identity is not None
+    assert isinstance(step, Step) and step.identity is not None
     return step.identity.name
 
 
@@ -81,10 +100,16 @@ def test_an_unknown_user_and_a_wrong_password_look_the_same(mechanism: str) -> N
     assert wrong == unknown == "failed: unknown user or wrong password"
 
 
+def reply(server: Exchange, token: bytes) -> bytes:
+    step = server.step(token)
+    assert isinstance(step, Step)
+    return step.reply
+
+
 def challenge(users: ConfiguredUsers, user: str, secret: bytes = SECRET) -> tuple[bytes, int]:
     """The salt and the iterations that a client sees."""
     server = new_exchange("SCRAM-SHA-256", users, nonce=lambda: "SERVER", secret=secret)
-    _, salt, iterations = server.step(b"n,,n=" + user.encode() + b",r=c").reply.split(b",")
+    _, salt, iterations = reply(server, b"n,,n=" + user.encode() + b",r=c").split(b",")
     return b64decode(salt[2:]), int(iterations[2:])
 
 
@@ -99,7 +124,7 @@ def test_an_unknown_user_has_the_same_salt_every_time() -> None:
     assert first == second
 
 
-def test_an_unknown_user_looks_like_one_that_exists() -> None:
+def test_an_unknown_user_looks_like_an_existing_one() -> None:
     """Salt size and iterations reveal nothing: other names have those of existing users, as often as they."""
     assert {len(salt) for salt, _ in (challenge(users_of("SCRAM-SHA-256"), u) for u in ("bob", "eve"))} == {
         18
@@ -108,7 +133,9 @@ def test_an_unknown_user_looks_like_one_that_exists() -> None:
         f"u{i}": ScramCredential(b"s" * (26 if i % 4 else 64), b"k" * 32, b"k" * 32, 8192 if i % 4 else 4096)
         for i in range(40)
     }
-    users = ConfiguredUsers("SCRAM-SHA-256", {}, lambda: Stored("SCRAM-SHA-256", credentials))
+    users = ConfiguredUsers(
+        mechanism_named("SCRAM-SHA-256"), {}, lambda: Stored("SCRAM-SHA-256", credentials)
+    )
     seen = Counter((len(salt), i) for salt, i in (challenge(users, f"eve{n}") for n in range(400)))
     assert seen.keys() == {(26, 8192), (64, 4096)}
     assert 240 < seen[26, 8192] < 360, "three quarters of the users have this shape"
@@ -119,7 +146,7 @@ def test_an_unknown_user_looks_like_one_that_exists() -> None:
 
 
 def test_credentials_of_the_metadata_come_before_those_of_the_config() -> None:
-    other = new_credential("SCRAM-SHA-256", "changed", b"salt", 4096)
+    other = new_credential("sha256", "changed", b"salt", 4096)
     users = users_of("SCRAM-SHA-256", Stored("SCRAM-SHA-256", {"bob": other}))
     server = new_exchange("SCRAM-SHA-256", users, nonce=lambda: "SERVER", secret=SECRET)
     assert login("SCRAM-SHA-256", "bob", "changed", server) == "bob"
@@ -172,9 +199,9 @@ def test_a_long_scram_message_is_refused_before_anything_is_kept(
     mechanism: str, before: bytes, after: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that is not authenticated made the broker keep and hash half a megabyte."""
-    fits = SCRAM_MESSAGE_MAX - len(before) - len(after)
-    assert exchange(mechanism).step(before + b"x" * fits + after).reply.startswith(b"r=")
-    monkeypatch.setattr(sasl, "fake_credential", None)
+    fits = MESSAGE_MAX - len(before) - len(after)
+    assert reply(exchange(mechanism), before + b"x" * fits + after).startswith(b"r=")
+    monkeypatch.setattr(sasl_scram_exchange, "fake_credential", None)
     server = exchange(mechanism)
     with pytest.raises(SaslFailure, match="limit 1024"):
         server.step(before + b"x" * (fits + 1) + after)
@@ -182,7 +209,7 @@ def test_a_long_scram_message_is_refused_before_anything_is_kept(
 
 def test_a_user_name_of_255_bytes_fits_even_if_all_of_it_is_escaped() -> None:
     name = "," * 255
-    users = ConfiguredUsers("SCRAM-SHA-512", {f"user_{name}": "x"}, lambda: None)
+    users = ConfiguredUsers(mechanism_named("SCRAM-SHA-512"), {f"user_{name}": "x"}, lambda: None)
     users.install(users.credentials(SECRET))
     server = new_exchange("SCRAM-SHA-512", users, nonce=lambda: "SERVER" * 5, secret=SECRET)
     assert login("SCRAM-SHA-512", name, "x", server) == name
@@ -191,12 +218,16 @@ def test_a_user_name_of_255_bytes_fits_even_if_all_of_it_is_escaped() -> None:
 class _Replaced:
     """A server's exchange whose last token is changed on the way."""
 
+    claimed = ""
+
     def __init__(self, change: Callable[[bytes], bytes]) -> None:
         self._server = exchange("SCRAM-SHA-256")
         self._change = change
         self._count = 0
 
-    def step(self, token: bytes):  # type: ignore[no-untyped-def]
+    message_max = 1024
+
+    def step(self, token: bytes) -> Step | Verification:
         self._count += 1
         return self._server.step(self._change(token) if self._count == 2 else token)
 
@@ -220,7 +251,7 @@ def test_scram_refuses_a_last_message(change: Callable[[bytes], bytes], reason: 
 
 
 def test_a_client_refuses_a_server_that_does_not_know_the_password() -> None:
-    client = Login("SCRAM-SHA-256", "bob", lambda: "hunter2", lambda: "CLIENT").begin()
+    client = Login(mechanism_named("SCRAM-SHA-256"), "bob", lambda: "hunter2", lambda: "CLIENT").begin()
     client.step(b"r=CLIENTx,s=" + b64encode(b"salt") + b",i=4096")
     with pytest.raises(LoginFailed):
         client.step(b"v=" + b64encode(bytes(32)))
@@ -230,9 +261,45 @@ def test_a_client_refuses_a_server_that_does_not_know_the_password() -> None:
     "challenge", [b"r=CLIENT,s=AAAA,i=4096", b"r=OTHER,s=AAAA,i=4096", b"r=CLIENTx,s=AAAA,i=1", b""]
 )
 def test_a_client_refuses_a_first_message(challenge: bytes) -> None:
-    client = Login("SCRAM-SHA-256", "bob", lambda: "hunter2", lambda: "CLIENT").begin()
+    client = Login(mechanism_named("SCRAM-SHA-256"), "bob", lambda: "hunter2", lambda: "CLIENT").begin()
     with pytest.raises(LoginFailed):
         client.step(challenge)
+
+
+def verified(server: Exchange, token: bytes) -> Step:
+    """The step of a bearer token, whose verification takes long."""
+    step = server.step(token)
+    assert isinstance(step, Verification)
+    try:
+        return step.finish(step.work())
+    except TokenRefused as e:
+        return step.finish(e)
+
+
+def test_large_messages_are_refused_first() -> None:
+    def verify(token: str) -> Identity:
+        raise AssertionError
+
+    for size, reason in ((64 << 10, "a token of"), (500_000, "an OAUTHBEARER message of")):
+        with pytest.raises(SaslFailure, match=reason):
+            exchange("OAUTHBEARER", verify).step(b"n,,\x01auth=Bearer a" + b"x" * size + b"\x01\x01")
+    assert exchange("PLAIN").message_max < 10_000
+
+
+def test_a_user_that_is_revoked_between_two_messages_is_refused() -> None:
+    """The removal of a credential ends the sessions that exist; this one is about to begin."""
+    mechanism = "SCRAM-SHA-256"
+    credentials = {"eve": new_credential(scrams()[mechanism].hash, "secret", b"salt" * 4, 4096)}
+    users = users_of(mechanism, Stored(mechanism, credentials))
+    server = new_exchange(mechanism, users, nonce=lambda: "SERVER", secret=SECRET)
+    client = Login(mechanism_named(mechanism), "eve", lambda: "secret", lambda: "CLIENT").begin()
+    first = server.step(client.start())
+    assert isinstance(first, Step)
+    final = client.step(first.reply)
+    assert final is not None
+    credentials.clear()
+    with pytest.raises(SaslFailure, match="unknown user"):
+        server.step(final)
 
 
 def test_a_bearer_token_that_is_refused_gets_a_challenge_first() -> None:
@@ -240,7 +307,7 @@ def test_a_bearer_token_that_is_refused_gets_a_challenge_first() -> None:
         raise TokenRefused("expired")
 
     server = exchange("OAUTHBEARER", refuse)
-    assert server.step(b"n,,\x01auth=Bearer abc\x01\x01").reply == b'{"status":"invalid_token"}'
+    assert verified(server, b"n,,\x01auth=Bearer abc\x01\x01").reply == b'{"status":"invalid_token"}'
     with pytest.raises(SaslFailure, match="expired"):
         server.step(b"\x01")
 
@@ -259,17 +326,17 @@ def test_a_bearer_token_is_verified() -> None:
     def verify(token: str) -> Identity:
         return Identity(token.upper(), 12.0, ("g",))
 
-    step = exchange("OAUTHBEARER", verify).step(b"n,a=ABC,\x01auth=Bearer abc\x01ext=1\x01\x01")
+    step = verified(exchange("OAUTHBEARER", verify), b"n,a=ABC,\x01auth=Bearer abc\x01ext=1\x01\x01")
     assert step.identity == Identity("ABC", 12.0, ("g",))
     for token in (b"n,a=eve,\x01auth=Bearer abc\x01\x01", b"n,,\x01\x01", b"\x01auth=Bearer abc\x01\x01"):
         with pytest.raises(SaslFailure):
-            exchange("OAUTHBEARER", verify).step(token)
+            verified(exchange("OAUTHBEARER", verify), token)
 
 
 def test_secrets_are_not_in_texts() -> None:
     users = users_of("PLAIN")
     assert "hunter2" not in repr(users)
-    assert "hunter2" not in repr(Login("PLAIN", "bob", lambda: "hunter2", lambda: ""))
+    assert "hunter2" not in repr(Login(mechanism_named("PLAIN"), "bob", lambda: "hunter2", lambda: ""))
     with pytest.raises(InvalidConfig) as refused:
         parse_jaas('password="hunter2"')
     assert "hunter2" not in str(refused.value)
@@ -292,6 +359,6 @@ def test_every_event_outside_the_table_is_illegal() -> None:
 
 
 def test_a_stored_credential_is_no_password() -> None:
-    credential = new_credential("SCRAM-SHA-512", "hunter2", b"salt", 4096)
+    credential = new_credential("sha512", "hunter2", b"salt", 4096)
     assert isinstance(credential, ScramCredential)
     assert b"hunter2" not in b"".join((credential.salt, credential.stored_key, credential.server_key))

@@ -1,15 +1,7 @@
-"""Access control lists: bindings, filters, and the store with its index by resource.
-
-The store is a part of the cluster image. `generation` is replaced with every change: an object that was
-computed from the store is valid as long as the store has the same generation (`is`).
-
-Invariant: the cost of a lookup depends on the bindings of one resource and on the number of distinct lengths
-of prefixes, not on the number of bindings.
-"""
+"""Access control lists: bindings and filters. `acl_store` has those of a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -20,7 +12,6 @@ __all__ = [
     "WILDCARD",
     "Acl",
     "AclFilter",
-    "AclStore",
     "Operation",
     "PatternType",
     "Permission",
@@ -178,106 +169,3 @@ def _is_known(kind: type[IntEnum], value: int) -> bool:
 
 def _name(kind: type[IntEnum], value: int) -> str:
     return kind(value).name if _is_known(kind, value) else f"UNKNOWN({value})"
-
-
-class _Resources:
-    """The bindings of one resource type."""
-
-    __slots__ = ("lengths", "literal", "prefixed")
-
-    def __init__(self) -> None:
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
-        #: the lengths of all prefixes, each with the number of prefixes
-        self.lengths: dict[int, int] = {}
-
-    def add(self, acl: Acl) -> None:
-        if acl.pattern == PatternType.LITERAL:
-            self.literal.setdefault(acl.name, []).append(acl)
-        else:
-            if acl.name not in self.prefixed:
-                self.lengths[len(acl.name)] = self.lengths.get(len(acl.name), 0) + 1
-            self.prefixed.setdefault(acl.name, []).append(acl)
-
-    def remove(self, acl: Acl) -> None:
-        by_name = self.literal if acl.pattern == PatternType.LITERAL else self.prefixed
-        by_name[acl.name].remove(acl)
-        if by_name[acl.name]:
-            return
-        del by_name[acl.name]
-        if by_name is self.prefixed:
-            length = len(acl.name)
-            self.lengths[length] -= 1
-            if not self.lengths[length]:
-                del self.lengths[length]
-
-    def affecting(self, name: str) -> Iterator[Acl]:
-        yield from self.literal.get(name, ())
-        if name != WILDCARD:
-            yield from self.literal.get(WILDCARD, ())
-        for length in self.lengths:
-            if length <= len(name):
-                yield from self.prefixed.get(name[:length], ())
-
-
-class AclStore:
-    """All bindings of a cluster, and the members of its roles."""
-
-    __slots__ = ("_resources", "_roles_of", "by_id", "generation", "ids", "roles")
-
-    def __init__(self) -> None:
-        self.by_id: dict[bytes, Acl] = {}
-        self.ids: dict[Acl, bytes] = {}
-        self._resources: dict[int, _Resources] = {}
-        #: the members of each role, as principals
-        self.roles: dict[str, dict[str, None]] = {}
-        self._roles_of: dict[str, tuple[str, ...]] = {}
-        self.generation = object()
-
-    def __len__(self) -> int:
-        return len(self.by_id)
-
-    def add(self, acl_id: bytes, acl: Acl) -> None:
-        self.by_id[acl_id] = acl
-        self.ids[acl] = acl_id
-        self._resources.setdefault(acl.resource_type, _Resources()).add(acl)
-        self.generation = object()
-
-    def remove(self, acl_id: bytes) -> None:
-        acl = self.by_id.pop(acl_id)
-        del self.ids[acl]
-        self._resources[acl.resource_type].remove(acl)
-        self.generation = object()
-
-    def set_member(self, role: str, principal: str, is_member: bool) -> None:
-        """Add a principal to a role, or remove it. A role without members is no role."""
-        members = self.roles.setdefault(role, {})
-        if is_member:
-            members[principal] = None
-        else:
-            members.pop(principal, None)
-        if not members:
-            del self.roles[role]
-        self._roles_of = {}
-        for name, principals in self.roles.items():
-            for member in principals:
-                self._roles_of[member] = (*self._roles_of.get(member, ()), name)
-        self.generation = object()
-
-    def roles_of(self, principal: str) -> tuple[str, ...]:
-        return self._roles_of.get(principal, ())
-
-    def affecting(self, resource_type: int, name: str) -> Iterator[Acl]:
-        """The bindings whose pattern matches a resource."""
-        resources = self._resources.get(resource_type)
-        return iter(()) if resources is None else resources.affecting(name)
-
-    def of_type(self, resource_type: int) -> Iterator[Acl]:
-        resources = self._resources.get(resource_type)
-        if resources is not None:
-            for by_name in (resources.literal, resources.prefixed):
-                for acls in by_name.values():
-                    yield from acls
-
-    def matching(self, wanted: AclFilter) -> Iterable[tuple[bytes, Acl]]:
-        return [(acl_id, acl) for acl_id, acl in self.by_id.items() if wanted.matches(acl)]

@@ -13,15 +13,15 @@ is bounded, in total and per principal and host: clients choose the names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
+from penstock.security.acl_store import AclStore
 from penstock.security.acls import (
     CLUSTER_NAME,
     WILDCARD,
     Acl,
-    AclStore,
     Operation,
     PatternType,
     Permission,
@@ -29,7 +29,7 @@ from penstock.security.acls import (
 )
 from penstock.security.principal import Session, canonical_address
 
-__all__ = ["OPERATIONS", "Authorizer", "Decision"]
+__all__ = ["OPERATIONS", "Authorizer", "Decision", "authorizer_of"]
 
 _ANY_PRINCIPAL: Final = "User:*"
 _ROLE: Final = "Role:"
@@ -156,6 +156,11 @@ class Authorizer:
         known.size += size
         self._memo_size += size
 
+    def is_super_user(self, session: Session) -> bool:
+        """Whether `super.users` has the principal or one of its roles. No ACL makes a super user."""
+        # The last one is `User:*`. Like in Kafka, no entry of `super.users` stands for all users.
+        return not self._super_users.isdisjoint(self._principals(session)[:-1])
+
     def decide(self, session: Session, operation: int, resource_type: int, name: str) -> Decision:
         """The decision with its reason, without the memo."""
         principals = self._principals(session)
@@ -163,13 +168,9 @@ class Authorizer:
         for principal in principals[:-1]:
             if principal in self._super_users:
                 return Decision(True, f"{principal} is a super user", None, principals)
-        found = False
         allowing: Acl | None = None
-        hosts = (WILDCARD, session.host)
-        for acl in self._store().affecting(resource_type, name):
-            found = True
-            if acl.principal not in principals or canonical_host(acl.host) not in hosts:
-                continue
+        store = self._store()
+        for acl in store.applying(resource_type, name, principals, session.host):
             if acl.permission == Permission.DENY:
                 if acl.operation in (operation, Operation.ALL):
                     return Decision(False, "a binding denies it", acl, principals)
@@ -177,7 +178,7 @@ class Authorizer:
                 allowing = acl
         if allowing is not None:
             return Decision(True, "a binding allows it, and none denies it", allowing, principals)
-        if found:
+        if store.is_affected(resource_type, name):
             return Decision(False, "the resource has bindings, but none allows it", None, principals)
         if self._allow_if_no_acl:
             return Decision(True, "no binding affects the resource (allow.everyone.if.no.acl.found)")
@@ -201,12 +202,8 @@ class Authorizer:
         hosts = (WILDCARD, session.host)
         denied: set[tuple[int, str]] = set()
         allowed: list[Acl] = []
-        for acl in self._store().of_type(resource_type):
-            if (
-                canonical_host(acl.host) not in hosts
-                or acl.principal not in principals
-                or acl.operation not in (operation, Operation.ALL)
-            ):
+        for acl in self._store().held_by(resource_type, principals):
+            if canonical_address(acl.host) not in hosts or acl.operation not in (operation, Operation.ALL):
                 continue
             if acl.permission == Permission.ALLOW:
                 allowed.append(acl)
@@ -230,8 +227,18 @@ class Authorizer:
         return (principal, *(_ROLE + role for role in roles), _ANY_PRINCIPAL)
 
 
-def canonical_host(host: str) -> str:
-    return canonical_address(host) if ":" in host else host
+def authorizer_of(
+    acls: Iterable[Acl], roles: Mapping[str, Iterable[str]], configs: Mapping[str, str]
+) -> Authorizer:
+    """The authorizer of a cluster with these ACLs, members of roles and broker configs."""
+    store = AclStore()
+    for n, acl in enumerate(acls):
+        store.add(n.to_bytes(16, "big"), acl)
+    for role, members in roles.items():
+        for member in members:
+            store.set_member(role, member, True)
+    users = [user.strip() for user in configs.get("super.users", "").split(";") if user.strip()]
+    return Authorizer(lambda: store, users, configs.get("allow.everyone.if.no.acl.found") == "true")
 
 
 def _allows(acl: Acl, operation: int) -> bool:

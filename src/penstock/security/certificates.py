@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from penstock.model.errors import PenstockError
+from penstock.model.installation import pip_install
 
 __all__ = ["AUTHORITY_DAYS", "CERTIFICATE_DAYS", "Issued", "issue", "new_authority"]
 
@@ -40,7 +41,7 @@ def _library() -> Any:
         from cryptography import x509
     except ImportError:
         raise PenstockError(
-            "making certificates needs cryptography: install it with `pip install 'penstock[security]'`"
+            f"making certificates needs cryptography: install it with `{pip_install('security')}`"
         ) from None
     return x509
 

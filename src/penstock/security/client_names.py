@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.model.errors import InvalidConfig
+from penstock.security.mechanisms import uses_tokens
 from penstock.security.sasl_users import parse_jaas
 
 __all__ = ["SECURITY_PREFIXES", "java_names", "librdkafka_names"]
@@ -28,6 +29,7 @@ _LIBRDKAFKA: Final = frozenset(
         "sasl.username",
         "sasl.password",
         "ssl.cipher.suites",
+        "ssl.crl.location",
         "ssl.key.password",
         "ssl.key.location",
         "ssl.certificate.location",
@@ -71,7 +73,7 @@ def librdkafka_names(settings: Mapping[str, str]) -> dict[str, str]:
     for name in ("username", "password"):
         if name in login:
             found[f"sasl.{name}"] = login[name]
-    if settings.get("sasl.mechanism", settings.get("sasl.mechanisms")) == "OAUTHBEARER":
+    if uses_tokens(settings.get("sasl.mechanism", settings.get("sasl.mechanisms"))):
         found |= _bearer_names(settings, login)
     return found
 

@@ -47,6 +47,14 @@ class Session:
     mechanism: str | None = None
     #: names of groups from an OAuth token
     groups: tuple[str, ...] = ()
+    #: what the client called itself when it authenticated by SASL; a claim
+    client_id: str = ""
+    #: the address of the browser, of a connection of a web console that is believed
+    visitor: str = ""
+    #: how often the connection has authenticated; from 2 on it has re-authenticated
+    authentications: int = 0
+    #: the name that the client has claimed in an authentication that failed
+    claimed: str = ""
 
 
 def parse_principal(text: str) -> Principal:

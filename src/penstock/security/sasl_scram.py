@@ -18,7 +18,6 @@ __all__ = [
     "DEFAULT_SHAPE",
     "ITERATIONS_MAX",
     "ITERATIONS_MIN",
-    "SCRAM_HASHES",
     "ScramCredential",
     "ScramShape",
     "client_key_of",
@@ -26,11 +25,11 @@ __all__ = [
     "derived_salt",
     "fake_credential",
     "new_credential",
+    "salted_credential",
     "server_signature",
     "stored_key_of",
 ]
 
-SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 
@@ -55,10 +54,13 @@ class ScramShape(NamedTuple):
 DEFAULT_SHAPE: Final = ScramShape(18, ITERATIONS_MIN)
 
 
-def new_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+def new_credential(kind: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
     """The credential of a password. It takes milliseconds by intent: never on the event loop."""
-    kind = SCRAM_HASHES[mechanism]
-    salted = pbkdf2_hmac(kind, password.encode(), salt, iterations)
+    return salted_credential(kind, pbkdf2_hmac(kind, password.encode(), salt, iterations), salt, iterations)
+
+
+def salted_credential(kind: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """The credential of a salted password."""
     stored_key = new_hash(kind, hmac.digest(salted, b"Client Key", kind)).digest()
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", kind), iterations)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from penstock.model.errors import InvalidConfig
+from penstock.security.mechanism import Mechanism
 from penstock.security.sasl_scram import (
     DEFAULT_SHAPE,
-    SCRAM_HASHES,
     ScramCredential,
     ScramShape,
     derived_salt,
@@ -61,7 +61,7 @@ class ConfiguredUsers:
     """
 
     def __init__(
-        self, mechanism: str, options: Mapping[str, str], stored: Callable[[], StoredUsers | None]
+        self, mechanism: Mechanism, options: Mapping[str, str], stored: Callable[[], StoredUsers | None]
     ) -> None:
         users = {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
         self._mechanism = mechanism
@@ -71,14 +71,13 @@ class ConfiguredUsers:
 
     def credentials(self, secret: bytes) -> dict[str, ScramCredential]:
         """SCRAM credentials with salts of the secret. It takes milliseconds each: never on the event loop."""
-        if self._mechanism not in SCRAM_HASHES:
+        scram = self._mechanism.scram
+        if scram is None:
             return {}
-        kind = SCRAM_HASHES[self._mechanism]
+        kind = scram.hash
         size, iterations = DEFAULT_SHAPE
         return {
-            user: new_credential(
-                self._mechanism, password, derived_salt(secret, kind, user, size), iterations
-            )
+            user: new_credential(kind, password, derived_salt(secret, kind, user, size), iterations)
             for user, password in self._users.items()
         }
 
@@ -86,7 +85,7 @@ class ConfiguredUsers:
         self._scram = credentials
 
     def password(self, user: str) -> str | None:
-        return self._users.get(user) if self._mechanism == "PLAIN" else None
+        return self._users.get(user) if self._mechanism.scram is None else None
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
         stored = self._stored()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.model.errors import InvalidConfig
+from penstock.security.der import certificate_fields, element, elements, time_of
 
 __all__ = [
     "MappingRule",
@@ -25,9 +26,7 @@ __all__ = [
 ]
 
 _SEQUENCE: Final = 0x30
-_VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
-_UTC_TIME: Final = 0x17
 _SUBJECT_ALT_NAME: Final = bytes((0x55, 0x1D, 0x11))
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
@@ -69,61 +68,45 @@ class MappingRule(NamedTuple):
 
 def subject_name(certificate: bytes) -> str:
     """The subject of a certificate in DER, as Java writes it; ValueError if the bytes are malformed."""
-    fields = _fields(certificate)
+    fields = certificate_fields(certificate)
     # Serial number, signature algorithm, issuer and validity come before the subject.
     if len(fields) < 5 or fields[4][0] != _SEQUENCE:
         raise ValueError("the certificate has no subject")
-    return ",".join(_relative_name(content) for _, content in reversed(_elements(fields[4][1])))
+    return ",".join(_relative_name(content) for _, content in reversed(elements(fields[4][1])))
 
 
 def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
     """The subject alternative names of a certificate in DER, as tags and contents."""
-    for tag, content in _fields(certificate):
+    for tag, content in certificate_fields(certificate):
         if tag != _EXTENSIONS:
             continue
-        for _, extension in _elements(_element(content, 0)[1]):
-            parts = _elements(extension)
+        for _, extension in elements(element(content, 0)[1]):
+            parts = elements(extension)
             if parts[0][1] == _SUBJECT_ALT_NAME:
-                return frozenset(_elements(_element(parts[-1][1], 0)[1]))
+                return frozenset(elements(element(parts[-1][1], 0)[1]))
     return frozenset()
 
 
 def expiry_of(certificate: bytes) -> float:
     """When a certificate in DER expires, in seconds since 1970; ValueError if the bytes are malformed."""
-    fields = _fields(certificate)
+    fields = certificate_fields(certificate)
     # Serial number, signature algorithm and issuer come before the validity.
     if len(fields) < 4 or fields[3][0] != _SEQUENCE:
         raise ValueError("the certificate has no validity")
-    times = _elements(fields[3][1])
+    times = elements(fields[3][1])
     if len(times) != 2:
         raise ValueError("the certificate has no validity")
-    tag, text = times[1][0], times[1][1].decode("ascii", "replace")
-    if tag == _UTC_TIME:
-        # RFC 5280: two digits of a year from 1950 to 2049
-        text = ("19" if text >= "50" else "20") + text
-    if re.fullmatch(r"[0-9]{14}Z", text, re.ASCII) is None:
-        raise ValueError("the certificate has a malformed validity")
-    from datetime import UTC, datetime  # only the metrics of a broker with TLS need it
-
-    parts = [int(text[:4]), *(int(text[at : at + 2]) for at in range(4, 14, 2))]
-    return datetime(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], tzinfo=UTC).timestamp()
-
-
-def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
-    """The fields of the signed part of a certificate, without the version."""
-    _, content, _ = _element(certificate, 0)
-    _, to_be_signed, _ = _element(content, 0)
-    return [each for each in _elements(to_be_signed) if each[0] != _VERSION]
+    return time_of(*times[1])
 
 
 def _relative_name(content: bytes) -> str:
     """One relative name; several attributes are joined with `+`."""
-    return "+".join(_attribute(attribute) for _, attribute in _elements(content))
+    return "+".join(_attribute(attribute) for _, attribute in elements(content))
 
 
 def _attribute(content: bytes) -> str:
-    _, oid, position = _element(content, 0)
-    tag, value, end = _element(content, position)
+    _, oid, position = element(content, 0)
+    tag, value, end = element(content, position)
     name = _dotted(oid)
     keyword = _KEYWORDS.get(name)
     if keyword is None or tag not in _STRINGS:
@@ -147,29 +130,6 @@ def _dotted(oid: bytes) -> str:
         raise ValueError("empty object identifier")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
-
-
-def _elements(content: bytes) -> list[tuple[int, bytes]]:
-    found, position = [], 0
-    while position < len(content):
-        tag, value, position = _element(content, position)
-        found.append((tag, value))
-    return found
-
-
-def _element(data: bytes, position: int) -> tuple[int, bytes, int]:
-    """Tag and content of the element at `position`, and the position behind it; ValueError if cut short."""
-    if position + 2 > len(data):
-        raise ValueError("the certificate is cut short")
-    tag, length = data[position], data[position + 1]
-    position += 2
-    if length & 0x80:
-        size = length & 0x7F
-        length = int.from_bytes(data[position : position + size], "big")
-        position += size
-    if position + length > len(data):
-        raise ValueError("the certificate is cut short")
-    return tag, data[position : position + length], position + length
 
 
 _RULE: Final = re.compile(r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"

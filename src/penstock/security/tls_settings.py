@@ -27,6 +27,10 @@ class TlsSettings:
     key_password: str | None = field(default=None, repr=False)
     truststore_file: str | None = None
     trusted_certificates: str | None = None
+    #: certificates that their authorities have revoked
+    crl_file: str | None = None
+    #: whether an expired revocation list refuses all certificates
+    is_strict: bool = False
     #: none, requested or required
     client_auth: str = "none"
     versions: tuple[str, ...] = _VERSIONS
@@ -40,7 +44,7 @@ class TlsSettings:
     @property
     def files(self) -> tuple[str, ...]:
         """The files that the settings refer to, which are watched for changes."""
-        return tuple(path for path in (self.keystore_file, self.truststore_file) if path)
+        return tuple(path for path in (self.keystore_file, self.truststore_file, self.crl_file) if path)
 
     @property
     def has_identity(self) -> bool:
@@ -65,6 +69,8 @@ def tls_settings(lookup: Lookup) -> TlsSettings:
         key_password=lookup("ssl.key.password") or None,
         truststore_file=lookup("ssl.truststore.location") or None,
         trusted_certificates=lookup("ssl.truststore.certificates") or None,
+        crl_file=lookup("ssl.crl.location") or None,
+        is_strict=lookup("penstock.security.strict") == "true",
         client_auth=client_auth,
         versions=versions,
         cipher_suites=_list(lookup("ssl.cipher.suites")),
