@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
     RegisterBrokerRecord,
@@ -31,7 +32,7 @@ def cluster(sites: list[Site], fenced: Collection[int] = ()) -> ClusterImage:
 def create(image: ClusterImage, name: str, partitions: int, factor: int) -> list[list[int]]:
     topic_id = TopicId(name.encode().rjust(16, b"."))
     wanted = NewTopic(name, partitions=partitions, replication_factor=factor)
-    for record in create_topic(image, wanted, Defaults(1, 1), lambda: topic_id):
+    for record in at_once(create_topic(image, wanted, Defaults(1, 1), lambda: topic_id)):
         image.apply(record, image.offset + 1)
     return [partition.replicas for partition in image.topics[name].partitions.values()]
 

@@ -14,6 +14,7 @@ from penstock.metadata.reassignment import alter_reassignments
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.metadata.unclean_recovery import ReplicaReport, recover, strategy_for
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.wire.apis.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartition,
@@ -85,13 +86,15 @@ class Stage:
                 **changes,
             }
         request = self.registration(node, **changes)
-        records, epoch = register_broker(
-            self.image,
-            self.policy,
-            request,
-            cluster_id=CLUSTER,
-            session_alive=alive,
-            next_offset=self.image.offset + 1,
+        records, epoch = at_once(
+            register_broker(
+                self.image,
+                self.policy,
+                request,
+                cluster_id=CLUSTER,
+                session_alive=alive,
+                next_offset=self.image.offset + 1,
+            )
         )
         self.commit(records)
         assert self.image.brokers[node].epoch == epoch
@@ -108,13 +111,13 @@ class Stage:
             want_fence=fence,
             want_shut_down=stop,
         )
-        records, answer = heartbeat(self.image, self.policy, request, lowest)
+        records, answer = at_once(heartbeat(self.image, self.policy, request, lowest))
         self.commit(records)
         return answer
 
     def fence(self, *nodes: int) -> None:
         for node in nodes:
-            self.commit(fence_broker(self.image, self.policy, node))
+            self.commit(at_once(fence_broker(self.image, self.policy, node)))
 
     # -- unclean recovery -----------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class Stage:
         if unclean:
             configs[UNCLEAN] = "true"
         topic = NewTopic(name, assignments=dict(enumerate(replicas)), configs=configs)
-        self.commit(create_topic(self.image, topic, Defaults(1, 1), lambda: TopicId(self.unique())))
+        self.commit(at_once(create_topic(self.image, topic, Defaults(1, 1), lambda: TopicId(self.unique()))))
         return self.partition(name)
 
     def partition(self, name: str = "t", index: int = 0) -> PartitionImage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.metadata.absences import Absences
 from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.snapshot import image_of_snapshot, snapshot
+from penstock.model.steps import at_once
 from tests.metadata.stage import Stage
 
 
@@ -41,7 +42,7 @@ def test_a_broker_that_registers_and_does_not_come_up_stays_gone() -> None:
     assert observe(stage, absences, 3000) == {}
 
 
-def test_a_node_that_has_just_started_has_seen_nobody_gone_for_long() -> None:
+def test_a_controller_that_has_just_started_counts_absences_from_its_start() -> None:
     """Also after a restart of the whole cluster: the log says which brokers are fenced, not for how long."""
     stage = Stage(3)
     stage.fence(2)
@@ -61,13 +62,13 @@ def test_an_unregistered_broker_is_gone_while_it_has_replicas() -> None:
     stage, absences = Stage(3), Absences()
     stage.topic("t", [1, 2])
     stage.fence(3)
-    stage.commit(unregister_broker(stage.image, stage.policy, 2))
-    stage.commit(unregister_broker(stage.image, stage.policy, 3))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 2)))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 3)))
     assert observe(stage, absences, 0) == {2: 0}
     assert observe(stage, absences, 10) == {2: 10}
 
 
-def test_it_is_quiet_while_no_broker_changes_and_nothing_requested_moves() -> None:
+def test_the_healer_rests_while_no_broker_or_reassignment_changes() -> None:
     stage, absences = Stage(4), Absences()
     stage.topic("t", [1, 2])
     observe(stage, absences, 0)

@@ -59,7 +59,7 @@ def test_a_request_for_the_current_state_changes_nothing() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], code: ErrorCode) -> None:
+def test_invalid_isr_changes_are_refused(changes: dict[str, Any], code: ErrorCode) -> None:
     stage = Stage(4)
     partition = stage.topic("t", [1, 2, 3])
     stage.fence(1)
@@ -103,7 +103,7 @@ def test_a_broker_that_shuts_down_is_not_taken_in_again() -> None:
     assert stage.alter(partition, [1, 2]).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_a_recovering_leader_stays_alone_until_it_says_that_it_has_recovered() -> None:
+def test_a_recovering_leader_stays_alone_until_it_reports_the_end_of_its_recovery() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1, 2], min_isr=1, unclean=True)
     stage.alter(partition, [1])

@@ -69,7 +69,7 @@ def test_replicas_move_where_leaders_cannot_and_only_if_that_is_wanted() -> None
     assert led(image, loads) == {1: 20, 2: 20, 3: 20}
 
 
-def test_what_is_busiest_moves_and_what_is_idle_stays() -> None:
+def test_the_busiest_partition_moves_and_idle_ones_stay() -> None:
     image = staged([1, 2], [1, 2], [1, 3], [1, 3])
     (step, *_) = settle(image, loads_of(0, 40, 0, 30))
     assert step.partition == ("t", 1)
@@ -109,7 +109,7 @@ def test_no_replica_leaves_its_zone_empty() -> None:
     assert Counter(node for _, node in copies(image)) == {1: 6, 2: 4, 3: 2}
 
 
-def test_what_was_moved_is_not_moved_back_when_loads_change_a_little() -> None:
+def test_a_moved_partition_does_not_move_back_after_small_changes_of_load() -> None:
     image = staged(*[[1, 2, 3]] * 6)
     settle(image, loads_of(*[10] * 6))
     assert settle(image, loads_of(11, 9, 10, 9, 11, 10)) == []
@@ -207,7 +207,7 @@ def meter_of(*sizes: int, leaders: tuple[int, ...] = (), every_s: float = 10.0) 
     return meter
 
 
-def test_a_load_is_what_a_log_grows_by() -> None:
+def test_a_load_is_the_growth_of_a_log() -> None:
     meter = meter_of(5000, 6000, 7000, 8000)
     assert meter.loads == {TopicPartition("t", 0): 100.0}
     assert meter.is_ready
@@ -219,7 +219,7 @@ def test_a_burst_is_smoothed() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "leaders"), [((0, 1000, 200), (1, 1, 1)), ((0, 1000, 9000), (1, 1, 2))])
-def test_what_retention_cut_and_what_another_leads_says_nothing(
+def test_retention_and_changes_of_leader_do_not_count_as_load(
     sizes: tuple[int, ...], leaders: tuple[int, ...]
 ) -> None:
     assert meter_of(*sizes, leaders=leaders).loads == {TopicPartition("t", 0): 100.0}

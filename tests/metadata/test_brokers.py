@@ -15,6 +15,7 @@ from penstock.metadata.brokers import (
 )
 from penstock.metadata.image import RECOVERING, PartitionImage
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.steps import at_once
 from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom, UncleanTopic
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
@@ -33,7 +34,7 @@ def test_a_broker_is_fenced_until_it_has_read_its_own_registration() -> None:
     behind = BrokerHeartbeatRequest(
         broker_id=1, broker_epoch=broker.epoch, current_metadata_offset=broker.epoch - 1
     )
-    records, answer = heartbeat(stage.image, stage.policy, behind, 0)
+    records, answer = at_once(heartbeat(stage.image, stage.policy, behind, 0))
     assert (records, answer.is_caught_up, answer.is_fenced) == ([], False, True)
 
     answer = stage.beat(1)
@@ -113,7 +114,7 @@ def test_a_fenced_broker_leads_nothing_and_is_in_no_isr() -> None:
     assert stage.image.offset == before
 
 
-def test_a_broker_that_comes_up_leads_what_nobody_led() -> None:
+def test_a_broker_that_comes_up_leads_leaderless_partitions() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1], min_isr=1)
     stage.fence(1)
@@ -161,7 +162,7 @@ def test_a_restart_before_the_session_ended_takes_the_broker_out_of_the_isr() ->
         assert (partition.isr, partition.elr, stage.image.brokers[2].fenced) == ([1], elr, True)
 
 
-def test_the_last_leader_returns_when_there_is_nobody_better_and_is_marked_as_recovering() -> None:
+def test_the_last_known_leader_returns_without_better_candidates_and_is_marked_as_recovering() -> None:
     stage = Stage(1)
     partition = stage.topic("t", [1], min_isr=1)
     stage.fence(1)
@@ -175,7 +176,7 @@ def test_the_last_leader_returns_when_there_is_nobody_better_and_is_marked_as_re
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_the_last_leader_does_not_lead_when_it_comes_back_on_empty_disks(fenced: bool) -> None:
+def test_the_last_known_leader_does_not_lead_when_it_returns_on_empty_disks(fenced: bool) -> None:
     """The others would cut all that they have, which is nearly everything."""
     stage = Stage(2)
     partition = stage.topic("t", [1, 2], min_isr=1)
@@ -241,12 +242,12 @@ def test_an_unregistered_broker_is_in_no_isr_and_not_eligible() -> None:
     stage.alter(eligible, [2])
     assert eligible.elr == [1]
 
-    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 1)))
 
     assert (led.leader, led.isr, led.elr, eligible.isr, eligible.elr) == (2, [2], [], [2], [])
     assert 1 not in stage.image.brokers
     with pytest.raises(ApiError) as refused:
-        unregister_broker(stage.image, stage.policy, 1)
+        at_once(unregister_broker(stage.image, stage.policy, 1))
     assert refused.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
@@ -254,15 +255,15 @@ def test_a_broker_that_is_up_is_not_forgotten_with_the_last_in_sync_replica() ->
     stage = Stage(3)
     led = stage.topic("led", [1, 2])
     alone = stage.topic("alone", [1])
-    stage.commit(unregister_broker(stage.image, stage.policy, 2))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 2)))
 
     with pytest.raises(ApiError, match=r"has the last in-sync replica of led-0") as refused:
-        unregister_broker(stage.image, stage.policy, 1)
+        at_once(unregister_broker(stage.image, stage.policy, 1))
     assert refused.value.code == ErrorCode.INVALID_REQUEST
     assert (led.leader, led.isr, alone.leader) == (1, [1], 1)
 
-    stage.commit(fence_broker(stage.image, stage.policy, 1))
-    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+    stage.commit(at_once(fence_broker(stage.image, stage.policy, 1)))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 1)))
     assert 1 not in stage.image.brokers
 
 
@@ -305,7 +306,7 @@ def _report(stage: Stage, node: int, offline: list[bytes]) -> bool:
         current_metadata_offset=stage.image.offset,
         offline_log_dirs=offline,
     )
-    records, _ = heartbeat(stage.image, stage.policy, request, 0)
+    records, _ = at_once(heartbeat(stage.image, stage.policy, request, 0))
     stage.commit(records)
     return bool(records)
 
@@ -358,7 +359,7 @@ def _report_full(stage: Stage, node: int, *partitions: PartitionImage) -> bool:
         current_metadata_offset=stage.image.offset,
         without_room=[TopicWithoutRoom(topic_id=p.topic_id, partitions=[p.index]) for p in partitions],
     )
-    records, _ = heartbeat(stage.image, stage.policy, request, 0)
+    records, _ = at_once(heartbeat(stage.image, stage.policy, request, 0))
     stage.commit(records)
     return bool(records)
 
@@ -401,7 +402,7 @@ def test_replicas_that_the_controller_does_not_know_change_nothing() -> None:
             TopicWithoutRoom(topic_id=stage.image.topics["t"].id, partitions=[9]),
         ],
     )
-    assert heartbeat(stage.image, stage.policy, request, 0)[0] == []
+    assert at_once(heartbeat(stage.image, stage.policy, request, 0))[0] == []
 
 
 def test_a_broker_without_any_directory_left_is_fenced_until_it_has_one() -> None:
@@ -426,7 +427,7 @@ def _report_unclean(stage: Stage, node: int, *partitions: PartitionImage) -> boo
         current_metadata_offset=stage.image.offset,
         unclean_replicas=[UncleanTopic(topic_id=p.topic_id, partitions=[p.index]) for p in partitions],
     )
-    records, answer = heartbeat(stage.image, stage.policy, request, 0)
+    records, answer = at_once(heartbeat(stage.image, stage.policy, request, 0))
     stage.commit(records)
     assert answer.is_fenced == stage.image.brokers[node].fenced
     return answer.is_fenced

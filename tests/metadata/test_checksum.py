@@ -112,7 +112,7 @@ def test_only_equal_offsets_and_layouts_are_compared() -> None:
     assert compared(node1=at(9, 1), node2=at(9, 2, layout=6)) == {1: None, 2: None}
 
 
-def test_a_node_that_is_no_longer_registered_has_no_say() -> None:
+def test_an_unregistered_node_is_not_counted() -> None:
     assert compared(node1=at(9, 1), node4=at(9, 2))[1] is None
 
 

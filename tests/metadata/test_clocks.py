@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock.metadata.brokers import heartbeat
-from penstock.metadata.clocks import CLOCK_UNKNOWN, CLOCKS_DISAGREE, Clocks
+from penstock.metadata.clocks import CLOCK_UNKNOWN, CLOCKS_DISAGREE, Clocks, ReportedClock
 from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.policy import Policy
+from penstock.model.steps import at_once
+from penstock.timekeeping.trust import Standing
 from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest
 from penstock.wire.schema import Struct
 from tests.metadata.stage import NO_OFFSET, Stage
@@ -27,6 +29,13 @@ class Heard:
         self.image = image
         self.now_ms = 5_000.0
         self.ahead = {int(name.removeprefix("node")): ms for name, ms in ahead.items()}
+        #: of nodes that report one
+        self.standings: dict[int, Standing] = {}
+        self.vouched = False
+
+    def _clock(self, node: int, time_ms: float) -> ReportedClock:
+        standing = self.standings.get(node, Standing.UNKNOWN)
+        return ReportedClock(round(time_ms + self.ahead[node]), standing)
 
     def beat(self, node: int) -> int:
         """How far the reference in the answer to the node's heartbeat is ahead of the time, or why not."""
@@ -35,13 +44,14 @@ class Heard:
         reference = self.clocks.heard(
             self.image,
             node,
-            round(time_ms + self.ahead[node]),
-            own_clock_ms=round(time_ms + self.ahead[1]),
+            self._clock(node, time_ms),
+            own=self._clock(1, time_ms),
             now_ms=self.now_ms,
             session_ms=SESSION_MS,
             limit_ms=LIMIT_MS,
         )
-        return reference if reference < 0 else round(reference - time_ms)
+        self.vouched = reference.vouched
+        return reference.clock_ms if reference.clock_ms < 0 else round(reference.clock_ms - time_ms)
 
     def beat_all(self) -> list[int]:
         return [self.beat(node) for node in self.ahead]
@@ -73,7 +83,47 @@ def test_of_two_clocks_that_differ_neither_is_known_to_be_right() -> None:
     assert heard.clocks.off == {}
 
 
-def test_one_clock_of_several_says_nothing() -> None:
+@pytest.mark.parametrize("right", [1, 2, 3])
+def test_a_clock_that_has_watched_the_time_outweighs_a_majority_that_has_not(right: int) -> None:
+    heard = Heard(Stage(3).image, node1=2 * DAY_MS, node2=2 * DAY_MS, node3=2 * DAY_MS)
+    heard.ahead[right] = 0
+    heard.standings = dict.fromkeys((1, 2, 3), Standing.HELD) | {right: Standing.BELIEVED}
+    for _ in range(3):
+        heard.beat_all()
+
+    assert heard.beat_all() == [0, 0, 0]
+    assert heard.vouched
+    assert heard.clocks.off == {node: 2 * DAY_MS for node in (1, 2, 3) if node != right}
+
+
+@pytest.mark.parametrize(
+    ("standings", "vouched"),
+    [
+        pytest.param((Standing.NEW, Standing.NEW), True, id="a new cluster"),
+        pytest.param((Standing.UNKNOWN, Standing.UNKNOWN), True, id="earlier releases"),
+        pytest.param((Standing.HELD, Standing.HELD), False, id="all were set together"),
+        pytest.param((Standing.HELD, Standing.NEW), False, id="a new broker is no witness"),
+        pytest.param((Standing.HELD, Standing.UNKNOWN), False, id="nor is one of an earlier release"),
+        pytest.param((Standing.HELD, Standing.BELIEVED), True, id="one has watched the time"),
+    ],
+)
+def test_clocks_that_were_set_together_do_not_confirm_each_other(
+    standings: tuple[Standing, Standing], vouched: bool
+) -> None:
+    heard = Heard(Stage(2).image, node1=0, node2=0)
+    heard.standings = dict(enumerate(standings, 1))
+    heard.beat_all()
+
+    assert heard.beat_all() == [0, 0]
+    assert heard.vouched is vouched
+
+
+def test_a_standing_of_a_later_release_is_unknown() -> None:
+    assert ReportedClock.received(5, 77) == (5, Standing.UNKNOWN)
+    assert ReportedClock.received(5, 2) == (5, Standing.HELD)
+
+
+def test_one_clock_of_several_is_no_evidence() -> None:
     heard = Heard(Stage(3).image, node1=2 * DAY_MS, node2=0, node3=0)
 
     assert heard.beat(1) == CLOCK_UNKNOWN
@@ -114,7 +164,7 @@ def test_one_heartbeat_does_not_move_leaderships_and_a_clock_has_to_be_clearly_b
     assert heard.clocks.off == {}
 
 
-def test_a_silent_broker_has_no_say() -> None:
+def test_a_silent_broker_is_no_evidence() -> None:
     stage = Stage(3)
     heard = Heard(stage.image, node1=0, node2=DAY_MS, node3=0)
     heard.beat_all()
@@ -135,14 +185,14 @@ def test_a_broker_that_does_not_report_its_clock_learns_the_reference() -> None:
     answer = heard.clocks.heard(
         heard.image,
         3,
-        -1,
-        own_clock_ms=round(time_ms),
+        ReportedClock(),
+        own=ReportedClock(round(time_ms)),
         now_ms=heard.now_ms,
         session_ms=SESSION_MS,
         limit_ms=LIMIT_MS,
     )
 
-    assert answer == round(time_ms)
+    assert answer.clock_ms == round(time_ms)
     assert heard.clocks.off == {}
 
 
@@ -151,7 +201,7 @@ def beat(stage: Stage, node: int, *off: int) -> list[Struct]:
     request = BrokerHeartbeatRequest(
         broker_id=node, broker_epoch=stage.epoch(node), current_metadata_offset=NO_OFFSET
     )
-    records, _ = heartbeat(stage.image, Policy(clocks_off=off), request, NO_OFFSET)
+    records, _ = at_once(heartbeat(stage.image, Policy(clocks_off=off), request, NO_OFFSET))
     stage.commit(records)
     return records
 
@@ -167,7 +217,7 @@ def test_a_broker_with_a_wrong_clock_hands_its_leaderships_over_and_stays_in_syn
     assert beat(stage, 1, 1) == []
 
 
-def test_it_leads_where_no_other_replica_with_a_right_clock_is_in_sync() -> None:
+def test_a_replica_with_a_wrong_clock_leads_if_it_is_the_only_in_sync_one() -> None:
     stage = Stage(3)
     partition = stage.topic("a", [1, 2])
 

@@ -16,11 +16,12 @@ from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import BROKER, RECOVERED, RECOVERING, TOPIC
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, Policy
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.steps import at_once
 from penstock.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.metadata.stage import Stage
 
 
-def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
+def test_a_replica_that_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
     """KIP-966: nothing is acknowledged below the minimum, so a replica that left then has everything."""
     stage = Stage(4)
     partition = stage.topic("t", [1, 2, 3, 4], min_isr=3)
@@ -55,7 +56,7 @@ def test_without_an_isr_an_eligible_replica_leads_and_is_in_sync_alone() -> None
     assert (partition.leader_recovery, partition.last_known_leader) == (RECOVERED, [])
 
 
-def test_a_partition_goes_without_a_leader_rather_than_lose_records() -> None:
+def test_a_partition_stays_without_a_leader_rather_than_lose_records() -> None:
     stage = Stage(2)
     strict = stage.topic("strict", [1, 2], min_isr=1)
     lenient = stage.topic("lenient", [1, 2], min_isr=1, unclean=True)
@@ -69,7 +70,7 @@ def test_a_partition_goes_without_a_leader_rather_than_lose_records() -> None:
     assert (lenient.leader, lenient.isr, lenient.elr, lenient.leader_recovery) == (2, [2], [], RECOVERING)
 
 
-def test_an_unclean_leader_is_wanted_once_the_topic_says_so() -> None:
+def test_an_unclean_leader_is_elected_once_the_topic_allows_it() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1, 2], min_isr=1)
     stage.alter(partition, [1])
@@ -135,7 +136,7 @@ def test_another_minimum_leaves_no_eligible_leaders(resource: tuple[int, str]) -
 
 @pytest.mark.parametrize("resource", [(TOPIC, "t"), (BROKER, "")], ids=str)
 @pytest.mark.parametrize(("minimum", "eligible"), [("1", []), ("3", [1])])
-def test_another_minimum_leaves_those_eligible_who_wait_to_lead(
+def test_a_changed_minimum_keeps_eligible_replicas_of_a_leaderless_partition(
     resource: tuple[int, str], minimum: str, eligible: list[int]
 ) -> None:
     """Without a leader nothing is acknowledged by any minimum, and no other replica could ever lead."""
@@ -205,12 +206,12 @@ def test_a_requested_unclean_leader_is_the_most_complete_that_reports() -> None:
     assert partitions_to_recover(stage.image, ElectLeadersRequest(election_type=1)) == [partition]
     assert partitions_to_recover(stage.image, ElectLeadersRequest(election_type=0)) == []
 
-    refused = elect_leaders(stage.image, stage.policy, request)[1].replica_election_results[0]
+    refused = at_once(elect_leaders(stage.image, stage.policy, request))[1].replica_election_results[0]
     assert refused.partition_result[0].error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert "broker 1: the broker is not up" in (refused.partition_result[0].error_message or "")
 
     reports = {partition.key: stage.reports(partition, {3: 5, 4: 4})}
-    stage.commit(elect_leaders(stage.image, stage.policy, request, reports)[0])
+    stage.commit(at_once(elect_leaders(stage.image, stage.policy, request, reports))[0])
 
     assert (partition.leader, partition.isr, partition.leader_recovery) == (3, [3], RECOVERING)
     assert other.leader == 4
@@ -232,15 +233,17 @@ def test_a_request_for_all_leaves_out_partitions_that_need_no_election() -> None
 
     named = [TopicPartitions(topic="t", partitions=[0, 1])]
     for requested, codes in ((None, [(0, 0)]), (named, [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)])):
-        records, response = elect_leaders(
-            stage.image, stage.policy, ElectLeadersRequest(election_type=0, topic_partitions=requested)
+        records, response = at_once(
+            elect_leaders(
+                stage.image, stage.policy, ElectLeadersRequest(election_type=0, topic_partitions=requested)
+            )
         )
         (topic,) = response.replica_election_results
         assert [(p.partition_id, p.error_code) for p in topic.partition_result] == codes
         assert len(records) == 1
 
     with pytest.raises(ApiError) as refused:
-        elect_leaders(stage.image, stage.policy, ElectLeadersRequest(election_type=2))
+        at_once(elect_leaders(stage.image, stage.policy, ElectLeadersRequest(election_type=2)))
     assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 

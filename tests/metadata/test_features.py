@@ -98,3 +98,14 @@ def test_a_node_must_understand_the_levels_in_force() -> None:
         with pytest.raises(ApiError) as refused:
             check_supported(levels, ranges)
         assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_request_with_too_many_features_is_refused_as_a_whole() -> None:
+    where = stage()
+    updates = [FeatureUpdate(feature=f"unknown-{i}", max_version_level=1) for i in range(3)]
+    with pytest.raises(ApiError) as refused:
+        update_features(where.image, UpdateFeaturesRequest(feature_updates=updates), LOCAL)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    with pytest.raises(ApiError) as unknown:
+        update_features(where.image, UpdateFeaturesRequest(feature_updates=updates[:2]), LOCAL)
+    assert unknown.value.code == ErrorCode.INVALID_UPDATE_VERSION

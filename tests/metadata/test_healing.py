@@ -24,6 +24,7 @@ from penstock.metadata.image import Origin, PartitionImage
 from penstock.metadata.reassignment import list_reassignments
 from penstock.metadata.rebalance import Move, plan_rebalance
 from penstock.model.ids import TopicPartition
+from penstock.model.steps import at_once
 from penstock.wire.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.metadata.stage import Stage
 
@@ -59,7 +60,7 @@ def catch_up(stage: Stage) -> None:
 
 
 def reasons(stage: Stage) -> list[str]:
-    response = list_reassignments(stage.image, ListPartitionReassignmentsRequest(topics=None))
+    response = at_once(list_reassignments(stage.image, ListPartitionReassignmentsRequest(topics=None)))
     return [partition.reason for topic in response.topics for partition in topic.partitions]
 
 
@@ -198,7 +199,7 @@ def test_a_rebuild_is_cancelled_when_it_is_switched_off() -> None:
     assert (partition.replicas, partition.reassigning) == ([1, 2, 3], False)
 
 
-def test_a_rebuild_goes_on_while_the_isr_needs_what_has_arrived() -> None:
+def test_a_rebuild_goes_on_while_the_isr_needs_the_new_replica() -> None:
     """Of two brokers that were replaced one is back; of the two new replicas one is in sync."""
     stage = Stage(5)
     partition = stage.topic("t", [1, 2, 3])
@@ -315,7 +316,7 @@ def test_a_request_takes_over_a_rebuild() -> None:
 def test_an_unregistered_broker_is_replaced_too() -> None:
     stage = Stage(4)
     partition = stage.topic("t", [1, 2, 3])
-    stage.commit(unregister_broker(stage.image, stage.policy, 3))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 3)))
     heal(stage, LONG)
     assert (partition.adding, partition.removing) == ([4], [3])
 
@@ -482,7 +483,7 @@ def in_order(partition: PartitionImage, replicas: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_the_number_of_replicas_is_restored(seed: int) -> None:
+def test_the_number_of_replicas_is_restored_after_random_failures(seed: int) -> None:
     """Brokers come and go at random; copies in sync are never given up, and in the end all are there."""
     rng, stage = Random(seed), Stage(6)
     stage.topic("t", *[rng.sample(range(1, 7), 3) for _ in range(12)])

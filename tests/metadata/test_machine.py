@@ -18,6 +18,7 @@ from penstock.metadata.rebalance import plan_rebalance
 from penstock.metadata.topics import delete_topic, grow_topic
 from penstock.model.errors import ApiError
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.wire.apis.alter_partition import AlterPartitionResponsePartition
 from penstock.wire.metadata_records import PartitionChangeRecord
 from penstock.wire.schema import Struct
@@ -116,7 +117,7 @@ class Decisions(RuleBasedStateMachine):
     def unregister(self, node: int) -> None:
         if node in self.stage.image.brokers:
             try:
-                records = unregister_broker(self.stage.image, self.stage.policy, node)
+                records = at_once(unregister_broker(self.stage.image, self.stage.policy, node))
             except ApiError:
                 # It is up and has the last in-sync replica of a partition.
                 assert not self.stage.image.brokers[node].fenced
@@ -143,7 +144,9 @@ class Decisions(RuleBasedStateMachine):
         known = self.stage.image.topics.get(name)
         up = sum(broker.active for broker in self.stage.image.brokers.values())
         if known is not None and len(known.partitions) < 4 and len(known.partitions[0].replicas) <= up:
-            self.stage.commit(grow_topic(self.stage.image, name, len(known.partitions) + count, None))
+            self.stage.commit(
+                at_once(grow_topic(self.stage.image, name, len(known.partitions) + count, None))
+            )
 
     @rule(name=names)
     def delete(self, name: str) -> None:
@@ -229,6 +232,7 @@ class Decisions(RuleBasedStateMachine):
         for node in NODES:
             held = {partition.key for partition in image.partitions if node in partition.replicas}
             assert {partition.key for partition in image.partitions_on(node)} == held
+            assert image.preferred[node] == sum(p.replicas[0] == node for p in image.partitions)
         assert image.leaderless == {p.key: p for p in image.partitions if p.leader == NO_LEADER}
 
     def teardown(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.metadata.placement import Load, Placer, may_receive
-from penstock.model.errors import InvalidReplicationFactor
+from penstock.metadata.placement import Load, Placer, check_assignment, may_receive
+from penstock.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from penstock.model.ids import TopicId
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -18,6 +18,7 @@ from penstock.wire.metadata_records import (
 )
 from tests.amounts import amount
 from tests.metadata.sites import Site, cluster, create, sites
+from tests.metadata.stage import Stage
 
 
 def ups(where: list[Site]) -> st.SearchStrategy[set[int]]:
@@ -43,7 +44,7 @@ def test_only_brokers_that_are_up_lead_and_are_in_sync(
 
 @settings(max_examples=amount(50), deadline=None)
 @given(st.integers(1, 7), st.data())
-def test_a_broker_that_is_down_gets_what_those_that_are_up_cannot_hold(
+def test_a_fenced_broker_gets_replicas_that_active_brokers_cannot_hold(
     brokers: int, data: st.DataObject
 ) -> None:
     where = [("zone", f"host-{node}") for node in range(brokers)]
@@ -60,7 +61,7 @@ def test_a_zone_of_its_own_counts_for_more_than_being_up() -> None:
     assert all(3 in nodes for nodes in create(image, "t", 6, 2))
 
 
-def test_nobody_who_is_up_is_nobody_to_lead() -> None:
+def test_a_topic_needs_an_active_broker_as_leader() -> None:
     with pytest.raises(InvalidReplicationFactor, match="would have no leader"):
         create(cluster([("", "1"), ("", "2")], fenced=[1, 2]), "t", 1, 1)
 
@@ -167,7 +168,7 @@ def test_excluded_brokers_receive_nothing() -> None:
         Placer(Load(image, excluded={1, 2, 3}), TopicId(bytes(16))).place(0, 1)
 
 
-def test_brokers_say_which_machine_they_run_on() -> None:
+def test_brokers_name_the_machine_that_they_run_on() -> None:
     """`penstock.machine` goes before the address, which several machines may share, or several be of one."""
     image = cluster([("", "balancer")] * 4)
     for node, broker in image.brokers.items():
@@ -185,3 +186,24 @@ def test_replicas_never_share_a_machine_that_has_a_name() -> None:
     with pytest.raises(InvalidReplicationFactor, match=r"different machines \(penstock.machine\).*only 2"):
         create(image, "t", 1, 3)
     assert "t" not in image.topics
+
+
+@pytest.mark.parametrize(
+    ("nodes", "factor", "text"),
+    [
+        ([], None, "an empty replica list."),
+        ([1, 9], None, "broker 9, but no such broker is registered."),
+        ([2, 2], None, "the broker 2 more than once."),
+        (
+            [1],
+            2,
+            "a partition with 1 replica(s), but this is not consistent "
+            "with previous partitions, which have 2 replica(s).",
+        ),
+    ],
+)
+def test_refusals_have_the_texts_of_kafka(nodes: list[int], factor: int | None, text: str) -> None:
+    """People and scripts search for them."""
+    with pytest.raises(InvalidReplicaAssignment) as refused:
+        check_assignment(Stage(2).image, nodes, factor)
+    assert str(refused.value) == f"The manual partition assignment includes {text}"

@@ -28,7 +28,7 @@ THE_TOPIC = (TOPIC, "t")
     ],
     ids=["nothing", "all brokers", "topic", "both"],
 )
-def test_a_topic_decides_then_what_holds_for_all_brokers(
+def test_a_topic_config_overrides_that_of_all_brokers(
     altered: dict[tuple[int, str], dict[str, str]], least: int, unclean: bool
 ) -> None:
     """A controller that is no broker hears by the image alone of what was altered for all of them."""

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.metadata.reassignment import list_reassignments
 from penstock.model.errors import ErrorCode
+from penstock.model.steps import at_once
 from penstock.wire.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopic,
@@ -138,14 +139,14 @@ def test_the_number_of_replicas_changes_only_where_that_is_allowed() -> None:
     assert stage.reassign({0: [1, 2, 3]}) == DONE
 
 
-def test_those_under_way_are_listed() -> None:
+def test_ongoing_reassignments_are_listed() -> None:
     stage = Stage(3)
     stage.topic("t", [1], [1])
     stage.topic("u", [1])
     stage.reassign({1: [2]})
 
     def listed(topics: list[ListPartitionReassignmentsTopic] | None) -> list[tuple[str, int, list[int]]]:
-        response = list_reassignments(stage.image, ListPartitionReassignmentsRequest(topics=topics))
+        response = at_once(list_reassignments(stage.image, ListPartitionReassignmentsRequest(topics=topics)))
         return [(t.name, p.partition_index, p.adding_replicas) for t in response.topics for p in t.partitions]
 
     assert listed(None) == [("t", 1, [2])]

@@ -12,6 +12,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.steps import at_once
 from penstock.wire.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
@@ -74,7 +75,7 @@ def test_brokers_that_are_added_at_once_receive_their_shares_by_one_plan(
 
 @settings(max_examples=amount(50), deadline=None)
 @given(sites.filter(lambda where: len(where) > 1), st.integers(1, 40), st.integers(1, 3), st.data())
-def test_one_plan_is_all_that_there_is_to_do(
+def test_a_second_plan_has_no_further_step(
     where: list[Site], partitions: int, factor: int, data: st.DataObject
 ) -> None:
     before = data.draw(st.integers(1, len(where) - 1))
@@ -85,7 +86,7 @@ def test_one_plan_is_all_that_there_is_to_do(
     assert plan_rebalance(image, {}) == []
 
 
-def test_a_broker_that_leaves_is_emptied_and_the_others_keep_what_they_have() -> None:
+def test_a_broker_that_leaves_is_emptied_and_others_keep_their_replicas() -> None:
     image = cluster([("", str(n)) for n in range(4)])
     create(image, "t", 40, 2)
     before = copies(image)
@@ -111,7 +112,7 @@ def test_replicas_of_a_broker_that_is_forgotten_go_elsewhere_and_of_one_that_is_
     assert held(image) == {1: 6, 2: 6}
 
 
-def test_what_has_nowhere_to_go_is_not_planned_for() -> None:
+def test_replicas_without_a_target_broker_are_not_planned() -> None:
     image = cluster([("", str(n)) for n in range(3)])
     create(image, "everywhere", 6, 3)
     create(image, "t", 1, 1)
@@ -203,7 +204,7 @@ def machines_of_two(count: int) -> ClusterImage:
 def assign(image: ClusterImage, *assigned: list[int]) -> None:
     """Make a topic with these replicas, as a user may."""
     wanted = NewTopic("t", -1, -1, assignments=dict(enumerate(assigned)))
-    for record in create_topic(image, wanted, Defaults(1, 1), lambda: TopicId(bytes(16))):
+    for record in at_once(create_topic(image, wanted, Defaults(1, 1), lambda: TopicId(bytes(16)))):
         image.apply(record, image.offset + 1)
 
 

@@ -15,6 +15,7 @@ from penstock.wire.apis.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from penstock.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from penstock.wire.slicing import exhausted
 
 
 def upsertion(name: str = "a", mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
@@ -78,12 +79,12 @@ def test_describe() -> None:
     image = ClusterImage()
     altered(image, upsertion())
     altered(image, upsertion(mechanism=2, iterations=8192))
-    everyone = describe_credentials(image, DescribeUserScramCredentialsRequest(users=[]))
+    everyone = exhausted(describe_credentials(image, DescribeUserScramCredentialsRequest(users=[])))
     assert [
         (r.user, [(i.mechanism, i.iterations) for i in r.credential_infos]) for r in everyone.results
     ] == [("a", [(1, 4096), (2, 8192)])]
     names = [UserName(name=name) for name in ("a", "b", "c", "c")]
-    some = describe_credentials(image, DescribeUserScramCredentialsRequest(users=names))
+    some = exhausted(describe_credentials(image, DescribeUserScramCredentialsRequest(users=names)))
     assert [r.error_code for r in some.results] == [
         0,
         ErrorCode.RESOURCE_NOT_FOUND,

@@ -36,7 +36,7 @@ def test_a_cluster_with_sasl_gets_one_key() -> None:
         assert salt_key(image_of(*snapshot(image))) == b"k" * 32
 
 
-def test_a_cluster_without_sasl_has_none() -> None:
+def test_a_cluster_without_sasl_has_no_salts() -> None:
     image = image_of(registration(0), registration(1))
     assert settle_salt_key(image, token) == []
     assert salt_key(image) is None

@@ -66,7 +66,7 @@ def test_a_wrong_suspicion_ends_with_the_next_heartbeat() -> None:
     assert (partition.isr, partition.elr) == ([1, 2], [])
 
 
-def test_a_hint_about_an_earlier_registration_says_nothing_of_the_present_one() -> None:
+def test_a_hint_about_an_earlier_registration_is_ignored() -> None:
     stage = Stage(1)
     sessions = Sessions(stage.image, 3000, 0)
     before = stage.epoch(1)
@@ -80,7 +80,7 @@ def test_a_hint_about_an_earlier_registration_says_nothing_of_the_present_one() 
     assert sessions.alive(1, 6)
 
 
-def test_sessions_of_brokers_that_were_replaced_or_forgotten_fence_nobody() -> None:
+def test_sessions_of_replaced_or_forgotten_brokers_fence_no_broker() -> None:
     stage = Stage(2)
     sessions = Sessions(stage.image, 3000, 0)
     stage.register(1)
@@ -90,7 +90,7 @@ def test_sessions_of_brokers_that_were_replaced_or_forgotten_fence_nobody() -> N
     assert not sessions.alive(2, 0)
 
 
-def test_what_all_active_brokers_have_read() -> None:
+def test_the_lowest_metadata_offset_of_active_brokers() -> None:
     stage = Stage(3)
     sessions = Sessions(stage.image, 3000, 0)
     assert sessions.lowest_offset(stage.image) == -1
@@ -104,7 +104,7 @@ def test_what_all_active_brokers_have_read() -> None:
     assert sessions.lowest_offset(stage.image) == stage.image.offset
 
 
-def test_who_had_no_chance_to_be_heard_is_spared_unless_it_is_gone() -> None:
+def test_a_broker_without_a_chance_to_send_heartbeats_is_spared_unless_it_is_gone() -> None:
     stage = Stage(3)
     sessions = Sessions(stage.image, 3000, 0)
     heard(sessions, stage, 3, 2000)
@@ -115,3 +115,28 @@ def test_who_had_no_chance_to_be_heard_is_spared_unless_it_is_gone() -> None:
     assert sessions.expired(stage.image, 3999) == [2]
     assert sessions.expired(stage.image, 4000) == [2, 1]
     assert sessions.expired(stage.image, 5000) == [2, 1, 3]
+
+
+def test_a_broker_whose_heartbeat_is_not_answered_yet_is_not_silent() -> None:
+    """It sends the next one after the response: a slow controller must not fence it meanwhile."""
+    stage = Stage(2)
+    sessions = Sessions(stage.image, 3000, 0)
+    heard(sessions, stage, 1, 0)
+    sessions.hold(1)
+
+    assert sessions.expired(stage.image, 60_000) == [2]
+    heard(sessions, stage, 1, 50_000)
+    assert sessions.next_expiry(stage.image) == 3000
+    sessions.release(1, 60_000)
+    assert sessions.expired(stage.image, 62_999) == [2]
+    assert sessions.expired(stage.image, 63_000) == [2, 1]
+
+
+def test_a_process_that_is_gone_does_not_wait_for_a_response() -> None:
+    stage = Stage(2)
+    sessions = Sessions(stage.image, 3000, 0)
+    sessions.hold(2)
+    sessions.gone(2, stage.epoch(2))
+    assert sessions.expired(stage.image, 1) == [2]
+    sessions.release(2, 1)
+    assert sessions.expired(stage.image, 1) == [2]

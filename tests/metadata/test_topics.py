@@ -20,6 +20,7 @@ from penstock.model.errors import (
     PolicyViolation,
 )
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
+from penstock.model.steps import at_once
 from penstock.wire.metadata_records import PartitionRecord, RegisterBrokerRecord
 from penstock.wire.schema import Struct
 
@@ -40,8 +41,8 @@ class Cluster:
             self.image.apply(record, next(self._offsets))
 
     def decide(self, topic: NewTopic) -> list[Struct]:
-        return create_topic(
-            self.image, topic, Defaults(1, 1), lambda: TopicId(next(_ids).to_bytes(16, "big"))
+        return at_once(
+            create_topic(self.image, topic, Defaults(1, 1), lambda: TopicId(next(_ids).to_bytes(16, "big")))
         )
 
     def create(self, topic: NewTopic) -> list[list[int]]:
@@ -60,13 +61,15 @@ def times(image: ClusterImage, name: str) -> tuple[int, int]:
 def test_a_topic_has_the_times_of_its_creation_and_of_its_last_change() -> None:
     cluster = Cluster(3)
     new = NewTopic("t", partitions=1, replication_factor=1, configs={"retention.ms": "1"})
-    cluster.commit(create_topic(cluster.image, new, Defaults(1, 1), lambda: TopicId(b"t" * 16), now_ms=1000))
+    cluster.commit(
+        at_once(create_topic(cluster.image, new, Defaults(1, 1), lambda: TopicId(b"t" * 16), now_ms=1000))
+    )
     assert times(cluster.image, "t") == (1000, 1000)
     cluster.commit(config_records(cluster.image, (TOPIC, "t"), {"retention.ms": "2"}, now_ms=2000))
     assert times(cluster.image, "t") == (1000, 2000)
     cluster.commit(config_records(cluster.image, (TOPIC, "t"), {}, now_ms=3000))
     assert times(cluster.image, "t") == (1000, 3000)
-    cluster.commit(grow_topic(cluster.image, "t", 3, None, now_ms=4000))
+    cluster.commit(at_once(grow_topic(cluster.image, "t", 3, None, now_ms=4000)))
     assert times(cluster.image, "t") == (1000, 4000)
     # Nothing changed, so there is no record.
     assert config_records(cluster.image, (TOPIC, "t"), {}, now_ms=5000) == []
@@ -78,7 +81,7 @@ def test_a_log_without_times_is_read() -> None:
     cluster = Cluster(1)
     cluster.create(NewTopic("old", 1, 1))
     assert times(cluster.image, "old") == (-1, -1)
-    cluster.commit(grow_topic(cluster.image, "old", 2, None, now_ms=4000))
+    cluster.commit(at_once(grow_topic(cluster.image, "old", 2, None, now_ms=4000)))
     assert times(cluster.image, "old") == (-1, 4000)
 
 
@@ -96,7 +99,7 @@ def test_a_topic_made_while_a_broker_is_down_has_all_its_replicas() -> None:
 
     assert {node for nodes in placed for node in nodes} == {1, 3}, "brokers that are down come last"
     cluster.create(NewTopic("u", partitions=1, replication_factor=3))
-    cluster.commit(grow_topic(cluster.image, "u", 4, None))
+    cluster.commit(at_once(grow_topic(cluster.image, "u", 4, None)))
     for partition in cluster.image.topics["u"].partitions.values():
         assert sorted(partition.replicas) == [1, 2, 3]
         assert sorted(partition.isr) == [1, 3]
@@ -125,7 +128,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old_and_go_on_round_the_bro
     cluster = Cluster(3)
     cluster.create(NewTopic("t", partitions=2, replication_factor=2))
 
-    cluster.commit(grow_topic(cluster.image, "t", 5, None))
+    cluster.commit(at_once(grow_topic(cluster.image, "t", 5, None)))
 
     placed = cluster.replicas("t")
     assert len(placed) == 5
@@ -138,7 +141,7 @@ def test_topics_of_coordinators_keep_their_number_of_partitions() -> None:
     cluster = Cluster(1)
     cluster.create(NewTopic(OFFSETS_TOPIC, partitions=2))
     with pytest.raises(InvalidPartitions, match=OFFSETS_TOPIC):
-        grow_topic(cluster.image, OFFSETS_TOPIC, 3, None)
+        at_once(grow_topic(cluster.image, OFFSETS_TOPIC, 3, None))
 
 
 def test_assignments_by_hand_are_kept_as_they_are() -> None:
@@ -147,7 +150,7 @@ def test_assignments_by_hand_are_kept_as_they_are() -> None:
     placed = cluster.create(NewTopic("t", assignments={1: [3, 1], 0: [2, 3]}))
 
     assert placed == [[2, 3], [3, 1]]
-    records = grow_topic(cluster.image, "t", 3, [[1, 2]])
+    records = at_once(grow_topic(cluster.image, "t", 3, [[1, 2]]))
     assert isinstance(records[0], PartitionRecord)
     assert (records[0].partition_id, records[0].replicas, records[0].leader) == (2, [1, 2], 1)
 
@@ -170,9 +173,9 @@ def test_one_request_cannot_grow_a_topic_without_bounds() -> None:
     cluster.create(NewTopic("t", partitions=2))
 
     with pytest.raises(PolicyViolation, match="10001 partitions"):
-        grow_topic(cluster.image, "t", 10_003, None)
+        at_once(grow_topic(cluster.image, "t", 10_003, None))
 
-    assert len(grow_topic(cluster.image, "t", 10_002, None)) == 10_000
+    assert len(at_once(grow_topic(cluster.image, "t", 10_002, None))) == 10_000
 
 
 def test_a_deleted_topic_leaves_its_name_and_no_configs() -> None:

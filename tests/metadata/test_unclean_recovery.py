@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.configs import config_records
 from penstock.metadata.image import BROKER, RECOVERING, TOPIC, PartitionImage
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, UNCLEAN_RECOVERY, Policy, Strategy
-from penstock.metadata.unclean_recovery import ReplicaReport, most_complete, recover, strategy_for
+from penstock.metadata.unclean_recovery import Recovery, ReplicaReport, most_complete, recover, strategy_for
 from penstock.model.errors import ErrorCode
+from penstock.model.steps import at_once
+from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.metadata.stage import Stage
 
 
@@ -41,6 +45,12 @@ def report(broker: int, last_epoch: int, end: int, **fields: int) -> ReplicaRepo
         ([report(1, 3, 8), report(2, 3, 9, damaged=True, high_watermark=9)], 2),
         ([report(1, 3, 8), report(2, 3, 9, damaged=True, high_watermark=8)], 1),
         ([report(1, 2, 9), report(2, 3, 9, damaged=True, high_watermark=8)], 2),
+        # The records behind the sound log are sound, and may be committed: the high watermark is an old one.
+        ([report(1, 3, 8), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=5)], 2),
+        ([report(1, 3, 8), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=8)], 2),
+        # The damage reaches beyond the sound log, so that its end may be wrong, too.
+        ([report(1, 3, 8), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=9)], 1),
+        ([report(1, 3, 12), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=5)], 1),
         ([report(1, 3, 9, damaged=True)], 1),
     ],
 )
@@ -81,12 +91,150 @@ def test_an_epoch_that_the_partition_never_had_makes_no_log_complete() -> None:
     assert alone.elected is not None and alone.elected.broker == 1
 
 
+class Held(NamedTuple):
+    """The log of a replica: (leader epoch, first offset) pairs, end offset, known high watermark."""
+
+    epochs: tuple[tuple[int, int], ...]
+    end_offset: int
+    high_watermark: int
+
+
+def histories(stage: Stage, partition: PartitionImage, *logs: Held) -> dict[int, ReplicaReport]:
+    """The reports of brokers 1, 2 and 3 on these logs."""
+    reports = stage.reports(partition)
+    for node, held in enumerate(logs, 1):
+        reports[node] = reports[node]._replace(last_epoch=held.epochs[-1][0], **held._asdict())
+    return reports
+
+
+def elected_of(stage: Stage, partition: PartitionImage, reports: dict[int, ReplicaReport]) -> int | None:
+    recovery = recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports)
+    return recovery.elected and recovery.elected.broker
+
+
+def led_in_turn(stage: Stage, *leaders: int) -> PartitionImage:
+    """A partition that brokers have led one after the other from epoch 1 on, and that has no leader now."""
+    partition = stage.topic("t", [1, 2, 3])
+    for leader in leaders:
+        stage.commit([_change(partition, leader)])
+    stage.commit([_change(partition, -1)])
+    partition.isr, partition.last_known_leader = [], [leaders[-1]]
+    return partition
+
+
+def _change(partition: PartitionImage, leader: int) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id, leader=leader)
+
+
+def test_an_epoch_without_a_leader_is_damage_though_the_partition_is_past_it() -> None:
+    """The loss of the leader begins an epoch, too: no batch can have that one or a later one."""
+    stage = Stage(3)
+    partition = crashed(stage, 1, 2, 3)
+    for node in (1, 2, 3):
+        stage.beat(node)
+    assert partition.led_epoch < partition.leader_epoch
+    raised = partition.led_epoch + 1
+    sound = ((0, 0),)
+    reports = histories(
+        stage, partition, Held(((0, 0), (raised, 4)), 5, 0), Held(sound, 9, 0), Held(sound, 8, 0)
+    )
+    assert elected_of(stage, partition, reports) == 2
+    reports[2] = reports[2]._replace(epochs=())
+    assert elected_of(stage, partition, reports) == 2
+
+
+def test_an_epoch_in_place_of_records_that_are_committed_is_damage() -> None:
+    """Epoch 1 has had a leader that wrote nothing. One bit more makes it the epoch of a batch of epoch 0."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 1)
+    assert partition.led_epoch == 1
+    damaged = Held(((0, 0), (1, 4)), 5, 5)
+    reports = histories(stage, partition, damaged, Held(((0, 0),), 9, 6), Held(((0, 0),), 8, 4))
+    assert elected_of(stage, partition, reports) == 2
+
+
+def test_an_epoch_that_the_last_leader_does_not_have_is_damage() -> None:
+    """That replica has records of an older epoch there, so that it has not written those of a newer one."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 2)
+    damaged = Held(((0, 0), (1, 4)), 5, 0)
+    reports = histories(stage, partition, damaged, Held(((0, 0),), 9, 0), Held(((0, 0),), 8, 0))
+    assert elected_of(stage, partition, reports) == 2
+
+
+def test_an_epoch_that_one_replica_alone_has_may_be_right() -> None:
+    """Its leader wrote, and all were killed before a follower had fetched: no evidence contradicts it."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 1)
+    written = Held(((0, 0), (1, 4)), 5, 4)
+    # The followers have records of epoch 0 that were never committed.
+    reports = histories(stage, partition, written, Held(((0, 0),), 6, 4), Held(((0, 0),), 6, 4))
+    assert elected_of(stage, partition, reports) == 1
+    # Another replica has the epoch as well.
+    both = histories(stage, partition, written, Held(((0, 0), (1, 4)), 5, 9), Held(((0, 0),), 9, 9))
+    assert elected_of(stage, partition, both) in (1, 2)
+    # The log of the last leader ends before: it may have lost the records.
+    partition.last_known_leader = [2]
+    shorter = histories(stage, partition, written, Held(((0, 0),), 4, 4), Held(((0, 0),), 4, 4))
+    assert elected_of(stage, partition, shorter) == 1
+
+
+@pytest.mark.parametrize(
+    ("checksums", "leader"),
+    [
+        ({1: 7, 2: 7, 3: 7}, 2),
+        ({1: 7, 2: 8, 3: 8}, 1),
+        ({1: 7, 2: 8, 3: 7}, 2),
+        ({1: None, 2: None, 3: 8}, 1),
+    ],
+)
+def test_the_last_batch_decides_about_an_epoch_that_one_replica_alone_has(
+    checksums: dict[int, int | None], leader: int
+) -> None:
+    """A replica with the same batch and a longer log lacks nothing, whatever the epoch is."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 1)
+    claim = Held(((0, 0), (1, 4)), 5, 0)
+    reports = histories(stage, partition, claim, Held(((0, 0),), 9, 0), Held(((0, 0),), 8, 0))
+    batches: dict[tuple[int, int, int], int | None] = {}
+
+    def outcome() -> Recovery:
+        return recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports, batches=batches)
+
+    assert (outcome().record, outcome().compare_at) == (None, 4)
+    for node, checksum in checksums.items():
+        batches[node, stage.epoch(node), 4] = checksum
+    elected = outcome().elected
+    assert elected is not None and elected.broker == leader
+    # A comparison is not possible everywhere.
+    assert elected_of(stage, partition, reports) == 1
+
+
+def test_the_epoch_of_an_unclean_election_is_trusted() -> None:
+    """Such a leader need not have had all committed records."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 1)
+    partition.leader_recovery = RECOVERING
+    written = Held(((0, 0), (1, 4)), 5, 4)
+    reports = histories(stage, partition, written, Held(((0, 0),), 9, 9), Held(((0, 0),), 9, 9))
+    assert elected_of(stage, partition, reports) == 1
+
+
+def test_the_only_replica_leads_with_any_epoch() -> None:
+    stage = Stage(1)
+    partition = stage.topic("t", [1], min_isr=1)
+    stage.fence(1)
+    stage.register(1)
+    stage.beat(1)
+    assert partition.leader == 1
+
+
 def test_a_broker_that_was_unregistered_is_not_waited_for() -> None:
     stage = Stage(3)
     partition = crashed(stage, 1, 2, 3)
     stage.beat(1)
     stage.beat(2)
-    stage.commit(unregister_broker(stage.image, stage.policy, 3))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 3)))
     stage.recover({1: 1})
     assert partition.leader == 1
 
@@ -97,7 +245,7 @@ def test_an_empty_disk_under_a_known_id_does_not_lead_for_having_led() -> None:
     partition = stage.topic("t", [1, 2], min_isr=1)
     stage.alter(partition, [1])
     stage.fence(1)
-    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 1)))
     stage.register(1, log_dirs=[stage.unique()])
     stage.beat(1)
     assert (partition.leader, partition.last_known_leader) == (-1, [])

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from penstock.metadata.image import ROLE, ClusterImage
-from penstock.model.errors import ApiError, InvalidConfig
+from penstock.metadata.image import REVOCATION, ROLE, ClusterImage
+from penstock.model.errors import ApiError, InvalidConfig, PolicyViolation
+from penstock.model.steps import Steps, is_slice_over
 from penstock.security.acls import Acl, AclFilter, check_acl, check_filter
 from penstock.security.principal import parse_principal
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
-__all__ = ["check_role", "create_acls", "delete_acls"]
+__all__ = ["REVOKED_AT", "check_revocation", "check_role", "create_acls", "delete_acls", "find_acls"]
+
+#: bindings with their ids
+Matches: TypeAlias = list[tuple[bytes, Acl]]
+#: the most bindings that one request removes, as in Kafka
+_REMOVED_MAX: Final = 10_000
+#: the config of a revocation: when it was made, in milliseconds; each change closes connections
+REVOKED_AT: Final = "revoked.at.ms"
 
 
 def create_acls(
@@ -20,7 +29,7 @@ def create_acls(
     """The records of the bindings that are new, and one result per binding. A duplicate succeeds."""
     records: list[Struct] = []
     results: list[ApiError | None] = []
-    known = set(image.acls.ids)
+    known, new = image.acls.ids, set[Acl]()
     for acl in acls:
         try:
             check_acl(acl)
@@ -28,8 +37,8 @@ def create_acls(
             results.append(e)
             continue
         results.append(None)
-        if acl not in known:
-            known.add(acl)
+        if acl not in known and acl not in new:
+            new.add(acl)
             records.append(
                 AccessControlEntryRecord(
                     id=new_id(),
@@ -45,22 +54,49 @@ def create_acls(
     return records, results
 
 
-def delete_acls(
-    image: ClusterImage, filters: Sequence[AclFilter]
-) -> tuple[list[Struct], list[list[Acl] | ApiError]]:
-    """The records that remove the bindings of all filters, and the bindings or the error of each filter."""
-    removed: dict[bytes, None] = {}
-    results: list[list[Acl] | ApiError] = []
+def find_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Steps[list[Matches | ApiError]]:
+    """The bindings or the error of each filter, in steps."""
+    found: dict[AclFilter, Matches | ApiError] = {}
     for wanted in filters:
+        if wanted in found:
+            continue
         try:
             check_filter(wanted)
+            found[wanted] = yield from image.acls.search(wanted)
         except ApiError as e:
-            results.append(e)
+            found[wanted] = e
+    return [found[wanted] for wanted in filters]
+
+
+def delete_acls(
+    image: ClusterImage, found: Sequence[Matches | ApiError]
+) -> Steps[tuple[list[Struct], list[list[Acl] | ApiError]]]:
+    """The records that remove bindings, and those of them that still exist, in steps.
+
+    As in Kafka, one request removes at most 10,000 bindings. A filter that selects more removes none.
+    """
+    by_id = image.acls.by_id
+    removed: dict[bytes, None] = {}
+    results: list[list[Acl] | ApiError] = []
+    for each in found:
+        if isinstance(each, ApiError):
+            results.append(each)
             continue
-        matching = image.acls.matching(wanted)
-        removed.update(dict.fromkeys(acl_id for acl_id, _ in matching))
-        results.append([acl for _, acl in matching])
-    return [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed], results
+        present = [(acl_id, acl) for acl_id, acl in each if acl_id in by_id]
+        new = [acl_id for acl_id, _ in present if acl_id not in removed]
+        if len(removed) + len(new) > _REMOVED_MAX:
+            message = f"Cannot remove more than {_REMOVED_MAX} acls in a single delete operation."
+            results.append(PolicyViolation(message))
+            continue
+        removed.update(dict.fromkeys(new))
+        results.append([acl for _, acl in present])
+        yield
+    records: list[Struct] = []
+    for acl_id in removed:
+        records.append(RemoveAccessControlEntryRecord(id=acl_id))
+        if is_slice_over(len(records)):
+            yield
+    return records, results
 
 
 def check_role(resource: tuple[int, str], members: Mapping[str, str]) -> None:
@@ -72,3 +108,14 @@ def check_role(resource: tuple[int, str], members: Mapping[str, str]) -> None:
     for member in members:
         if parse_principal(member).type == "Role":
             raise InvalidConfig(f"{member} is a role: members are principals such as User:alice")
+
+
+def check_revocation(resource: tuple[int, str], values: Mapping[str, str]) -> None:
+    """Raise InvalidConfig unless the resource is a principal, and its config is the time of a revocation."""
+    kind, name = resource
+    assert kind == REVOCATION
+    if parse_principal(name).type == "Role":
+        raise InvalidConfig(f"{name} is a role: the connections of a principal such as User:alice are closed")
+    for key, value in values.items():
+        if key != REVOKED_AT or not (value.isascii() and value.isdigit()):
+            raise InvalidConfig(f"A revocation has one config, {REVOKED_AT}, which is a number")

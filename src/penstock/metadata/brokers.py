@@ -8,21 +8,20 @@ when it goes (its partitions are looked after first), first when it comes up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from penstock.metadata.election import begin_change, lead_elsewhere
 from penstock.metadata.features import METADATA_VERSION, check_supported
-from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
-from penstock.metadata.partition_change import Election
+from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage
 from penstock.metadata.policy import Policy
+from penstock.metadata.withdrawal import exclude_unclean, hand_over, withdraw
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
+from penstock.model.steps import Steps, is_slice_over
 from penstock.wire.apis.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    TopicWithoutRoom,
-    UncleanTopic,
 )
 from penstock.wire.apis.broker_registration import BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
@@ -77,7 +76,7 @@ def register_broker(
     cluster_id: str,
     session_alive: bool,
     next_offset: int,
-) -> tuple[list[Struct], int]:
+) -> Steps[tuple[list[Struct], int]]:
     """A broker's registration, fenced, and its epoch: the offset that the last of the records will have.
 
     `next_offset` is that of the first record, and `session_alive` says whether the broker registered with
@@ -106,7 +105,7 @@ def register_broker(
         return [record], known.epoch
     clean = known is not None and _is_previous(known, request)
     emptied = known is not None and set(known.log_directories).isdisjoint(request.log_dirs)
-    records = _withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
+    records = yield from withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
     record.broker_epoch = next_offset + len(records)
     return [*records, record], record.broker_epoch
 
@@ -186,7 +185,7 @@ def register_controller(request: ControllerRegistrationRequest) -> list[Struct]:
     ]
 
 
-def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
+def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> Steps[list[Struct]]:
     """Forget a broker. Its replicas no longer count, even if it registers again.
 
     A broker that is up is not forgotten if it has the last in-sync replica of a partition: replicas that lack
@@ -195,7 +194,7 @@ def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> li
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered")
-    changes = _withdraw(image, policy, broker_id, clean=False, emptied=True)
+    changes = yield from withdraw(image, policy, broker_id, clean=False, emptied=True)
     if not broker.fenced:
         _refuse_last_in_sync(image, broker_id, changes)
     return [*changes, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)]
@@ -213,18 +212,21 @@ def _refuse_last_in_sync(image: ClusterImage, broker_id: int, changes: Iterable[
             )
 
 
-def fence_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
-    """Fence a broker whose session has expired, and move its leaderships."""
+def fence_broker(
+    image: ClusterImage, policy: Policy, broker_id: int, *, shutdown: int = 0
+) -> Steps[list[Struct]]:
+    """Fence a broker whose session has expired, or that shuts down (`shutdown`), and move its leaderships."""
     broker = image.brokers[broker_id]
     if broker.fenced:
         return []
-    return [*_withdraw(image, policy, broker_id), _registration_change(broker, fenced=_FENCE)]
+    changes = yield from withdraw(image, policy, broker_id)
+    return [*changes, _registration_change(broker, fenced=_FENCE, in_controlled_shutdown=shutdown)]
 
 
 def heartbeat(
     image: ClusterImage, policy: Policy, request: BrokerHeartbeatRequest, lowest_active_offset: int
-) -> tuple[list[Struct], BrokerHeartbeatResponse]:
-    """The records and the response of a broker's heartbeat.
+) -> Steps[tuple[list[Struct], BrokerHeartbeatResponse]]:
+    """The records and the response of a broker's heartbeat. It yields only if there will be records.
 
     One whose data directories have all failed is fenced. A broker that wants to shut down may do so when it
     leads nothing and every active broker has applied that (`lowest_active_offset`): until then clients may
@@ -238,28 +240,28 @@ def heartbeat(
     answer = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced)
     failed = set(request.offline_log_dirs).intersection(broker.log_directories)
     want_fence = request.want_fence or (bool(failed) and failed == set(broker.log_directories))
-    records: list[Struct] = _exclude_unclean(image, policy, broker.id, request.unclean_replicas)
+    records: list[Struct] = yield from exclude_unclean(image, policy, broker.id, request.unclean_replicas)
     if records:
         return records, answer
     if broker.fenced:
         answer.should_shut_down = request.want_shut_down
         wants_up = not (want_fence or request.want_shut_down or broker.in_controlled_shutdown)
         if caught_up and wants_up:
-            records = _unfence(image, policy, broker)
+            records = yield from _unfence(image, policy, broker)
             answer.is_fenced = False
     elif want_fence or _may_shut_down(image, request, broker, lowest_active_offset):
-        records = fence_broker(image, policy, broker.id)
+        is_first = request.want_shut_down and not broker.in_controlled_shutdown
+        shutdown = _SHUT_DOWN if is_first else 0
+        records = yield from fence_broker(image, policy, broker.id, shutdown=shutdown)
         answer.is_fenced = True
         answer.should_shut_down = request.want_shut_down
     elif request.want_shut_down and not broker.in_controlled_shutdown:
-        records = [
-            *_withdraw(image, policy, broker.id),
-            _registration_change(broker, in_controlled_shutdown=_SHUT_DOWN),
-        ]
+        records = yield from withdraw(image, policy, broker.id)
+        records.append(_registration_change(broker, in_controlled_shutdown=_SHUT_DOWN))
     elif failed:
-        records = _directories_offline(image, policy, broker, failed)
+        records = yield from _directories_offline(image, policy, broker, failed)
     else:
-        records = _hand_over(image, policy, broker.id, request.without_room)
+        records = yield from hand_over(image, policy, broker.id, request.without_room)
         if not records and broker.id in policy.clocks_off:
             records = lead_elsewhere(image, policy, broker.id)
     return records, answer
@@ -267,7 +269,7 @@ def heartbeat(
 
 def _directories_offline(
     image: ClusterImage, policy: Policy, broker: BrokerImage, failed: Collection[bytes]
-) -> list[Struct]:
+) -> Steps[list[Struct]]:
     """Take a broker, some of whose data directories have failed, out of the ISRs that can do without it.
 
     The controller does not know which replicas were in those directories. Replicas in healthy ones are back
@@ -275,62 +277,8 @@ def _directories_offline(
     """
     change = _registration_change(broker)
     change.log_dirs = [directory for directory in broker.log_directories if directory not in failed]
-    return [*_withdraw(image, policy, broker.id, clean=False, even_if_last=False), change]
-
-
-def _hand_over(
-    image: ClusterImage, policy: Policy, broker_id: int, without_room: Collection[TopicWithoutRoom]
-) -> list[Struct]:
-    """Remove replicas on a full disk from leadership and ISR, if another replica is in sync.
-
-    If no other is, it stays leader: its records can be read. It has lost nothing, so it stays eligible.
-    """
-    records: list[Struct] = []
-    for partition in _listed(image, without_room):
-        if broker_id not in partition.isr or len(partition.isr) == 1:
-            continue
-        change = begin_change(image, policy, partition, leaving=broker_id)
-        change.election = Election.ONLINE
-        change.isr = [node for node in partition.isr if node != broker_id]
-        record = change.build()
-        if record is not None and record.leader != NO_LEADER:
-            records.append(record)
-    return records
-
-
-def _exclude_unclean(
-    image: ClusterImage, policy: Policy, broker_id: int, unclean: Collection[UncleanTopic]
-) -> list[Struct]:
-    """Take replicas that may lack committed records out of the ISR, the ELR and the last known leader.
-
-    A replica that is alone in the ISR of a broker that is up leads on where no other replica is eligible: the
-    other replicas were out of sync and have less. An only replica stays the last known leader.
-    """
-    records: list[Struct] = []
-    for partition in _listed(image, unclean):
-        has_led = len(partition.replicas) > 1 and broker_id in partition.last_known_leader
-        if broker_id not in partition.isr and broker_id not in partition.elr and not has_led:
-            continue
-        change = begin_change(image, policy, partition, leaving=broker_id)
-        change.election = Election.ONLINE
-        change.isr = [node for node in partition.isr if node != broker_id]
-        change.unclean_shutdown = (broker_id,)
-        if len(partition.replicas) > 1:
-            change.emptied = (broker_id,)
-        record = change.build()
-        if record is not None and (broker_id not in partition.isr or record.leader != NO_LEADER):
-            records.append(record)
-    return records
-
-
-def _listed(
-    image: ClusterImage, topics: Collection[TopicWithoutRoom] | Collection[UncleanTopic]
-) -> Iterator[PartitionImage]:
-    """The partitions that a heartbeat lists, as far as the image has them."""
-    for topic in topics:
-        known = image.topics_by_id.get(TopicId(topic.topic_id))
-        if known is not None:
-            yield from (known.partitions[index] for index in topic.partitions if index in known.partitions)
+    changes = yield from withdraw(image, policy, broker.id, clean=False, even_if_last=False)
+    return [*changes, change]
 
 
 def _may_shut_down(
@@ -341,7 +289,7 @@ def _may_shut_down(
     return not broker.in_controlled_shutdown or broker.shutdown_offset <= lowest_active_offset
 
 
-def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[Struct]:
+def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> Steps[list[Struct]]:
     """Let a broker lead, first the partitions without a leader."""
     records: list[Struct] = [_registration_change(broker, fenced=_UNFENCE)]
     for partition in image.partitions_on(broker.id):
@@ -349,39 +297,8 @@ def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[S
             record = begin_change(image, policy, partition, joining=broker.id).build()
             if record is not None:
                 records.append(record)
-    return records
-
-
-def _withdraw(
-    image: ClusterImage,
-    policy: Policy,
-    broker_id: int,
-    *,
-    clean: bool = True,
-    emptied: bool = False,
-    even_if_last: bool = True,
-) -> list[Struct]:
-    """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records.
-
-    One that is `emptied` has lost all, or may have: it is no longer the last known leader, either.
-    """
-    records: list[Struct] = []
-    for partition in image.partitions_on(broker_id):
-        has_led = emptied and len(partition.replicas) > 1 and broker_id in partition.last_known_leader
-        if broker_id not in partition.isr and (clean or broker_id not in partition.elr) and not has_led:
-            continue
-        change = begin_change(image, policy, partition, leaving=broker_id)
-        if not even_if_last:
-            # The replica may be in a healthy directory: no unclean election for it.
-            change.election = Election.ONLINE
-        change.isr = [node for node in partition.isr if node != broker_id]
-        if not clean:
-            change.unclean_shutdown = (broker_id,)
-        if emptied and len(partition.replicas) > 1:
-            change.emptied = (broker_id,)
-        record = change.build()
-        if record is not None and (even_if_last or record.leader != NO_LEADER):
-            records.append(record)
+                if is_slice_over(len(records)):
+                    yield
     return records
 
 

@@ -1,7 +1,11 @@
 """Compares the wall clocks of the brokers, as the active controller learns them from heartbeats.
 
-The reference is the median of the known clocks, the controller's own included. It counts only if more than
-half of the known clocks lie within the limit of it: of two clocks that differ, neither is known to be right.
+A broker reports its clock with its standing (`penstock.timekeeping.trust`): whether it has watched the time
+without a jump. The clocks that have are the known ones that count. Without any, all of them count, and the
+reference is vouched for only if no clock is held: brokers that are wrong together do not correct each other.
+
+The reference is the median of the clocks that count, the controller's own included. It counts only if more
+than half of them lie within the limit of it: of two clocks that differ, neither is known to be right.
 A broker whose clock differs from the reference by more than the limit in two heartbeats in a row is in `off`,
 until the difference is at most three quarters of the limit.
 
@@ -14,11 +18,12 @@ Owned by: the active controller, in memory. A new active controller learns the c
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.metadata.image import ClusterImage
+from penstock.timekeeping.trust import Standing, back_limit_ms
 
-__all__ = ["CLOCKS_DISAGREE", "CLOCK_UNKNOWN", "Clocks", "agreed_clock", "back_limit_ms"]
+__all__ = ["CLOCKS_DISAGREE", "CLOCK_UNKNOWN", "Clocks", "Reference", "ReportedClock", "agreed_clock"]
 
 #: in place of the reference: the controller does not know enough clocks yet
 CLOCK_UNKNOWN: Final = -1
@@ -31,9 +36,24 @@ _HEARTBEATS_OFF: Final = 2
 _CLOCKS_MIN: Final = 2
 
 
-def back_limit_ms(limit_ms: int) -> int:
-    """The difference at which a clock that was off counts as right again; less than `limit_ms`."""
-    return limit_ms * 3 // 4
+class ReportedClock(NamedTuple):
+    """The wall clock of a broker as it reports it; -1 if nothing new is known about it."""
+
+    clock_ms: int = -1
+    standing: Standing = Standing.UNKNOWN
+
+    @classmethod
+    def received(cls, clock_ms: int, standing: int) -> ReportedClock:
+        """A clock from a heartbeat, whose standing may be one of a later release."""
+        return cls(clock_ms, Standing(standing) if standing in set(Standing) else Standing.UNKNOWN)
+
+
+class Reference(NamedTuple):
+    """The time for the response to a heartbeat: the reference, CLOCK_UNKNOWN or CLOCKS_DISAGREE."""
+
+    clock_ms: int
+    #: whether brokers that have watched the time have that clock
+    vouched: bool = False
 
 
 def agreed_clock(clocks: list[float], limit_ms: float) -> float | None:
@@ -44,12 +64,13 @@ def agreed_clock(clocks: list[float], limit_ms: float) -> float | None:
 
 
 class _Known:
-    __slots__ = ("base_ms", "heard_ms", "times_off")
+    __slots__ = ("base_ms", "heard_ms", "standing", "times_off")
 
     def __init__(self) -> None:
         #: wall clock minus the controller's monotonic clock
         self.base_ms = 0.0
         self.heard_ms = 0.0
+        self.standing = Standing.UNKNOWN
         self.times_off = 0
 
 
@@ -68,39 +89,43 @@ class Clocks:
         self,
         image: ClusterImage,
         broker: int,
-        clock_ms: int,
+        reported: ReportedClock,
         *,
-        own_clock_ms: int,
+        own: ReportedClock,
         now_ms: float,
         session_ms: float,
         limit_ms: int,
-    ) -> int:
-        """Take in a broker's clock from its heartbeat; the reference now, CLOCK_UNKNOWN or CLOCKS_DISAGREE.
+    ) -> Reference:
+        """Take in a broker's clock from its heartbeat; returns the reference now.
 
-        `own_clock_ms` is the controller's wall clock at `now_ms`. Clocks that were not heard of for
-        `session_ms` are forgotten. With -1 for `clock_ms` nothing new is known about the broker's clock, as
-        from a broker of an older version.
+        `own` is the controller's clock at `now_ms`. Clocks that were not heard of for `session_ms` are
+        forgotten.
         """
-        if clock_ms >= 0:
-            self._hear(broker, clock_ms, now_ms)
-        self._hear(self._node_id, own_clock_ms, now_ms)
+        is_new = reported.clock_ms >= 0
+        if is_new:
+            self._hear(broker, reported, now_ms)
+        self._hear(self._node_id, own, now_ms)
         for node in [n for n, known in self._known.items() if now_ms - known.heard_ms > session_ms]:
             del self._known[node]
             self.off.pop(node, None)
         if not self._enough(image):
-            return CLOCK_UNKNOWN
-        agreed = agreed_clock([known.base_ms for known in self._known.values()], limit_ms)
+            return Reference(CLOCK_UNKNOWN)
+        watching = [known for known in self._known.values() if known.standing is Standing.BELIEVED]
+        counting = watching or list(self._known.values())
+        agreed = agreed_clock([known.base_ms for known in counting], limit_ms)
         if agreed is None:
             self.off.clear()
-            return CLOCKS_DISAGREE
-        if clock_ms >= 0:
+            return Reference(CLOCKS_DISAGREE)
+        if is_new:
             self._judge(broker, self._known[broker], agreed, limit_ms)
-        return round(agreed + now_ms)
+        held = any(known.standing is Standing.HELD for known in counting)
+        return Reference(round(agreed + now_ms), vouched=not held)
 
-    def _hear(self, node: int, clock_ms: int, now_ms: float) -> None:
+    def _hear(self, node: int, reported: ReportedClock, now_ms: float) -> None:
         known = self._known.setdefault(node, _Known())
-        known.base_ms = clock_ms - now_ms
+        known.base_ms = reported.clock_ms - now_ms
         known.heard_ms = now_ms
+        known.standing = reported.standing
 
     def _enough(self, image: ClusterImage) -> bool:
         brokers = image.brokers

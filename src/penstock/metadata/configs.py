@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from penstock.metadata.image import BROKER, NO_TIME, TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, NO_TIME, ROLE, TOPIC, ClusterImage
 from penstock.metadata.policy import MIN_ISR
-from penstock.model.errors import InvalidConfig, InvalidRequest
+from penstock.model.config import BROKER_KEYS
+from penstock.model.errors import InvalidConfig, InvalidRequest, PolicyViolation
 from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
 from penstock.wire.schema import Struct
 
@@ -17,11 +19,16 @@ __all__ = [
     "Alteration",
     "Operation",
     "alter_incrementally",
-    "check_min_isr",
+    "check_change",
     "config_records",
     "settle_min_isr",
 ]
 
+#: configs of a broker, or of all brokers, whose names are no broker configs, and members of a role
+_OTHERS_MAX: Final = 1000
+_MEMBERS_MAX: Final = 10_000
+#: the characters of their names and values
+_CHARACTERS_MAX: Final = 1 << 20
 #: the resource type of groups, as the protocol numbers it
 GROUP: Final = 32
 
@@ -60,7 +67,8 @@ def alter_incrementally(
             values[name] = value
         elif operation in (Operation.APPEND, Operation.SUBTRACT):
             if name not in defaults:
-                raise InvalidConfig(f"Can't append to or subtract from {name}: it is not a list")
+                named = Operation(operation).name
+                raise InvalidConfig(f"Can't {named} to key {name} because its type is not LIST.")
             values[name] = _alter_list(values.get(name, defaults[name]), operation, value)
         else:
             raise InvalidRequest(f"Unknown config operation {operation}; it must be 0, 1, 2 or 3")
@@ -68,13 +76,19 @@ def alter_incrementally(
 
 
 def _alter_list(text: str, operation: int, value: str) -> str:
-    items = [item for item in text.split(",") if item]
-    for item in value.split(","):
-        if operation == Operation.APPEND and item not in items:
-            items.append(item)
-        elif operation == Operation.SUBTRACT and item in items:
-            items.remove(item)
-    return ",".join(items)
+    listed = [item for item in text.split(",") if item]
+    if operation == Operation.APPEND:
+        known = set(listed)
+        return ",".join(listed + [item for item in dict.fromkeys(value.split(",")) if item not in known])
+    # One occurrence for each time that it is named, the first ones first.
+    times = Counter(value.split(","))
+    kept = []
+    for item in listed:
+        if times[item] > 0:
+            times[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
 
 
 def settle_min_isr(image: ClusterImage, min_isr: int) -> list[Struct]:
@@ -94,7 +108,40 @@ def settle_min_isr(image: ClusterImage, min_isr: int) -> list[Struct]:
     return records
 
 
-def check_min_isr(resource: tuple[int, str], values: Mapping[str, str]) -> None:
+def check_change(resource: tuple[int, str], current: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Refuse `values` that a resource must not have, whatever each of them is."""
+    _check_min_isr(resource, values)
+    kind = resource[0]
+    if kind == BROKER:
+        # Like Kafka, brokers accept names that they do not know: those of plugins, and of any listener.
+        _check_number("a broker", _others(current), _others(values), _OTHERS_MAX)
+    elif kind == ROLE:
+        _check_number("a role", current, values, _MEMBERS_MAX)
+
+
+def _others(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name not in BROKER_KEYS}
+
+
+def _check_number(owner: str, current: Mapping[str, str], values: Mapping[str, str], most: int) -> None:
+    """Raise PolicyViolation if values are too many, or too long, unless the change only removes some.
+
+    Why: each change, and each description, takes time for all of them.
+    """
+    size = _characters(values)
+    grows = len(values) > len(current) or size > _characters(current)
+    if grows and (len(values) > most or size > _CHARACTERS_MAX):
+        raise PolicyViolation(
+            f"{len(values)} names with {size} characters are more than {owner} may have: "
+            f"{most} names, {_CHARACTERS_MAX} characters"
+        )
+
+
+def _characters(values: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in values.items())
+
+
+def _check_min_isr(resource: tuple[int, str], values: Mapping[str, str]) -> None:
     """Refuse a minimum ISR of one broker's own, and to leave all brokers without one."""
     kind, name = resource
     if kind != BROKER:

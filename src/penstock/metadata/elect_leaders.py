@@ -15,6 +15,7 @@ from penstock.metadata.partition_change import Election
 from penstock.metadata.policy import Policy, Strategy
 from penstock.metadata.unclean_recovery import Reports, recover
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest, UnknownTopicOrPartition
+from penstock.model.steps import Steps, is_slice_over
 from penstock.wire.apis.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -59,10 +60,10 @@ def elect_leaders(
     policy: Policy,
     request: ElectLeadersRequest,
     reports: Mapping[PartitionKey, Reports] | None = None,
-) -> tuple[list[Struct], ElectLeadersResponse]:
+) -> Steps[tuple[list[Struct], ElectLeadersResponse]]:
     """Of all partitions when none are named; then those that have the right leader are not mentioned.
 
-    `reports` are what the replicas of `partitions_to_recover` have answered.
+    Yields between its slices. `reports` are what the replicas of `partitions_to_recover` have answered.
     """
     if request.election_type not in ElectionType.__members__.values():
         raise InvalidRequest(f"Unknown election type {request.election_type}; it must be 0 or 1")
@@ -70,9 +71,13 @@ def elect_leaders(
     everywhere = request.topic_partitions is None
     records: list[Struct] = []
     response = ElectLeadersResponse()
+    number = 0
     for name, indexes in _wanted(image, request):
         results = []
         for index in dict.fromkeys(indexes):
+            number += 1
+            if is_slice_over(number):
+                yield
             result = PartitionResult(partition_id=index)
             try:
                 records.append(elect_leader(image, policy, name, index, kind, reports or {}))

@@ -12,16 +12,19 @@ from typing import Final
 
 from penstock.metadata.broker_image import FeatureRanges
 from penstock.metadata.image import ClusterImage
+from penstock.metadata.levels import RELEASE
 from penstock.model.errors import ApiError, ErrorCode, UnsupportedVersion
 from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["METADATA_VERSION", "UpgradeType", "check_supported", "update_features"]
+__all__ = ["METADATA_VERSION", "UpgradeType", "check_number", "check_supported", "update_features"]
 
 #: the level of the metadata records themselves
 METADATA_VERSION: Final = "metadata.version"
 _DISABLED: Final = (0, 0)
+#: Features that are not lowered from this level on: records that lower levels do not have may be in the log.
+_FINAL_FROM: Final = {METADATA_VERSION: 0, RELEASE: 2}
 
 
 class UpgradeType(IntEnum):
@@ -52,6 +55,7 @@ def update_features(
 
     `local` is what the active controller itself understands.
     """
+    check_number(image, request, local)
     records: list[Struct] = []
     seen: set[str] = set()
     for update in request.feature_updates:
@@ -73,6 +77,12 @@ def update_features(
         if level != current:
             records.append(FeatureLevelRecord(name=update.feature, feature_level=level))
     return [] if request.validate_only else records
+
+
+def check_number(image: ClusterImage, request: UpdateFeaturesRequest, local: FeatureRanges) -> None:
+    """Refuse a request with more features than there are, before any of them is looked at."""
+    if len(request.feature_updates) > len({*image.features, *local}):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "The request names more features than there are")
 
 
 def _nodes(image: ClusterImage, local: FeatureRanges) -> Iterator[tuple[str, FeatureRanges]]:
@@ -98,7 +108,7 @@ def _check_direction(update: FeatureUpdate, current: int) -> None:
         )
     if level > current and not upgrade:
         raise _invalid(update, "Can't downgrade to a newer version.")
-    if level < current and update.feature == METADATA_VERSION:
+    if level < current and current >= _FINAL_FROM.get(update.feature, current + 1):
         raise _invalid(update, "Records of the present level may be in the log, so it cannot go back.")
 
 

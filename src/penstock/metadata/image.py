@@ -7,7 +7,8 @@ last record applied. The image keeps the lists of the records given to it, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from penstock.metadata.broker_image import BrokerImage, ControllerImage
@@ -21,7 +22,8 @@ from penstock.metadata.partition_image import (
 )
 from penstock.metadata.scram_table import ScramCredentials
 from penstock.model.ids import TopicId
-from penstock.security.acls import Acl, AclStore
+from penstock.security.acl_store import AclStore
+from penstock.security.acls import Acl
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -48,10 +50,12 @@ from penstock.wire.security_records import (
 __all__ = [
     "BROKER",
     "CLIENT_METRICS",
+    "LINK",
     "NO_LEADER",
     "NO_TIME",
     "RECOVERED",
     "RECOVERING",
+    "REVOCATION",
     "ROLE",
     "TOPIC",
     "BrokerImage",
@@ -61,6 +65,7 @@ __all__ = [
     "PartitionImage",
     "PartitionKey",
     "TopicImage",
+    "topic_of",
     "unified_name",
 ]
 
@@ -70,6 +75,10 @@ BROKER: Final = 4
 CLIENT_METRICS: Final = 16
 #: a resource type of Penstock's: a role, whose configs are named by its members
 ROLE: Final = 100
+#: a resource type of Penstock's: a principal whose connections are closed when its config changes (ADR 59)
+REVOCATION: Final = 101
+#: a resource type of Penstock's: a link to another cluster, whose topics are mirrored (ADR 93)
+LINK: Final = 102
 
 #: a time that no record has
 NO_TIME: Final = -1
@@ -101,6 +110,11 @@ class TopicImage:
         self.partitions: dict[int, PartitionImage] = {}
 
 
+def topic_of(record: TopicRecord) -> TopicImage:
+    """A topic that has no partitions yet."""
+    return TopicImage(record.name, TopicId(record.topic_id), record.created_ms, record.changed_ms)
+
+
 class ClusterImage:
     """Topics, brokers, controllers, configs, features, rights, credentials, quotas, the next producer id.
 
@@ -128,6 +142,8 @@ class ClusterImage:
         self.leaderless: dict[PartitionKey, PartitionImage] = {}
         self.reassigning: dict[PartitionKey, PartitionImage] = {}
         self._by_replica: dict[int, dict[PartitionKey, PartitionImage]] = {}
+        #: how many partitions have each broker as their first replica
+        self.preferred: Counter[int] = Counter()
 
     def topic_configs(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC, name), {})
@@ -150,11 +166,18 @@ class ClusterImage:
         self.offset = offset
         _APPLY[type(record)](self, record)
 
-    def _topic(self, record: TopicRecord) -> None:
-        topic = TopicImage(record.name, TopicId(record.topic_id), record.created_ms, record.changed_ms)
+    def add_topic(self, topic: TopicImage) -> None:
         self.topics[topic.name] = topic
         self.topics_by_id[topic.id] = topic
         self.unified_names[unified_name(topic.name)] = topic.name
+
+    def index(self, partition: PartitionImage) -> None:
+        """Let `partitions_on`, `leaderless` and `reassigning` have a partition that its topic gets."""
+        self._note_replicas(partition)
+        self._note_state(partition)
+
+    def _topic(self, record: TopicRecord) -> None:
+        self.add_topic(topic_of(record))
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self.topics_by_id.pop(TopicId(record.topic_id))
@@ -172,8 +195,7 @@ class ClusterImage:
         topic.partitions[partition.index] = partition
         if record.changed_ms != NO_TIME:
             topic.changed_ms = record.changed_ms
-        self._note_replicas(partition)
-        self._note_state(partition)
+        self.index(partition)
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
         partition = self.topics_by_id[TopicId(record.topic_id)].partitions[record.partition_id]
@@ -195,10 +217,14 @@ class ClusterImage:
                 index.pop(partition.key, None)
 
     def _note_replicas(self, partition: PartitionImage) -> None:
+        self.preferred[partition.replicas[0]] += 1
         for node in partition.replicas:
             self._by_replica.setdefault(node, {})[partition.key] = partition
 
-    def _forget_replicas(self, key: PartitionKey, nodes: Iterable[int]) -> None:
+    def _forget_replicas(self, key: PartitionKey, nodes: Sequence[int]) -> None:
+        self.preferred[nodes[0]] -= 1
+        if not self.preferred[nodes[0]]:
+            del self.preferred[nodes[0]]
         for node in nodes:
             held = self._by_replica[node]
             del held[key]

@@ -88,6 +88,11 @@ class PartitionImage:
         return {*self.isr, *self.elr, *self.last_known_leader}
 
     @property
+    def led_epoch(self) -> int:
+        """The newest leader epoch that can have had a leader; the loss of a leader begins an epoch, too."""
+        return self.leader_epoch if self.leader != NO_LEADER else self.leader_epoch - 1
+
+    @property
     def reassigning(self) -> bool:
         return bool(self.adding or self.removing)
 

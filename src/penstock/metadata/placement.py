@@ -49,23 +49,27 @@ def rendezvous_score(topic_id: TopicId, index: int, broker: int) -> int:
 
 def check_assignment(image: ClusterImage, nodes: Sequence[int], factor: int | None = None) -> None:
     """Raise InvalidReplicaAssignment unless `nodes` may hold a partition; `factor` is what others have."""
+    manual = "The manual partition assignment includes"
     if not nodes:
-        raise InvalidReplicaAssignment("A partition was assigned an empty list of replicas")
-    if len(set(nodes)) != len(nodes):
-        raise InvalidReplicaAssignment(f"The replicas {list(nodes)} name a broker more than once")
-    for node in nodes:
+        raise InvalidReplicaAssignment(f"{manual} an empty replica list.")
+    before = None
+    for node in sorted(nodes):
         if node not in image.brokers:
-            raise InvalidReplicaAssignment(
-                f"Broker {node} is assigned a replica, but no such broker is registered"
-            )
+            raise InvalidReplicaAssignment(f"{manual} broker {node}, but no such broker is registered.")
+        if node == before:
+            raise InvalidReplicaAssignment(f"{manual} the broker {node} more than once.")
+        before = node
     if factor is not None and len(nodes) != factor:
-        raise InvalidReplicaAssignment(f"A partition has {len(nodes)} replica(s) where others have {factor}")
+        raise InvalidReplicaAssignment(
+            f"{manual} a partition with {len(nodes)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {factor} replica(s)."
+        )
 
 
 class Load:
     """The brokers that may hold new replicas, and how many each has; grows as replicas are placed.
 
-    Counting takes time for each partition of the cluster: topics that are made together share one.
+    Topics that are made together share one.
     """
 
     __slots__ = ("brokers", "excluded", "leaders", "replicas", "sites", "up")
@@ -84,9 +88,7 @@ class Load:
             self.sites.setdefault((broker.host, broker.rack), []).append(broker)
         self.up = [broker for broker in self.brokers.values() if not broker.fenced]
         self.replicas = {node: len(image.partitions_on(node)) for node in self.brokers}
-        self.leaders = {
-            node: sum(p.replicas[0] == node for p in image.partitions_on(node)) for node in self.brokers
-        }
+        self.leaders = {node: image.preferred[node] for node in self.brokers}
 
 
 class Placer:

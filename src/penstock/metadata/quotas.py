@@ -6,7 +6,8 @@ from typing import Final
 
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.quotas.entities import CLIENT_ID, IP, USER, Entity, check_entity, check_value
+from penstock.model.steps import Steps, is_slice_over
+from penstock.quotas.entities import ENTITY_TYPES, IP, Entity, check_entity, check_value
 from penstock.wire.apis.alter_client_quotas import (
     AlterationResult,
     AlterClientQuotasRequest,
@@ -39,9 +40,12 @@ def alter_quotas(
     """
     records: list[Struct] = []
     results: dict[tuple[tuple[str, str | None], ...], AlterationResult] = {}
-    for entry in request.entries:
-        named = [(e.entity_type, e.entity_name) for e in entry.entity]
+    for number, entry in enumerate(request.entries):
+        # One part more than there are types is always an error.
+        named = [(e.entity_type, e.entity_name) for e in entry.entity[: len(ENTITY_TYPES) + 1]]
         key = tuple(sorted(named, key=lambda pair: (pair[0], pair[1] or "")))
+        if len(entry.entity) > len(ENTITY_TYPES):
+            key = ((str(number), None), *key)
         result = AlterationResult(entity=entry.entity)
         try:
             if key in results:
@@ -87,22 +91,27 @@ def _text(entity: Entity | list[tuple[str, str | None]]) -> str:
 
 def describe_quotas(
     image: ClusterImage, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
-    """The quotas of the entities that match all components of the request."""
+) -> Steps[DescribeClientQuotasResponse]:
+    """The quotas of the entities that match all components of the request.
+
+    There may be many entities, and they may change between two slices.
+    """
     try:
         wanted = _filter(request)
     except ApiError as e:
         return DescribeClientQuotasResponse(error_code=e.code, error_message=str(e), entries=None)
-    return DescribeClientQuotasResponse(
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in values.items()],
+    entries = []
+    for number, (entity, values) in enumerate(list(image.quotas.items()), 1):
+        if _matches(dict(entity), wanted, request.strict):
+            entries.append(
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    values=[ValueData(key=key, value=value) for key, value in values.items()],
+                )
             )
-            for entity, values in image.quotas.items()
-            if _matches(dict(entity), wanted, request.strict)
-        ]
-    )
+        if is_slice_over(number):
+            yield
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def _filter(request: DescribeClientQuotasRequest) -> dict[str, object]:
@@ -116,7 +125,7 @@ def _filter(request: DescribeClientQuotasRequest) -> dict[str, object]:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
             )
-        if kind not in (IP, USER, CLIENT_ID):
+        if kind not in ENTITY_TYPES:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if component.match_type == _EXACT:
             if match is None:

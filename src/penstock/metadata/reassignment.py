@@ -7,10 +7,10 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from penstock.metadata.election import begin_change
-from penstock.metadata.image import ClusterImage, Origin, PartitionImage, TopicImage
+from penstock.metadata.image import ClusterImage, Origin, PartitionImage
 from penstock.metadata.placement import check_assignment
 from penstock.metadata.policy import Policy
 from penstock.model.errors import (
@@ -20,6 +20,7 @@ from penstock.model.errors import (
     InvalidReplicationFactor,
     UnknownTopicOrPartition,
 )
+from penstock.model.steps import Steps, is_slice_over
 from penstock.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -76,31 +77,38 @@ def alter_reassignments(
 
 def list_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    response = ListPartitionReassignmentsResponse()
-    if request.topics is None:
-        wanted: Iterable[tuple[TopicImage, Iterable[int]]] = (
-            (topic, topic.partitions) for topic in image.topics.values()
-        )
-    else:
-        wanted = (
-            (image.topics[t.name], t.partition_indexes) for t in request.topics if t.name in image.topics
-        )
-    for topic, indexes in wanted:
-        ongoing = [
-            OngoingPartitionReassignment(
-                partition_index=index,
-                replicas=partition.replicas,
-                adding_replicas=partition.adding,
-                removing_replicas=partition.removing,
-                reason=reason_for(image, partition),
+) -> Steps[ListPartitionReassignmentsResponse]:
+    """Yields between its slices."""
+    ongoing: dict[str, OngoingTopicReassignment] = {}
+    for number, (name, partition) in enumerate(_requested(image, request), 1):
+        if is_slice_over(number):
+            yield
+        if partition.reassigning:
+            topic = ongoing.setdefault(name, OngoingTopicReassignment(name=name))
+            topic.partitions.append(
+                OngoingPartitionReassignment(
+                    partition_index=partition.index,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding,
+                    removing_replicas=partition.removing,
+                    reason=reason_for(image, partition),
+                )
             )
-            for index in indexes
-            if (partition := topic.partitions.get(index)) is not None and partition.reassigning
-        ]
-        if ongoing:
-            response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
-    return response
+    return ListPartitionReassignmentsResponse(topics=list(ongoing.values()))
+
+
+def _requested(
+    image: ClusterImage, request: ListPartitionReassignmentsRequest
+) -> Iterator[tuple[str, PartitionImage]]:
+    if request.topics is None:
+        for partition in image.reassigning.values():
+            yield image.topics_by_id[partition.topic_id].name, partition
+        return
+    for wanted in request.topics:
+        topic = image.topics.get(wanted.name)
+        for index in wanted.partition_indexes if topic is not None else ():
+            if topic is not None and index in topic.partitions:
+                yield topic.name, topic.partitions[index]
 
 
 def _find(image: ClusterImage, name: str, index: int) -> PartitionImage:

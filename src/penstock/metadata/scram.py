@@ -5,12 +5,13 @@ A record holds the keys that verify a password, never the password.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+from collections.abc import Generator
 from typing import Final
 
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.security.mechanisms import scram_hash
+from penstock.security.sasl_scram import ITERATIONS_MAX, ITERATIONS_MIN, salted_credential
 from penstock.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,14 +28,17 @@ from penstock.wire.apis.describe_user_scram_credentials import (
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
-__all__ = ["HASHES", "alter_credentials", "credential_record", "describe_credentials"]
+__all__ = [
+    "alter_credentials",
+    "credential_record",
+    "describe_credentials",
+    "divided_by_user",
+]
 
-#: hash functions by mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512
-HASHES: Final = {1: "sha256", 2: "sha512"}
 #: a longer name may not fit into a message of SCRAM that brokers accept
 _NAME_BYTES_MAX: Final = 255
-_ITERATIONS_MIN: Final = 4096
-_ITERATIONS_MAX: Final = 16384
+#: users between two yields
+_STEP: Final = 64
 _TWICE: Final = "A user credential cannot be altered twice in the same request"
 
 
@@ -42,16 +46,10 @@ def credential_record(
     name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
 ) -> UserScramCredentialRecord:
     """The record of a credential, with StoredKey and ServerKey of RFC 5802."""
-    algorithm = HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
-    return UserScramCredentialRecord(
-        name=name,
-        mechanism=mechanism,
-        salt=salt,
-        stored_key=hashlib.new(algorithm, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", algorithm),
-        iterations=iterations,
-    )
+    algorithm = scram_hash(mechanism)
+    assert algorithm is not None, mechanism
+    credential = salted_credential(algorithm, salted_password, salt, iterations)
+    return UserScramCredentialRecord(name=name, mechanism=mechanism, **credential._asdict())
 
 
 def alter_credentials(
@@ -82,10 +80,31 @@ def alter_credentials(
     return list(changes.values()), AlterUserScramCredentialsResponse(results=results)
 
 
+def divided_by_user(
+    request: AlterUserScramCredentialsRequest, users: int
+) -> Generator[None, None, list[AlterUserScramCredentialsRequest]]:
+    """Requests with the changes of so many users each, computed in steps."""
+    by_user: dict[str, AlterUserScramCredentialsRequest] = {}
+    parts: list[AlterUserScramCredentialsRequest] = []
+    number = 0
+    for kind in ("deletions", "upsertions"):
+        for change in getattr(request, kind):
+            part = by_user.get(change.name)
+            if part is None:
+                if len(by_user) % users == 0:
+                    parts.append(AlterUserScramCredentialsRequest())
+                part = by_user[change.name] = parts[-1]
+            getattr(part, kind).append(change)
+            number += 1
+            if number % users == 0:
+                yield
+    return parts
+
+
 def _record(image: ClusterImage, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> Struct:
     if not change.name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if change.mechanism not in HASHES:
+    if scram_hash(change.mechanism) is None:
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
         if (change.name, change.mechanism) not in image.scram:
@@ -95,9 +114,9 @@ def _record(image: ClusterImage, change: ScramCredentialDeletion | ScramCredenti
     if len(change.name.encode()) > _NAME_BYTES_MAX:
         reason = f"Username must not be longer than {_NAME_BYTES_MAX} bytes"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, reason)
-    if change.iterations < _ITERATIONS_MIN:
+    if change.iterations < ITERATIONS_MIN:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if change.iterations > _ITERATIONS_MAX:
+    if change.iterations > ITERATIONS_MAX:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     return credential_record(
         change.name, change.mechanism, change.salt, change.iterations, change.salted_password
@@ -106,17 +125,28 @@ def _record(image: ClusterImage, change: ScramCredentialDeletion | ScramCredenti
 
 def describe_credentials(
     image: ClusterImage, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of users; of all users if the request names none."""
+) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
+    """The mechanisms and iterations of users; of all users if the request names none.
+
+    Yields after some users: a request may name many.
+    """
     found: dict[str, list[CredentialInfo]] = {}
-    for (name, mechanism), record in image.scram.items():
+    for number, ((name, mechanism), record) in enumerate(list(image.scram.items())):
         info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         found.setdefault(name, []).append(info)
-    names = [user.name for user in request.users or ()] or list(found)
+        if not number % _STEP:
+            yield
+    names: dict[str, int] = {}
+    for number, user in enumerate(request.users or ()):
+        names[user.name] = names.get(user.name, 0) + 1
+        if not number % _STEP:
+            yield
     results = []
-    for name in dict.fromkeys(names):
+    for number, (name, times) in enumerate((names or dict.fromkeys(found, 1)).items()):
+        if not number % _STEP:
+            yield
         result = DescribeUserScramCredentialsResult(user=name)
-        if names.count(name) > 1:
+        if times > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"

@@ -19,13 +19,19 @@ _GONE: Final = float("-inf")
 
 
 class _Session:
-    __slots__ = ("epoch", "expires", "metadata_offset")
+    __slots__ = ("epoch", "expires", "metadata_offset", "unanswered")
 
     def __init__(self, epoch: int, expires: float, metadata_offset: int) -> None:
         self.epoch = epoch
         self.expires = expires
         #: how far the broker has read the metadata log
         self.metadata_offset = metadata_offset
+        #: heartbeats that the controller has not answered yet: it is slow, not the broker
+        self.unanswered = 0
+
+    @property
+    def may_expire(self) -> bool:
+        return not self.unanswered or self.expires == _GONE
 
 
 class Sessions:
@@ -42,7 +48,10 @@ class Sessions:
 
     def heard(self, broker: int, epoch: int, metadata_offset: int, now_ms: float) -> None:
         """A heartbeat of an epoch that is registered (see `check_broker_epoch`)."""
-        self._sessions[broker] = _Session(epoch, now_ms + self._timeout_ms, metadata_offset)
+        before = self._sessions.get(broker)
+        session = self._sessions[broker] = _Session(epoch, now_ms + self._timeout_ms, metadata_offset)
+        if before is not None and before.epoch == epoch:
+            session.unanswered = before.unanswered
 
     def alive(self, broker: int, now_ms: float) -> bool:
         """Whether the broker's latest registration has sent a heartbeat within the timeout."""
@@ -57,6 +66,23 @@ class Sessions:
         session = self._sessions.get(broker)
         if session is not None and session.epoch == epoch:
             session.expires = _GONE
+
+    def hold(self, broker: int) -> None:
+        """Let the session not expire before `release`: the controller takes its time to answer a heartbeat.
+
+        The broker sends the next heartbeat after the response. A process that is gone is fenced all the same.
+        """
+        session = self._sessions.get(broker)
+        if session is not None:
+            session.unanswered += 1
+
+    def release(self, broker: int, now_ms: float) -> None:
+        """The heartbeat of `hold` is answered: the next one is expected within a whole session."""
+        session = self._sessions.get(broker)
+        if session is not None and session.unanswered:
+            session.unanswered -= 1
+            if session.expires != _GONE:
+                session.expires = max(session.expires, now_ms + self._timeout_ms)
 
     def spare(self, until_ms: float) -> None:
         """Let no session expire before this time: heartbeats of live brokers could not be received."""
@@ -73,7 +99,7 @@ class Sessions:
         late = [
             (session.expires, broker)
             for broker, session in self._sessions.items()
-            if session.expires <= now_ms and _is_unfenced(image, broker, session.epoch)
+            if session.expires <= now_ms and _is_unfenced(image, broker, session.epoch) and session.may_expire
         ]
         return [broker for _, broker in sorted(late)]
 
@@ -82,7 +108,7 @@ class Sessions:
         times = [
             session.expires
             for broker, session in self._sessions.items()
-            if _is_unfenced(image, broker, session.epoch)
+            if _is_unfenced(image, broker, session.epoch) and session.may_expire
         ]
         return min(times, default=None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.metadata.image import BrokerImage, ClusterImage, ControllerImage, PartitionImage
+from penstock.model.steps import Steps, at_once, is_slice_over
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -24,13 +25,19 @@ from penstock.wire.metadata_records import (
 from penstock.wire.schema import Struct
 from penstock.wire.security_records import AccessControlEntryRecord, ClientQuotaRecord, QuotaEntity
 
-__all__ = ["image_of_snapshot", "snapshot", "snapshot_records"]
+__all__ = ["image_in_steps", "image_of_snapshot", "snapshot", "snapshot_records"]
 
 
 def image_of_snapshot(records: Iterable[Struct], offset: int) -> ClusterImage:
+    return at_once(image_in_steps(records, offset))
+
+
+def image_in_steps(records: Iterable[Struct], offset: int) -> Steps[ClusterImage]:
     image = ClusterImage()
-    for record in records:
+    for number, record in enumerate(records, 1):
         image.apply(record, offset)
+        if is_slice_over(number):
+            yield
     # A snapshot of nothing still stands for a part of the log.
     image.offset = offset
     return image

@@ -7,7 +7,7 @@ client gets. Nothing here changes the image, so validate-only is the same call w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import NO_TIME, TOPIC, ClusterImage, TopicImage, unified_name
@@ -23,6 +23,7 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
 )
 from penstock.model.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, TopicId
+from penstock.model.steps import Steps, is_slice_over
 from penstock.wire.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.wire.schema import Struct
 
@@ -62,16 +63,18 @@ class Defaults(NamedTuple):
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopic unless `name` may name a topic."""
     if not name:
-        raise InvalidTopic(
-            "The topic name is empty; give it 1 to 249 characters of a-z, A-Z, 0-9, '.', '_', '-'"
-        )
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
-        raise InvalidTopic(f"The topic name '{name}' is reserved by file systems")
+        raise InvalidTopic(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > _LONGEST_NAME:
-        raise InvalidTopic(f"The topic name has {len(name)} characters, more than {_LONGEST_NAME}")
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{_LONGEST_NAME}"
+        )
     if not _LEGAL_NAME.fullmatch(name):
         raise InvalidTopic(
-            f"The topic name '{name}' has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            f"alphanumerics, '.', '_' and '-'"
         )
 
 
@@ -103,8 +106,8 @@ def create_topic(
     together: NewTopics | None = None,
     now_ms: int = NO_TIME,
     check_configs: Callable[[Mapping[str, str]], object] = lambda _: None,
-) -> list[Struct]:
-    """The records that make `topic`: the topic, its configs, its partitions.
+) -> Steps[list[Struct]]:
+    """The records that make `topic`: the topic, its configs, its partitions. Yields between its slices.
 
     `together` has the topics that the same change makes before it, `now_ms` is the controller's wall clock.
     `check_configs` raises what is wrong with the configs; as in Kafka, that comes before what is wrong with
@@ -120,16 +123,16 @@ def create_topic(
     _check_collision(image, name, together)
     check_configs(topic.configs)
     topic_id = new_id()
-    if topic.assignments:
-        replicas = _manual_placement(image, topic)
-    else:
-        count, factor = _numbers(topic, defaults)
-        placer = Placer(together.load, topic_id)
-        replicas = [placer.place(index, factor) for index in range(count)]
     records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id, created_ms=now_ms, changed_ms=now_ms)]
     for key, value in topic.configs.items():
         records.append(ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value))
-    records += [_partition(image, topic_id, index, nodes) for index, nodes in enumerate(replicas)]
+    if topic.assignments:
+        replicas: Iterable[Sequence[int]] = _manual_placement(image, topic)
+    else:
+        count, factor = _numbers(topic, defaults)
+        placer = Placer(together.load, topic_id)
+        replicas = (placer.place(index, factor) for index in range(count))
+    records += yield from _partitions(image, topic_id, 0, replicas)
     return records
 
 
@@ -140,10 +143,10 @@ def grow_topic(
     assignments: Sequence[Sequence[int]] | None,
     now_ms: int = NO_TIME,
     excluded: Collection[int] = (),
-) -> list[Struct]:
+) -> Steps[list[Struct]]:
     """The records that bring topic `name` up to `count` partitions; `now_ms` as for `create_topic`.
 
-    Brokers that are `excluded` receive replicas only by `assignments`.
+    Yields between its slices. Brokers that are `excluded` receive replicas only by `assignments`.
     """
     topic = image.topics.get(name)
     if topic is None:
@@ -160,20 +163,21 @@ def grow_topic(
         )
     check_new_partitions(count - present)
     factor = len(topic.partitions[0].replicas)
-    placed: list[Sequence[int]]
+    placed: Iterable[Sequence[int]]
     if assignments is None:
         present_replicas = [partition.replicas for partition in topic.partitions.values()]
         placer = Placer(Load(image, excluded), topic.id, present_replicas)
-        placed = [placer.place(index, factor) for index in range(present, count)]
+        placed = (placer.place(index, factor) for index in range(present, count))
     elif len(assignments) != count - present:
         raise InvalidReplicaAssignment(
-            f"{count - present} partition(s) are to be added, but {len(assignments)} assignment(s) were given"
+            f"Attempted to add {count - present} additional partition(s), but only {len(assignments)} "
+            f"assignment(s) were specified."
         )
     else:
         for nodes in assignments:
             check_assignment(image, nodes, factor)
-        placed = list(assignments)
-    added = [_partition(image, topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
+        placed = assignments
+    added = yield from _partitions(image, topic.id, present, placed)
     added[-1].changed_ms = now_ms
     return [*added]
 
@@ -192,9 +196,13 @@ def _check_collision(image: ClusterImage, name: str, together: NewTopics) -> Non
 
 def _manual_placement(image: ClusterImage, topic: NewTopic) -> list[Sequence[int]]:
     if topic.replication_factor != -1:
-        raise InvalidRequest("Replicas are assigned by hand, so the replication factor must be -1")
+        raise InvalidRequest(
+            "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
     if topic.partitions != -1:
-        raise InvalidRequest("Replicas are assigned by hand, so the number of partitions must be -1")
+        raise InvalidRequest(
+            "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
     if topic.is_ambiguous:
         raise InvalidReplicaAssignment("A partition is assigned more than once")
     if sorted(topic.assignments) != list(range(len(topic.assignments))):
@@ -222,12 +230,25 @@ def _numbers(topic: NewTopic, defaults: Defaults) -> tuple[int, int]:
     return count, factor
 
 
+def _partitions(
+    image: ClusterImage, topic_id: TopicId, first: int, placed: Iterable[Sequence[int]]
+) -> Steps[list[PartitionRecord]]:
+    """New partitions, numbered from `first` on. Yields between its slices."""
+    made: list[PartitionRecord] = []
+    for index, nodes in enumerate(placed, first):
+        made.append(_partition(image, topic_id, index, nodes))
+        if is_slice_over(len(made)):
+            yield
+    return made
+
+
 def _partition(image: ClusterImage, topic_id: TopicId, index: int, nodes: Sequence[int]) -> PartitionRecord:
     """A new partition; replicas on brokers that are not up are not in sync."""
     isr = [node for node in nodes if image.brokers[node].active]
     if not isr:
         raise InvalidReplicaAssignment(
-            f"All brokers that partition {index} is assigned to are fenced or shutting down"
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or "
+            f"in controlled shutdown."
         )
     return PartitionRecord(
         partition_id=index,

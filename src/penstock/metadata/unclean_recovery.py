@@ -13,16 +13,25 @@ following in the partition's present leader epoch. Such a log does not change un
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from penstock.metadata.election import begin_change
-from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage
+from penstock.metadata.image import NO_LEADER, RECOVERING, ClusterImage, PartitionImage
 from penstock.metadata.policy import Policy, Strategy
 from penstock.model.errors import ErrorCode
 from penstock.wire.metadata_records import PartitionChangeRecord
 
-__all__ = ["Recovery", "ReplicaReport", "Reports", "is_current", "most_complete", "recover", "strategy_for"]
+__all__ = [
+    "Batches",
+    "Recovery",
+    "ReplicaReport",
+    "Reports",
+    "is_current",
+    "most_complete",
+    "recover",
+    "strategy_for",
+]
 
 
 class ReplicaReport(NamedTuple):
@@ -40,6 +49,12 @@ class ReplicaReport(NamedTuple):
     high_watermark: int = 0
     #: whether the log is known to have damaged ranges or holes
     damaged: bool = False
+    #: the offset behind the last damage; None if it is not known
+    damaged_to: int | None = None
+    #: the newest leader epochs of the log with their first offsets, oldest first; empty if not reported
+    epochs: tuple[tuple[int, int], ...] = ()
+    #: of the batch that the controller has asked for; None if it is not known
+    batch_checksum: int | None = None
 
     @property
     def end(self) -> tuple[int, int]:
@@ -49,6 +64,8 @@ class ReplicaReport(NamedTuple):
 
 #: by broker: the report of its replica, or the reason why there is none
 Reports: TypeAlias = Mapping[int, ReplicaReport | ErrorCode]
+#: by broker, broker epoch and offset: the checksum of the batch with that offset; None if it is not known
+Batches: TypeAlias = Mapping[tuple[int, int, int], int | None]
 
 
 class Recovery(NamedTuple):
@@ -60,6 +77,8 @@ class Recovery(NamedTuple):
     record: PartitionChangeRecord | None
     elected: ReplicaReport | None
     waiting_for: Mapping[int, str]
+    #: the offset whose batch has to be compared on all replicas first; None if there is none
+    compare_at: int | None = None
 
 
 def strategy_for(image: ClusterImage, policy: Policy, partition: PartitionImage) -> Strategy | None:
@@ -86,10 +105,12 @@ def recover(
     reports: Reports,
     *,
     patient: bool = True,
+    batches: Batches | None = None,
 ) -> Recovery:
     """Elect the most complete replica, or say which brokers have to report first.
 
-    An aggressive recovery waits for the reports of brokers that are up as long as it is `patient`.
+    An aggressive recovery waits for the reports of brokers that are up as long as it is `patient`. Without
+    `batches` nothing is compared.
     """
     current = {
         node: report
@@ -103,8 +124,11 @@ def recover(
         return Recovery(None, None, missing)
     if patient and any(_is_active(image, node) and node not in reports for node in missing):
         return Recovery(None, None, missing)
-    possible = [_possible(partition, report) for report in current.values()]
-    best = most_complete(possible, partition.last_known_leader)
+    claims = _Claims(partition, list(current.values()), batches)
+    believed = [claims.believed(report) for report in current.values()]
+    if claims.compare_at is not None:
+        return Recovery(None, None, missing, claims.compare_at)
+    best = most_complete(believed, partition.last_known_leader)
     if best is None:
         return Recovery(None, None, missing)
     change = begin_change(image, policy, partition)
@@ -123,22 +147,80 @@ def is_current(image: ClusterImage, partition: PartitionImage, report: ReplicaRe
     )
 
 
-def _possible(partition: PartitionImage, report: ReplicaReport) -> ReplicaReport:
-    """The report, whose last epoch counts for nothing if the partition has not had that epoch yet.
+class _Claims:
+    """The last leader epochs that the replicas of a partition report, and whether they are possible.
 
-    Why: no checksum covers the leader epoch of a batch. A bit that changed there must not make a log that
-    lacks records the one that goes furthest.
+    Why: no checksum covers the leader epoch of a batch, and files beside the log may be of another time. A
+    bit that changed there must not make a log that lacks records the one that goes furthest.
     """
-    if report.last_epoch <= partition.leader_epoch:
+
+    def __init__(
+        self, partition: PartitionImage, reports: Sequence[ReplicaReport], batches: Batches | None
+    ) -> None:
+        self._partition = partition
+        self._reports = reports
+        self._batches = batches
+        #: the offset of a batch that has to be compared before the claims can be judged
+        self.compare_at: int | None = None
+
+    def believed(self, report: ReplicaReport) -> ReplicaReport:
+        """The report without last epochs that the log cannot have; then it is damaged."""
+        others = [other for other in self._reports if other.broker != report.broker]
+        while report.last_epoch >= 0 and self._is_impossible(report, others):
+            older = report.epochs[:-1]
+            last_epoch = older[-1][0] if older else -1
+            report = report._replace(last_epoch=last_epoch, epochs=older, damaged=True, damaged_to=None)
         return report
-    return report._replace(last_epoch=-1, damaged=True)
+
+    def _is_impossible(self, report: ReplicaReport, others: Iterable[ReplicaReport]) -> bool:
+        """Returns true if no leader has written the last epoch of a log where the log has it.
+
+        A leader of a newer epoch had all that was committed before. So an epoch that no other replica has is
+        impossible in the place of committed records of an older one, and in the place of records that the
+        last leader has. Where neither is known, the last batch of the log decides: a replica with the same
+        batch and a longer log has everything, whatever the epoch is.
+
+        A leader that was elected uncleanly need not have had all of it: its epoch is believed.
+        """
+        partition, epoch = self._partition, report.last_epoch
+        if epoch > partition.led_epoch:
+            return True
+        if not report.epochs or any(_has_epoch(other, epoch) for other in others):
+            return False
+        if partition.leader_recovery == RECOVERING and epoch == partition.led_epoch:
+            return False
+        start = report.epochs[-1][1]
+        older = [other for other in others if other.last_epoch < epoch and other.end_offset > start]
+        if any(o.high_watermark > start or o.broker in partition.last_known_leader for o in older):
+            return True
+        return any(self._has_all(other, report) for other in older)
+
+    def _has_all(self, other: ReplicaReport, report: ReplicaReport) -> bool:
+        """Returns true if `other` is not shorter, and has the last batch of the log that `report` is of."""
+        if self._batches is None or other.end_offset < report.end_offset:
+            return False
+        last = report.end_offset - 1
+        places = [(each.broker, each.broker_epoch, last) for each in (report, other)]
+        if any(place not in self._batches for place in places):
+            self.compare_at = last
+            return False
+        mine, theirs = (self._batches[place] for place in places)
+        return mine is not None and mine == theirs
+
+
+def _has_epoch(report: ReplicaReport, epoch: int) -> bool:
+    """Returns true if a log has records of `epoch`, or may have: a report has the newest epochs only."""
+    if not report.epochs or epoch < report.epochs[0][0]:
+        return report.end_offset > 0
+    return any(known == epoch for known, _ in report.epochs)
 
 
 def most_complete(reports: Iterable[ReplicaReport], last_leader: Iterable[int] = ()) -> ReplicaReport | None:
     """The replica whose log goes furthest; among equals a sound one, then the one with the earliest start.
 
-    A damaged log leads only if no sound one has all that the damaged replica knows to be committed: what lies
-    behind would otherwise be lost, and what is damaged can be copied from the replicas that have it.
+    A damaged log leads if a sound one would lose records: those that the damaged replica knows to be
+    committed, and those behind all of its damage, which may be committed, too. The last high watermark that a
+    broker has saved is older than its log. What is damaged can be copied from the replicas that have it.
     """
     led = set(last_leader)
 
@@ -151,9 +233,16 @@ def most_complete(reports: Iterable[ReplicaReport], last_leader: Iterable[int] =
     best = ranked[0]
     if best.damaged:
         for sound in (report for report in ranked if not report.damaged):
-            if sound.last_epoch == best.last_epoch and sound.end_offset >= best.high_watermark:
+            if sound.last_epoch == best.last_epoch and _replaces(sound, best):
                 return sound
     return best
+
+
+def _replaces(sound: ReplicaReport, damaged: ReplicaReport) -> bool:
+    """Returns true if no sound record is lost with the part of the damaged log that the sound one lacks."""
+    if sound.end_offset < damaged.high_watermark:
+        return False
+    return damaged.damaged_to is None or damaged.damaged_to > sound.end_offset
 
 
 def _missing(
