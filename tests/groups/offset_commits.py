@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.groups.shard import GroupShard
 from penstock.model.ids import TopicId
 from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
@@ -30,6 +31,12 @@ def offsets(driver: ShardDriver, *names: str) -> dict[str, int]:
     """Fetch by topic name, or all offsets without one."""
     topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in names]
     request = OffsetFetchRequestGroup(group_id="g", topics=topics or None)
-    response = driver.submit("m", lambda shard, _: shard.fetch(request)).response
+
+    def fetch(shard: GroupShard, _: object) -> OffsetFetchResponseGroup:
+        if names:
+            return shard.fetch(request)
+        return OffsetFetchResponseGroup(group_id="g", topics=list(shard.fetch_all(request)))
+
+    response = driver.submit("m", fetch).response
     assert isinstance(response, OffsetFetchResponseGroup)
     return {topic.name: topic.partitions[0].committed_offset for topic in response.topics}

@@ -153,7 +153,7 @@ class Script:
             server_assignor=options.get("assignor"),
             topic_partitions=owned,
         )
-        client = self.driver.client(client_name, 1)
+        client = self.driver.client(client_name, 1, options.get("regex"))
         self.driver.submit(client_name, lambda shard, _: shard.consumer_heartbeat(request, client))
 
     # -- offsets

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeVar
 
-from penstock.coordination.outbox import bytes_of, response_of
+from penstock.coordination.outbox import Effect, bytes_of, response_of
 from penstock.groups.consumer_protocol import Subscription, TopicPartitionList
 from penstock.groups.ledger import Client, Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
+from penstock.groups.targets import ReportRefusedTarget
+from penstock.groups.topic_regexes import ResolveTopicRegexes
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
+from penstock.model.regexes import compile_regex, matching_names
 from penstock.wire.compiler import encoder
 from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.wire.schema import Struct
@@ -66,6 +69,10 @@ class ShardDriver:
         self.log: list[tuple[bytes, bytes | None]] = []
         #: in the order of the replies
         self.answered: list[PendingRequest] = []
+        #: effects that the runtime would write to the log of the broker
+        self.refused: list[ReportRefusedTarget] = []
+        #: all effects, in their order
+        self.effects: list[Effect] = []
         for name, partitions in (topics or {}).items():
             self.add_topic(name, partitions)
         self.shard = GroupShard(self.env)
@@ -133,8 +140,14 @@ class ShardDriver:
     def remove_topic(self, name: str) -> None:
         self._apply(RemoveTopicRecord(topic_id=topic_id(name)))
 
-    def client(self, name: str, version: int = 9) -> Client:
-        return Client(name, "/127.0.0.1", version)
+    def client(self, name: str, version: int = 9, regex: str | None = None) -> Client:
+        """The sender of a request, whose regular expression is checked as the broker does."""
+        client = Client(name, "/127.0.0.1", version)
+        try:
+            compile_regex(regex or "")
+        except ApiError as e:
+            client.regex_error = e
+        return client
 
     def _apply(self, record: Struct) -> None:
         self.image.apply(record, self.image.offset + 1)
@@ -144,9 +157,24 @@ class ShardDriver:
 
     def _end(self) -> None:
         outbox = self.shard.outbox
+        effects = list(outbox.effects)
         self.log += map(bytes_of, outbox.records)
         for pending, answer in outbox.replies:
             assert isinstance(pending, PendingRequest) and not pending.answered
             pending.response = response_of(answer)
             self.answered.append(pending)
         outbox.clear()
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, ResolveTopicRegexes):
+                self._resolve(effect)
+            elif isinstance(effect, ReportRefusedTarget):
+                self.refused.append(effect)
+
+    def _resolve(self, effect: ResolveTopicRegexes) -> None:
+        """The worker answers at once."""
+        found = {
+            regex: set(filter(effect.may_describe, matching_names(regex, self.image.topics) or ()))
+            for regex in effect.regexes
+        }
+        self.notify(lambda shard: shard.topics_resolved(effect, found))

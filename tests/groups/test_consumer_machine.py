@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.groups import assignors, targets
+from penstock.groups import assignors, computations, targets
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -197,7 +197,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         everything = {
             (topic_id(t), p) for t, image in self.driver.image.topics.items() for p in image.partitions
         }
-        assert set(group.owners) == everything
+        assert {(t, p) for t, owners in group.owners.items() for p in owners} == everything
         assert set().union(*(self.members[name].reads for name in names)) == everything
 
     # -- what must hold
@@ -218,7 +218,7 @@ class ConsumerGroups(RuleBasedStateMachine):
                 for topic, epochs in partitions.items():
                     for index in epochs:
                         assert owners.setdefault((topic, index), member.id) == member.id
-        assert owners == self.group.owners
+        assert owners == {(t, p): m for t, found in self.group.owners.items() for p, m in found.items()}
 
     @invariant()
     def nobody_reads_what_another_member_reads(self) -> None:
@@ -273,7 +273,7 @@ class SlowlyAssigned(ConsumerGroups):
         super().__init__()
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(targets, "AT_ONCE_MAX", 1)
-        self._patch.setattr(targets, "SLICES_PER_TURN", 1)
+        self._patch.setattr(computations, "SLICES_PER_TURN", 1)
         for module in (targets, assignors):
             self._patch.setattr(module, "SLICE", 1)
 

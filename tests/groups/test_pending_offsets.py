@@ -120,7 +120,7 @@ def test_a_commit_that_the_log_would_refuse_is_refused_alone() -> None:
     assert shard.fetch(stable=True) == UNSTABLE
 
 
-def test_the_later_record_wins_whatever_the_order_of_the_markers() -> None:
+def test_the_later_record_wins_in_any_order_of_the_markers() -> None:
     shard = Shard()
     shard.commit_in_transaction(7, 5)
     shard.commit_in_transaction(8, 6)

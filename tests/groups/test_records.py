@@ -6,6 +6,7 @@ import pytest
 
 from penstock.groups import records
 from penstock.groups.records import decode_record, encode_record
+from penstock.groups.streams import records as streams
 from penstock.model.errors import ProtocolError
 from penstock.wire.schema import Struct
 
@@ -74,6 +75,61 @@ RECORDS: list[tuple[Struct, Struct]] = [
     (
         records.ConsumerGroupRegularExpressionKey(group_id="g", regular_expression="a.*"),
         records.ConsumerGroupRegularExpressionValue(topics=["ab"], version=1, timestamp=2),
+    ),
+    (
+        streams.StreamsGroupMetadataKey(group_id="g"),
+        streams.StreamsGroupMetadataValue(
+            epoch=2,
+            metadata_hash=3,
+            validated_topology_epoch=1,
+            last_assignment_configs=[streams.KeyValue(key="k", value="v")],
+        ),
+    ),
+    (
+        streams.StreamsGroupMemberMetadataKey(group_id="g", member_id="m"),
+        streams.StreamsGroupMemberMetadataValue(
+            client_id="c",
+            client_host="/h",
+            process_id="p",
+            user_endpoint=streams.Endpoint(host="h", port=65_535),
+            client_tags=[streams.KeyValue(key="k", value="v")],
+        ),
+    ),
+    (
+        streams.StreamsGroupTargetAssignmentMetadataKey(group_id="g"),
+        streams.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=2, assignment_timestamp=3),
+    ),
+    (
+        streams.StreamsGroupTargetAssignmentMemberKey(group_id="g", member_id="m"),
+        streams.StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=[streams.TargetTaskIds(subtopology_id="0", partitions=[1, 2])]
+        ),
+    ),
+    (
+        streams.StreamsGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"),
+        streams.StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=2,
+            previous_member_epoch=1,
+            state=1,
+            active_tasks=[streams.CurrentTaskIds(subtopology_id="0", partitions=[1], assignment_epochs=[2])],
+            standby_tasks_pending_revocation=[streams.CurrentTaskIds(subtopology_id="1", partitions=[3])],
+        ),
+    ),
+    (
+        streams.StreamsGroupTopologyKey(group_id="g"),
+        streams.StreamsGroupTopologyValue(
+            epoch=1,
+            subtopologies=[
+                streams.Subtopology(
+                    subtopology_id="0",
+                    source_topics=["t"],
+                    state_changelog_topics=[
+                        streams.TopicInfo(name="c", topic_configs=[streams.KeyValue(key="k", value="v")])
+                    ],
+                    copartition_groups=[streams.CopartitionGroup(source_topics=[0])],
+                )
+            ],
+        ),
     ),
 ]
 

@@ -87,7 +87,7 @@ def test_changed_rights_change_the_match_after_the_interval() -> None:
     assert member.owned == {topic_id("t1")}
 
 
-def test_a_new_coordinator_does_not_resolve_for_nobody() -> None:
+def test_a_new_coordinator_resolves_an_expression_only_with_the_rights_of_a_member() -> None:
     """Until the first heartbeat the match stays; then it is that of the member's rights."""
     driver = ShardDriver(topics={"t1": 1, "t2": 1})
     member = Member(driver, "t1")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from penstock.groups.assignors import SLICE
+from penstock.groups.computations import SLICES_PER_TURN
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.settings import GroupSettings
-from penstock.groups.targets import AT_ONCE_MAX, SLICES_PER_TURN
+from penstock.groups.targets import AT_ONCE_MAX, PARTITIONS_AT_ONCE_MAX, TARGET
+from penstock.model.errors import ErrorCode
 from penstock.wire.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from tests.groups.shard_driver import ShardDriver
+from tests.groups.shard_driver import PendingRequest, ShardDriver
 
 SIZE = 1000
 
@@ -33,19 +35,23 @@ def settle(driver: ShardDriver) -> None:
     assert group(driver).assignment_epoch == group(driver).epoch
 
 
-def beat(driver: ShardDriver, member: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
+def beat(driver: ShardDriver, member: str, epoch: int, topic: str = "t") -> ConsumerGroupHeartbeatResponse:
+    response = send(driver, member, epoch, topic).response
+    assert isinstance(response, ConsumerGroupHeartbeatResponse)
+    return response
+
+
+def send(driver: ShardDriver, member: str, epoch: int, topic: str = "t") -> PendingRequest:
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id=member,
         member_epoch=epoch,
         rebalance_timeout_ms=-1 if epoch else 10_000,
-        subscribed_topic_names=None if epoch else ["t"],
+        subscribed_topic_names=None if epoch else [topic],
         topic_partitions=None if epoch else [],
     )
     client = driver.client("c", 1)
-    response = driver.submit(member, lambda shard, _: shard.consumer_heartbeat(request, client)).response
-    assert isinstance(response, ConsumerGroupHeartbeatResponse)
-    return response
+    return driver.submit(member, lambda shard, _: shard.consumer_heartbeat(request, client))
 
 
 def group(driver: ShardDriver) -> ConsumerGroup:
@@ -98,3 +104,60 @@ def test_a_deleted_group_ends_its_computation() -> None:
     driver.submit("admin", lambda shard, _: shard.delete("g"))
     driver.sleep(1000)
     assert "g" not in driver.shard._ledger.groups
+
+
+def uneven() -> ShardDriver:
+    """A member whose partitions are too many for its record joins a member with one partition."""
+    driver = ShardDriver(GroupSettings(), topics={"t": 1, "large": PARTITIONS_AT_ONCE_MAX + 1})
+    driver.shard.outbox.record_bytes_max = lambda: 6 * PARTITIONS_AT_ONCE_MAX
+    assert beat(driver, "small", 0).member_epoch
+    driver.sleep(2000)
+    beat(driver, "greedy", 0, "large")
+    driver.sleep(1000)
+    assert (TARGET, "g") not in driver.shard.timers
+    return driver
+
+
+def test_a_target_that_no_record_can_have_is_computed_once() -> None:
+    """Each heartbeat computed it again, and no client and no log line said why."""
+    driver = uneven()
+    epoch = group(driver).epoch
+    for _ in range(5):
+        assert beat(driver, "small", group(driver).members["small"].epoch).assignment is None
+        assert (TARGET, "g") not in driver.shard.timers
+        driver.sleep(1000)
+    (refused,) = driver.refused
+    assert (refused.group_id, refused.epoch, refused.members) == ("g", epoch, 1)
+    assert refused.member_id == "greedy" and "too large" in refused.reason
+
+
+def test_the_requests_of_members_with_too_many_partitions_fail() -> None:
+    driver = uneven()
+    for _ in range(3):
+        assert send(driver, "greedy", group(driver).members["greedy"].epoch).error == (
+            ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+
+
+def test_a_group_recovers_when_a_member_with_too_many_partitions_is_gone() -> None:
+    driver = uneven()
+    for _ in range(50):
+        send(driver, "greedy", group(driver).members["greedy"].epoch)
+        beat(driver, "small", group(driver).members["small"].epoch)
+        driver.sleep(1000)
+        if "greedy" not in group(driver).members:
+            break
+    assert set(group(driver).members) == {"small"}
+    beat(driver, "small", group(driver).members["small"].epoch)
+    assert group(driver).assignment_epoch == group(driver).epoch
+    assert group(driver).target["small"]
+
+
+def test_a_new_member_without_a_possible_target_expires() -> None:
+    """Its join was refused, but its record stayed without a session: no member got a target again."""
+    driver = ShardDriver(GroupSettings(), topics={"large": PARTITIONS_AT_ONCE_MAX})
+    driver.shard.outbox.record_bytes_max = lambda: PARTITIONS_AT_ONCE_MAX
+    assert send(driver, "greedy", 0, "large").error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(driver.refused) == 1
+    driver.sleep(60_000)
+    assert not group(driver).members

@@ -4,8 +4,9 @@ An assignor takes the subscriptions and present targets of all members and the n
 topic. It returns the new target of each member. Every partition of a subscribed topic goes to exactly one
 of its subscribers. The result depends on the input alone.
 
-Assignors are generators, because an assignment of a thousand members takes a while: they yield after every
-few members (`SLICE`) or partitions, so that other requests are served in between.
+Assignors are generators, because an assignment of a thousand members, or of many partitions, takes a while:
+they yield after every few members (`SLICE`) and after some partitions (`PARTITIONS_SLICE`), so that other
+requests are served in between.
 
 - `uniform` (also named `sticky`): as even as subscriptions allow, with as few moved partitions as possible.
 - `range`: for each topic, consecutive partitions to the members in order, so that topics are co-partitioned.
@@ -19,13 +20,15 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["ASSIGNORS", "SLICE", "Assignment", "MemberSpec"]
+__all__ = ["ASSIGNORS", "PARTITIONS_SLICE", "SLICE", "Assignment", "Due", "MemberSpec"]
 
 #: topic id to partitions
 Assignment: TypeAlias = dict[bytes, set[int]]
 _Partition: TypeAlias = tuple[bytes, int]
-#: members or partitions between two yields; each takes a few microseconds
+#: members between two yields; each takes a few microseconds
 SLICE: Final = 32
+#: partitions between two yields; each takes less than a microsecond
+PARTITIONS_SLICE: Final = 1000
 
 
 class MemberSpec(NamedTuple):
@@ -94,32 +97,36 @@ def _assign_alike(members: Members, topics: Topics) -> _Slices:
     """For members with the same subscription: each keeps partitions of its own up to a quota."""
     wanted = next(iter(members.values())).topics
     topics = {topic: count for topic, count in topics.items() if topic in wanted}
-    free = dict.fromkeys(_partitions(topics))
-    yield
+    free: dict[_Partition, None] = {}
+    partitions = _partitions(topics)
+    while some := list(islice(partitions, PARTITIONS_SLICE)):
+        free.update(dict.fromkeys(some))
+        yield
     least, extra = divmod(len(free), len(members))
     kept: dict[str, list[_Partition]] = {}
     owned: dict[str, list[_Partition]] = {}
-    for number, (member, spec) in enumerate(members.items(), 1):
+    due = Due()
+    for member, spec in members.items():
         owned[member] = _owned(spec, topics)
-        if not number % SLICE:
+        if due.after(len(owned[member])):
             yield
     # The members with most partitions come first: they get the larger quotas and lose fewer partitions.
-    for number, member in enumerate(sorted(members, key=lambda m: (-len(owned[m]), m)), 1):
+    for member in sorted(members, key=lambda m: (-len(owned[m]), m)):
         quota = least + (extra > 0 and len(owned[member]) > least)
         extra -= quota > least
         kept[member] = [p for p in owned[member] if p in free][:quota]
         for partition in kept[member]:
             del free[partition]
-        if not number % SLICE:
+        if due.after(len(owned[member])):
             yield
     rest = iter(free)
-    for number, member in enumerate(sorted(members, key=lambda m: (len(kept[m]), m)), 1):
+    for member in sorted(members, key=lambda m: (len(kept[m]), m)):
         quota = max(least, len(kept[member]))
         if quota == least and extra > 0:
             quota += 1
             extra -= 1
         kept[member] += islice(rest, quota - len(kept[member]))
-        if not number % SLICE:
+        if due.after(len(kept[member])):
             yield
     return (yield from _as_assignments(kept))
 
@@ -136,12 +143,13 @@ def _assign_unlike(members: Members, topics: Topics) -> _Slices:
         yield
     has: dict[str, set[_Partition]] = {member: set() for member in members}
     taken: set[_Partition] = set()
-    for number, member in enumerate(sorted(members), 1):
+    due = Due()
+    for member in sorted(members):
         for partition in _owned(members[member], topics):
             if partition not in taken and partition[0] in members[member].topics:
                 taken.add(partition)
                 has[member].add(partition)
-        if not number % SLICE:
+        if due.after(len(has[member])):
             yield
     # Topics with few subscribers come first: later topics can still even out the assignment.
     for topic in sorted(topics, key=lambda t: (len(subscribers[t]), t)):
@@ -153,7 +161,7 @@ def _assign_unlike(members: Members, topics: Topics) -> _Slices:
                     size, member = heappop(heap)
                     has[member].add((topic, index))
                     heappush(heap, (size + 1, member))
-                if index % SLICE == SLICE - 1:
+                if due.spent(1):
                     yield
         yield
     yield from _even_out(has, subscribers)
@@ -165,6 +173,7 @@ _ROUNDS_MAX: Final = 16
 
 
 def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[str]]) -> Iterator[None]:
+    due = Due()
     for _ in range(_ROUNDS_MAX):
         moved = False
         for member in sorted(has, key=lambda m: (-len(has[m]), m)):
@@ -174,7 +183,8 @@ def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[
                     has[member].remove(partition)
                     has[fewest].add(partition)
                     moved = True
-                yield  # each step looks at all subscribers of the topic
+                if due.spent(1 + len(subscribers[partition[0]])):  # it has looked at all subscribers
+                    yield
         if not moved:
             return
 
@@ -187,14 +197,10 @@ def _partitions(topics: Topics) -> Iterator[_Partition]:
 
 def _owned(spec: MemberSpec, topics: Topics) -> list[_Partition]:
     """The partitions of the member's present target that still exist, in order."""
-    owned = [
-        (topic, index)
-        for topic, indexes in spec.target.items()
-        for index in indexes
-        if index < topics.get(topic, 0)
-    ]
-    if len(owned) > 1:
-        owned.sort()
+    owned: list[_Partition] = []
+    for topic in sorted(spec.target):
+        count = topics.get(topic, 0)
+        owned += [(topic, index) for index in sorted(spec.target[topic]) if index < count]
     return owned
 
 
@@ -202,11 +208,34 @@ def _as_assignments(has: Mapping[str, Collection[_Partition]]) -> _Slices:
     result: dict[str, Assignment] = {}
     for number, (member, partitions) in enumerate(has.items(), 1):
         assignment = result[member] = {}
-        for topic, index in partitions:
+        for count, (topic, index) in enumerate(partitions, 1):
             assignment.setdefault(topic, set()).add(index)
+            if not count % PARTITIONS_SLICE:
+                yield
         if not number % SLICE:
             yield
     return result
+
+
+class Due:
+    """Counts members and their partitions, until it is time to yield."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = PARTITIONS_SLICE
+
+    def after(self, partitions: int) -> bool:
+        """Returns true if a member with so many partitions was the last one of a slice."""
+        return self.spent(partitions + PARTITIONS_SLICE // SLICE)
+
+    def spent(self, steps: int) -> bool:
+        """Returns true if so many steps, each of about a microsecond, were the last ones of a slice."""
+        self._left -= steps
+        if self._left > 0:
+            return False
+        self._left = PARTITIONS_SLICE
+        return True
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {

@@ -20,7 +20,7 @@ from typing import Final
 
 from penstock.coordination.outbox import ReplyTo
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
-from penstock.groups.classic_records import group_record
+from penstock.groups.classic_records import fits_record, group_record
 from penstock.groups.ledger import GroupLedger
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -134,9 +134,18 @@ class Rebalance:
         """Store the leader's assignment, and reply to the SyncGroup requests once it is committed."""
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
+        if not self.fits_record(group):
+            # As in Kafka: the members get an error, and join again.
+            self._give_assignments(group, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.prepare(group)
+            return
         group.enter(ClassicState.STABLE, self._ledger.now_ms)
         self._ledger.log(group_record(group))
         self._give_assignments(group, ErrorCode.NONE)
+
+    def fits_record(self, group: ClassicGroup) -> bool:
+        """Returns true if the log takes the group's record."""
+        return fits_record(group, self._ledger.outbox.record_bytes_max())
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.discard(member_id)

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
-from penstock.groups.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue
+from penstock.groups.records import (
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    encode_record,
+)
 
-__all__ = ["group_from_record", "group_record"]
+__all__ = ["fits_record", "group_from_record", "group_record"]
+
+#: more than the texts and numbers of an ordinary member have
+_MEMBER_BYTES: Final = 2048
+
+
+def fits_record(group: ClassicGroup, size_max: int) -> bool:
+    """Returns true if the record of the group's present state has at most `size_max` bytes.
+
+    The record of a group that is not large is not built for that.
+    """
+    protocol = group.protocol or ""
+    size = sum(len(m.protocols[protocol]) + len(m.assignment) for m in group.members.values())
+    if size + _MEMBER_BYTES * (1 + len(group.members)) <= size_max:
+        return True
+    key, value = encode_record(*group_record(group)())
+    return len(key) + len(value or b"") <= size_max
 
 
 def group_record(group: ClassicGroup) -> Callable[[], tuple[GroupMetadataKey, GroupMetadataValue]]:

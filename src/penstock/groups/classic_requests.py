@@ -158,7 +158,8 @@ class ClassicRequests:
         protocols = {p.name: p.metadata for p in request.protocols}
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
         self.rebalance.keep_alive(group, member)
-        if group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol:
+        is_same = group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol
+        if is_same and self.rebalance.fits_record(group):
             # Other members are not affected: the assignment of the generation still holds.
             self._ledger.log(group_record(group))
             if client.version >= _SKIPS_ASSIGNMENT_FROM:

@@ -3,7 +3,7 @@
 The group epoch rises with every change that calls for a new assignment. The assignment epoch is the group
 epoch for which the target was computed. Members reach the target one by one. Only replayed records change
 the group, except for `image_offset`, the offset of the image with which the subscribed topics were compared
-last.
+last, `partition_count`, the progress of the resolution of regular expressions, and `refused_target`.
 
 Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`. `instances` has
 exactly the static members. `named` and `patterns` count the subscriptions of members.
@@ -11,13 +11,12 @@ exactly the static members. `named` and `patterns` count the subscriptions of me
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from penstock.groups.assignors import Assignment
-from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer_member import ConsumerMember, PreparedAssignment
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import PartitionCheck
 from penstock.groups.records import (
@@ -28,14 +27,17 @@ from penstock.groups.records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from penstock.groups.subscriptions import count_names, existing, hash_of, known_names
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.schema import Struct
 
-__all__ = ["ConsumerGroup", "ResolvedRegex"]
+__all__ = ["ConsumerGroup", "RefusedTarget", "ResolvedRegex"]
 
 #: the first version of OffsetCommit for members of the new protocol
 _COMMIT_FROM: Final = 9
+#: the target of a member that has none
+_NOTHING: Final[Assignment] = {}
 
 
 class ResolvedRegex(NamedTuple):
@@ -46,8 +48,21 @@ class ResolvedRegex(NamedTuple):
     version: int
 
 
+class RefusedTarget(NamedTuple):
+    """A target that was not written, because members would get more than a record can have."""
+
+    #: of the group
+    epoch: int
+    #: those members
+    members: frozenset[str]
+    reason: str
+
+
 class ConsumerGroup:
-    """A group of the consumer protocol. See the module's docstring."""
+    """A group of the consumer protocol. See the module's docstring.
+
+    Why more than 25 methods: the state that records change, and the interface of a group.
+    """
 
     type: Final = "consumer"
     shown_protocol_type: Final = PROTOCOL_TYPE
@@ -62,17 +77,25 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
         self.target: dict[str, Assignment] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}
+        #: topic id to partition to member id
+        self.owners: dict[bytes, dict[int, str]] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         #: topic names and regular expressions to the number of members that subscribe to them
         self.named: Counter[str] = Counter()
         self.patterns: Counter[str] = Counter()
         #: of the image whose topics `metadata_hash` was last compared with
         self.image_offset = -1
+        #: the partitions of those topics
+        self.partition_count = 0
         #: whether the sender of the last heartbeat has Describe on a topic; None before the first one
         self.may_describe: Callable[[str], bool] | None = None
-        #: when the regular expressions were last resolved; 0 if they were not since the group was loaded
+        #: when the regular expressions were last resolved, and the offset of the image at that time; 0 and -1
+        #: if they were not since the group was loaded
         self.resolved_ms = 0
+        self.resolved_offset = -1
+        #: a worker is resolving them
+        self.is_resolving = False
+        self.refused_target: RefusedTarget | None = None
 
     # -- members
 
@@ -83,6 +106,9 @@ class ConsumerGroup:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
             )
         return member
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        return self.target.get(member.id, _NOTHING)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         return self.members.get(self.instances.get(instance_id or "", ""))
@@ -98,29 +124,32 @@ class ConsumerGroup:
 
     # -- topics
 
-    def topics_of(self, member: ConsumerMember) -> set[str]:
-        """The subscribed topics of a member. A regular expression that is not resolved matches none."""
-        names = set(member.topics)
+    def known_topics_of(self, member: ConsumerMember, image: ClusterImage) -> set[str]:
+        """The subscribed topics of a member that exist. An unresolved regular expression matches none."""
+        names = set(known_names(member.topics, image.topics, self.named))
         resolved = self.regexes.get(member.regex or "")
-        return names if resolved is None else names | resolved.topics
+        return names if resolved is None else names | (image.topics.keys() & resolved.topics)
 
-    def subscribed_names(self) -> set[str]:
-        return set(self.named).union(*(regex.topics for regex in self.regexes.values()))
+    def existing_topics(self, image: ClusterImage) -> set[str]:
+        """The subscribed topics of all members that exist."""
+        names = existing(image.topics, self.named)
+        return names.union(*(image.topics.keys() & r.topics for r in self.regexes.values()))
 
     def hash_topics(self, image: ClusterImage) -> int:
         """A hash of the ids and partition counts of the subscribed topics; 0 without topics."""
-        topics = [image.topics[name] for name in sorted(self.subscribed_names()) if name in image.topics]
-        if not topics:
-            return 0
-        digest = hashlib.blake2b(digest_size=8)
-        for topic in topics:
-            digest.update(topic.id + len(topic.partitions).to_bytes(4, "big"))
-        return int.from_bytes(digest.digest(), "big", signed=True)
+        topics = [image.topics[name] for name in sorted(self.existing_topics(image))]
+        self.partition_count = sum([len(topic.partitions) for topic in topics])
+        return hash_of(topics)
 
     def preferred_assignor(self) -> str | None:
         """The assignor that most members name; None if no member names one."""
         votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
         return max(votes, key=lambda name: votes[name]) if votes else None
+
+    @property
+    def has_refused_target(self) -> bool:
+        """Returns true if there is no target for the group epoch, and none is being computed."""
+        return self.refused_target is not None and self.refused_target.epoch == self.epoch
 
     # -- the log
 
@@ -134,9 +163,15 @@ class ConsumerGroup:
                     del self.instances[member.instance_id or ""]
             return
         member = self.members.setdefault(member_id, ConsumerMember(member_id))
-        self._count(member, -1)
+        is_changed = (member.topics, member.regex) != (
+            tuple(value.subscribed_topic_names),
+            value.subscribed_topic_regex,
+        )
+        if is_changed:
+            self._count(member, -1)
         member.apply_metadata(value)
-        self._count(member, 1)
+        if is_changed:
+            self._count(member, 1)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
@@ -153,24 +188,42 @@ class ConsumerGroup:
         member.apply_assignment(value)
         for partitions in (member.assigned, member.revoking):
             for topic_id, epochs in partitions.items():
-                for index in epochs:
-                    self.owners[topic_id, index] = member_id
+                if epochs:
+                    self._own(topic_id, dict.fromkeys(epochs, member_id))
+
+    def apply_prepared(self, member: ConsumerMember, prepared: PreparedAssignment) -> None:
+        """As `apply_current` with the record of a prepared assignment, but most of the work is done."""
+        for topic_id, indexes in prepared.released.items():
+            self._disown(member, topic_id, indexes)
+        for topic_id, owned in prepared.owned.items():
+            self._own(topic_id, owned)
+        member.apply_prepared(prepared)
+
+    def _own(self, topic_id: bytes, owned: dict[int, str]) -> None:
+        owners = self.owners.get(topic_id)
+        if owners:
+            owners.update(owned)
+        else:
+            self.owners[topic_id] = owned
+
+    def _disown(self, member: ConsumerMember, topic_id: bytes, indexes: Iterable[int]) -> None:
+        owners = self.owners.get(topic_id, {})
+        for index in indexes:
+            if owners.get(index) == member.id:
+                del owners[index]
+        if not owners:
+            self.owners.pop(topic_id, None)
 
     def _count(self, member: ConsumerMember, step: int) -> None:
         """Add (`step` 1) or remove (-1) a member's subscriptions from the counts."""
         counted = [(self.named, member.topics), (self.patterns, (member.regex,) if member.regex else ())]
         for counts, names in counted:
-            for name in names:
-                counts[name] += step
-                if not counts[name]:
-                    del counts[name]
+            count_names(counts, names, step)
 
     def _release(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.revoking):
             for topic_id, epochs in partitions.items():
-                for index in epochs:
-                    if self.owners.get((topic_id, index)) == member.id:
-                        del self.owners[topic_id, index]
+                self._disown(member, topic_id, epochs)
 
     def record_keys(self) -> Iterator[Struct]:
         for member in self.members.values():

@@ -7,10 +7,12 @@ assigned: a commit with an older epoch is stale for that partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from penstock.coordination.outbox import EncodedRecord
+from penstock.groups.assignors import Due
 from penstock.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -19,8 +21,9 @@ from penstock.groups.records import (
     ConsumerGroupMemberMetadataValue,
     CurrentTopicPartitions,
 )
+from penstock.wire.slicing import exhausted
 
-__all__ = ["STATIC_LEAVE_EPOCH", "ConsumerMember", "MemberState", "Partitions"]
+__all__ = ["STATIC_LEAVE_EPOCH", "ConsumerMember", "MemberState", "Partitions", "PreparedAssignment"]
 
 #: topic id to partition to the epoch at which it was assigned
 Partitions: TypeAlias = dict[bytes, dict[int, int]]
@@ -38,6 +41,39 @@ class MemberState(IntEnum):
     UNRELEASED = 2
 
 
+class PreparedAssignment(NamedTuple):
+    """The next assignment of a member: its record, and what the record changes.
+
+    The first fields are what it was prepared from.
+    """
+
+    assignment_epoch: int
+    target: Mapping[bytes, Collection[int]]
+    topics: tuple[str, ...]
+    before: Partitions
+    revoked_before: Partitions
+    member_epoch: int
+
+    record: EncodedRecord
+    value: ConsumerGroupCurrentMemberAssignmentValue
+    assigned: Partitions
+    revoking: Partitions
+    #: by topic, the partitions that the member owns then, and those that it owns no longer
+    owned: Mapping[bytes, dict[int, str]]
+    released: Mapping[bytes, Collection[int]]
+
+    def fits(self, member: ConsumerMember, epoch: int, target: Mapping[bytes, Collection[int]]) -> bool:
+        """Returns true if nothing has changed since it was prepared, also not to something equal."""
+        return (
+            self.assignment_epoch == epoch
+            and self.member_epoch == member.epoch
+            and self.target is target
+            and self.topics is member.topics
+            and self.before is member.assigned
+            and self.revoked_before is member.revoking
+        )
+
+
 class ConsumerMember:
     """A member. Only replayed records change it."""
 
@@ -50,6 +86,7 @@ class ConsumerMember:
         "epoch",
         "id",
         "instance_id",
+        "prepared",
         "previous_epoch",
         "rack_id",
         "rebalance_timeout_ms",
@@ -76,6 +113,8 @@ class ConsumerMember:
         self.state = MemberState.STABLE
         self.assigned: Partitions = {}
         self.revoking: Partitions = {}
+        #: the next assignment, if there are many partitions, and its record is encoded
+        self.prepared: PreparedAssignment | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -117,8 +156,15 @@ class ConsumerMember:
         self.epoch = value.member_epoch
         self.previous_epoch = value.previous_member_epoch
         self.state = MemberState(value.state)
-        self.assigned = _from_record(value.assigned_partitions, value.member_epoch)
-        self.revoking = _from_record(value.partitions_pending_revocation, value.member_epoch)
+        self.assigned = exhausted(from_record(value.assigned_partitions, value.member_epoch))
+        self.revoking = exhausted(from_record(value.partitions_pending_revocation, value.member_epoch))
+
+    def apply_prepared(self, prepared: PreparedAssignment) -> None:
+        value = prepared.value
+        self.epoch = value.member_epoch
+        self.previous_epoch = value.previous_member_epoch
+        self.state = MemberState(value.state)
+        self.assigned, self.revoking = prepared.assigned, prepared.revoking
 
     def metadata_key(self, group_id: str) -> ConsumerGroupMemberMetadataKey:
         return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.id)
@@ -128,14 +174,28 @@ class ConsumerMember:
 
 
 def current_assignment(
-    epoch: int, previous_epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions
+    epoch: int,
+    previous_epoch: int,
+    state: MemberState,
+    assigned: Partitions,
+    revoking: Partitions,
+    added: Mapping[bytes, list[int]] | None = None,
 ) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """The record of a member's current assignment."""
+    """The record of a member's current assignment.
+
+    `added` are partitions of topics that are not in `assigned`; they are assigned in `epoch`.
+    """
+    new = [
+        CurrentTopicPartitions(
+            topic_id=topic_id, partitions=indexes, assignment_epochs=[epoch] * len(indexes)
+        )
+        for topic_id, indexes in (added or {}).items()
+    ]
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
         previous_member_epoch=previous_epoch,
         state=state,
-        assigned_partitions=_to_record(assigned),
+        assigned_partitions=_to_record(assigned) + new,
         partitions_pending_revocation=_to_record(revoking),
     )
 
@@ -149,9 +209,20 @@ def _to_record(partitions: Mapping[bytes, Mapping[int, int]]) -> list[CurrentTop
     ]
 
 
-def _from_record(topics: Iterable[CurrentTopicPartitions], epoch: int) -> Partitions:
-    """Old records have no assignment epochs; the member epoch takes their place."""
-    return {
-        t.topic_id: dict(zip(t.partitions, t.assignment_epochs or [epoch] * len(t.partitions), strict=True))
-        for t in topics
-    }
+def from_record(topics: Iterable[CurrentTopicPartitions], epoch: int) -> Generator[None, None, Partitions]:
+    """The partitions of a record; yields after some of them.
+
+    Old records have no assignment epochs; the member epoch takes their place.
+    """
+    found: Partitions = {}
+    due = Due()
+    for topic in topics:
+        indexes, epochs = topic.partitions, topic.assignment_epochs or [epoch] * len(topic.partitions)
+        if len(indexes) == len(epochs) == epochs.count(epochs[0] if epochs else epoch):
+            # All of them were assigned in one epoch, as those of a member that has joined.
+            found[topic.topic_id] = dict.fromkeys(indexes, epochs[0] if epochs else epoch)
+        else:
+            found[topic.topic_id] = dict(zip(indexes, epochs, strict=True))
+        if due.after(len(indexes)):
+            yield
+    return found

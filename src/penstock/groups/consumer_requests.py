@@ -19,8 +19,8 @@ from penstock.groups.consumer_member import (
 from penstock.groups.consumer_steps import ConsumerSteps
 from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.records import ConsumerGroupMemberMetadataValue
+from penstock.groups.subscriptions import check_names
 from penstock.groups.targets import target_record
-from penstock.groups.topic_regex import matching_topics
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
 from penstock.wire.apis.consumer_group_heartbeat import (
     Assignment,
@@ -60,6 +60,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             raise InvalidRequest("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
         raise InvalidRequest("MemberEpoch is invalid.")
+    check_names(request.subscribed_topic_names)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -105,7 +106,10 @@ class ConsumerRequests:
         member = group.members[member.id]
         group.may_describe = client.may_describe
         self.steps.refresh(group, change is Change.NEEDS_TARGET)
-        self.steps.targets.assign(group)
+        if request.member_epoch == JOINING:
+            # Its record is written even if it gets no target. Then its session expires.
+            self.steps.keep_alive(group, member)
+        self.steps.targets.assign(group, member.id)
         self.steps.reconcile(group, member, _owned(request), change is not Change.NONE)
         self.steps.keep_alive(group, member)
         response = ConsumerGroupHeartbeatResponse(
@@ -190,12 +194,16 @@ class ConsumerRequests:
         if request.server_assignor is not None:
             metadata.server_assignor = request.server_assignor
         if request.subscribed_topic_names is not None:
-            metadata.subscribed_topic_names = sorted(set(request.subscribed_topic_names))
+            # Sorted already if there are many.
+            metadata.subscribed_topic_names = sorted(dict.fromkeys(request.subscribed_topic_names))
         if request.subscribed_topic_regex is not None:
             metadata.subscribed_topic_regex = request.subscribed_topic_regex
-            if request.subscribed_topic_regex and request.subscribed_topic_regex not in group.regexes:
-                # Raises if the expression is invalid, before it gets into the log.
-                matching_topics(request.subscribed_topic_regex, ())
+            if client.regex_error is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_REGULAR_EXPRESSION,
+                    f"SubscribedTopicRegex `{request.subscribed_topic_regex}` is not a valid regular "
+                    f"expression: {client.regex_error.message}.",
+                )
         change = _change(group, member, metadata)
         if is_new or metadata != member.metadata():
             self._ledger.write(member.metadata_key(group.id), metadata)

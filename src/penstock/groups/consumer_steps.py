@@ -12,8 +12,9 @@ from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember, MemberState
+from penstock.groups.large_assignments import ASSIGNMENT, LargeAssignments
 from penstock.groups.ledger import GroupLedger
-from penstock.groups.reconciliation import next_assignment
+from penstock.groups.reconciliation import next_assignment, stays
 from penstock.groups.records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
@@ -21,8 +22,8 @@ from penstock.groups.records import (
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
 )
-from penstock.groups.targets import Targets
-from penstock.groups.topic_regex import matching_topics
+from penstock.groups.targets import TARGET, Targets
+from penstock.groups.topic_regexes import ResolveTopicRegexes
 
 __all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "SESSION", "ConsumerSteps"]
 
@@ -41,34 +42,36 @@ CONSUMER_TIMERS: Final = (SESSION, REVOCATION, CONSUMER_JOIN, CONSUMER_SYNC)
 class ConsumerSteps:
     """Applies the steps to the consumer groups of one shard."""
 
-    __slots__ = ("_ledger", "targets")
+    __slots__ = ("_ledger", "computations", "large", "targets")
 
     def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
+        self.large: Final = LargeAssignments(ledger)
         self.targets: Final = Targets(ledger)
+        #: by the kind of their timers
+        self.computations: Final = {
+            TARGET: self.targets.computations,
+            ASSIGNMENT: self.large.computations,
+        }
 
     # -- subscriptions and topics
 
     def refresh(self, group: ConsumerGroup, changed: bool) -> None:
         """Raise the group epoch if members' subscriptions have `changed`, or the topics that they match.
 
-        A new regular expression is resolved in a turn of its own, as in Kafka: members that join one after
-        the other get their first partitions from one target, instead of the first member's revoked again.
+        Regular expressions are resolved in a turn of their own, as in Kafka: members that join one after the
+        other get their first partitions from one target, instead of the first member's revoked again.
         """
         env = self._ledger.env
-        if group.patterns.keys() - group.regexes.keys():
+        if self._is_outdated(group):
             self._ledger.timers.schedule((PATTERNS, group.id), 0)
-        interval_ms = env.settings.consumer_regex_refresh_ms
-        is_due = bool(group.regexes) and self._ledger.now_ms - group.resolved_ms > interval_ms
-        if not changed and group.image_offset == env.image.offset and not is_due:
-            return
-        changed |= self._resolve(group, known_only=True, is_due=is_due)
-        self._compare_topics(group, changed)
+        if changed or group.image_offset != env.image.offset:
+            changed |= self._forget_regexes(group)
+            self._compare_topics(group, changed)
 
     def _compare_topics(self, group: ConsumerGroup, changed: bool) -> None:
         image = self._ledger.env.image
-        # Without a heartbeat since the group was loaded, its expressions are not resolved for this image.
-        group.image_offset = image.offset if group.may_describe is not None or not group.patterns else -1
+        group.image_offset = image.offset
         topics_hash = group.hash_topics(image)
         if changed or topics_hash != group.metadata_hash:
             self.bump(group, topics_hash)
@@ -79,43 +82,67 @@ class ConsumerSteps:
             ConsumerGroupMetadataValue(epoch=group.epoch + 1, metadata_hash=topics_hash),
         )
 
-    def resolve_patterns(self, group: ConsumerGroup) -> None:
-        """Resolve the new regular expressions of a group."""
-        self._compare_topics(group, self._resolve(group, known_only=False))
+    # -- regular expressions
 
-    def _resolve(self, group: ConsumerGroup, known_only: bool, is_due: bool = False) -> bool:
-        """Match the members' regular expressions with the topics. Returns true if a match has changed.
-
-        Topics that the sender of the last heartbeat may not describe do not match, as in Kafka. So known
-        expressions are resolved again if it `is_due`, because rights change without a change of topics.
-        """
-        image, may_describe = self._ledger.env.image, group.may_describe
-        for regex in [r for r in group.regexes if r not in group.patterns]:
+    def _forget_regexes(self, group: ConsumerGroup) -> bool:
+        """Remove regular expressions without a subscriber. Returns true if there were any."""
+        unused = [regex for regex in group.regexes if regex not in group.patterns]
+        for regex in unused:
             self._ledger.write(
                 ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex), None
             )
-        if may_describe is None:
+        return bool(unused)
+
+    def _is_outdated(self, group: ConsumerGroup) -> bool:
+        """Returns true if an expression must be resolved: it is new, or topics or rights may have changed.
+
+        Without a heartbeat since the group was loaded, the rights of its members are unknown.
+        """
+        if not group.patterns or group.may_describe is None or group.is_resolving:
             return False
-        if is_due or not known_only:
-            group.resolved_ms = self._ledger.now_ms
-        changed = False
-        for regex in sorted(group.patterns):
+        interval_ms = self._ledger.env.settings.consumer_regex_refresh_ms
+        return (
+            group.resolved_offset != self._ledger.env.image.offset
+            or self._ledger.now_ms - group.resolved_ms > interval_ms
+            or bool(group.patterns.keys() - group.regexes.keys())
+        )
+
+    def resolve_patterns(self, group: ConsumerGroup) -> None:
+        """Have the regular expressions of a group resolved by a worker: an effect."""
+        if not self._is_outdated(group):
+            return
+        assert group.may_describe is not None
+        group.is_resolving = True
+        self._ledger.outbox.effects.append(
+            ResolveTopicRegexes(
+                group.id, tuple(sorted(group.patterns)), self._ledger.env.image.offset, group.may_describe
+            )
+        )
+
+    def patterns_resolved(
+        self, group: ConsumerGroup, effect: ResolveTopicRegexes, found: Mapping[str, Collection[str]]
+    ) -> None:
+        """The topics that regular expressions match, by expression: the outcome of the effect."""
+        group.is_resolving = False
+        group.resolved_offset, group.resolved_ms = effect.image_offset, self._ledger.now_ms
+        changed = self._forget_regexes(group)
+        existing = self._ledger.env.image.topics
+        for regex, topics in sorted(found.items()):
             known = group.regexes.get(regex)
-            if known is None and known_only:
+            if regex not in group.patterns or (known is not None and known.topics == set(topics)):
                 continue
-            if known is not None and known.version == image.offset and not is_due:
-                continue
-            topics = {topic for topic in matching_topics(regex, image.topics) if may_describe(topic)}
-            if known is not None and known.topics == topics:
-                continue
-            changed = True
+            # A deleted topic has raised the epoch already.
+            changed |= known is None or known.topics & existing.keys() != set(topics)
             self._ledger.write(
                 ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex),
                 ConsumerGroupRegularExpressionValue(
-                    topics=sorted(topics), version=image.offset, timestamp=self._ledger.now_ms
+                    topics=sorted(topics), version=effect.image_offset, timestamp=self._ledger.now_ms
                 ),
             )
-        return changed
+        self._compare_topics(group, changed)
+        if self._is_outdated(group):
+            # A member has subscribed to another expression meanwhile, or topics have changed.
+            self._ledger.timers.schedule((PATTERNS, group.id), 0)
 
     # -- members
 
@@ -129,15 +156,27 @@ class ConsumerSteps:
         """Move the member one step towards its target."""
         if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
             return
-        image, owners = self._ledger.env.image, group.owners
+        if self.large.write(group, member):
+            self._expect_revocation(group, member)
+            return
+        image, target = self._ledger.env.image, group.target_of(member)
+        is_large = self.large.is_large(member, target) and not stays(member, group.assignment_epoch, owned)
+        if is_large and self.large.computations.is_running(group):
+            return
+        # Not those of a member that has no partitions, and gets none: it may subscribe to many topics.
+        known = group.known_topics_of(member, image) if target or member.assigned else ()
+        subscribed = {image.topics[name].id for name in known}
+        if is_large:
+            self.large.begin(group, member, subscribed, owned)
+            return
         value = next_assignment(
             member,
             target_epoch=group.assignment_epoch,
-            target=group.target.get(member.id, {}),
-            subscribed={image.topics[n].id for n in group.topics_of(member) if n in image.topics},
+            target=target,
+            subscribed=subscribed,
             subscription_changed=subscription_changed,
             owned=owned,
-            is_free=lambda topic, index: owners.get((topic, index), member.id) == member.id,
+            owners=group.owners,
         )
         if value is None:
             return
@@ -171,9 +210,12 @@ class ConsumerSteps:
         """
         settings = self._ledger.env.settings_of(group.id)
         waits = (
-            group.assignment_epoch < group.epoch
+            (group.assignment_epoch < group.epoch and not group.has_refused_target)
             or member.state is MemberState.UNRELEASED
-            or (member.regex or None) not in (None, *group.regexes)
+            or self.large.is_preparing(group, member)
+            or group.is_resolving
+            or self._is_outdated(group)
+            or bool(member.regex and member.regex not in group.regexes)
         )
         if not waits:
             return settings.consumer_heartbeat_ms

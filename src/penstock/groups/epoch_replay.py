@@ -1,7 +1,10 @@
-"""Applies the records that consumer groups and share groups have in common: epochs, members, assignments.
+"""Applies the records of consumer groups and share groups: epochs, members, assignments.
 
 A record with a value creates its group if the group does not exist, or replaces one of another type. A
 tombstone of a group that does not exist is ignored.
+
+A consumer group may replace a classic group: the tombstone of a classic group comes before, and a group
+without members that only commits has no record of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +12,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_group import ConsumerGroup, ResolvedRegex
 from penstock.groups.ledger import GroupLedger
+from penstock.groups.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from penstock.groups.share_group import ShareGroup
+from penstock.groups.share_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
 
-__all__ = ["Apply", "EpochReplay"]
+__all__ = ["Apply", "ConsumerReplay", "EpochReplay", "ShareReplay"]
 
 G = TypeVar("G", bound=ConsumerGroup | ShareGroup)
 #: applies the key and the value of a record; None is a tombstone
@@ -74,3 +94,53 @@ class EpochReplay(Generic[G]):
         group = self.group(key.group_id, value)
         if group is not None:
             group.apply_current(key.member_id, value)
+
+
+class ShareReplay(EpochReplay[ShareGroup]):
+    """Adds the record of share partitions."""
+
+    __slots__ = ("by_key",)
+
+    def __init__(self, ledger: GroupLedger) -> None:
+        super().__init__(ledger, ShareGroup, no_epoch=0)
+        self.by_key: dict[type, Apply] = {
+            ShareGroupMetadataKey: self.epoch,
+            ShareGroupMemberMetadataKey: self.member,
+            ShareGroupTargetAssignmentMetadataKey: self.target_epoch,
+            ShareGroupTargetAssignmentMemberKey: self.target,
+            ShareGroupCurrentMemberAssignmentKey: self.current,
+            ShareGroupStatePartitionMetadataKey: self._state_partitions,
+        }
+
+    def _state_partitions(self, key: ShareGroupStatePartitionMetadataKey, value: Any) -> None:
+        group = self.group(key.group_id, value)
+        if group is not None:
+            group.apply_state_partitions(value)
+
+
+class ConsumerReplay(EpochReplay[ConsumerGroup]):
+    """Adds the record of regular expressions."""
+
+    __slots__ = ("by_key",)
+
+    def __init__(self, ledger: GroupLedger) -> None:
+        super().__init__(ledger, ConsumerGroup, no_epoch=-1)
+        self.by_key: dict[type, Apply] = {
+            ConsumerGroupMetadataKey: self.epoch,
+            ConsumerGroupMemberMetadataKey: self.member,
+            ConsumerGroupTargetAssignmentMetadataKey: self.target_epoch,
+            ConsumerGroupTargetAssignmentMemberKey: self.target,
+            ConsumerGroupCurrentMemberAssignmentKey: self.current,
+            ConsumerGroupRegularExpressionKey: self._regex,
+        }
+
+    def _regex(
+        self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    ) -> None:
+        group = self.group(key.group_id, value)
+        if group is None:
+            return
+        if value is None:
+            group.regexes.pop(key.regular_expression, None)
+        else:
+            group.regexes[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.version)

@@ -20,7 +20,7 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """The type in ListGroups: classic, consumer or share."""
+        """The type in ListGroups: classic, consumer, share or streams."""
         ...
 
     @property

@@ -18,7 +18,7 @@ __all__ = ["Client", "Environment", "GroupLedger"]
 class Client:
     """The sender of a request, as groups store and describe it."""
 
-    __slots__ = ("host", "id", "may_describe", "version")
+    __slots__ = ("host", "id", "may_describe", "regex_error", "version")
 
     def __init__(
         self, id: str, host: str, version: int, may_describe: Callable[[str], bool] = lambda topic: True
@@ -29,6 +29,8 @@ class Client:
         #: of the request
         self.version = version
         self.may_describe = may_describe
+        #: why the regular expression of the request is invalid; None if it is valid or absent
+        self.regex_error: ApiError | None = None
 
 
 class Environment:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.group import Group
 from penstock.groups.ledger import GroupLedger
 from penstock.groups.offsets import Offsets
 from penstock.metadata.image import ClusterImage
@@ -28,10 +29,10 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def list_groups(
-    ledger: GroupLedger, states: Collection[str], types: Collection[str]
+    groups: Iterable[Group], states: Collection[str], types: Collection[str]
 ) -> Iterator[ListedGroup]:
     """The groups in one of `states` and of one of `types`, in lower case. An empty filter matches all."""
-    for group in ledger.groups.values():
+    for group in groups:
         if (not states or group.state_name.lower() in states) and (not types or group.type in types):
             yield ListedGroup(
                 group_id=group.id,

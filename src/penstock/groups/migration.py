@@ -63,7 +63,7 @@ class Migration:
     def upgrade(self, group: ClassicGroup) -> ConsumerGroup:
         """Convert a classic group to a consumer group; GROUP_ID_NOT_FOUND if that is not possible."""
         if group.is_empty:
-            self._erase_classic(group)
+            self.erase_classic(group)
             return ConsumerGroup(group.id)
         self._check_upgrade(group)
         try:
@@ -71,7 +71,7 @@ class Migration:
         except ProtocolError as e:
             raise _not_upgradable(group, "the embedded consumer protocol is malformed") from e
         self._fail_waiting(group)
-        self._erase_classic(group)
+        self.erase_classic(group)
         write = self._ledger.write
         for member, member_metadata, target in members:
             consumer = ConsumerMember(member.id)
@@ -151,7 +151,7 @@ class Migration:
                 self._ledger.reply(member.sync, SyncGroupResponse(error_code=code))
                 member.sync = None
 
-    def _erase_classic(self, group: ClassicGroup) -> None:
+    def erase_classic(self, group: ClassicGroup) -> None:
         timers = self._ledger.timers
         timers.cancel((JOIN, group.id))
         timers.cancel((SYNC, group.id))

@@ -66,12 +66,16 @@ class MixedRequests:
             subscription = decode_subscription(request.protocols[0].metadata)
         except ProtocolError as e:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from e
+        is_new = member_id not in group.members
         member = self._find(group, request, member_id)
         changed = self._update(group, member, request, subscription, client)
         steps = self._consumer.steps
         steps.refresh(group, changed)
-        steps.targets.assign(group)
         member = group.members[member.id]
+        if is_new:
+            # Its record is written even if it gets no target. Then its session expires.
+            steps.keep_alive(group, member)
+        steps.targets.assign(group, member.id)
         steps.reconcile(group, member, self._owned(subscription), changed)
         self._timers.cancel((CONSUMER_JOIN, group.id, member.id))
         steps.keep_alive(group, member)
@@ -223,7 +227,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Returns true if another member still owns a partition of the member's target."""
     return any(
-        index not in member.assigned.get(topic, ()) and (topic, index) in group.owners
+        index not in member.assigned.get(topic, ()) and index in group.owners.get(topic, ())
         for topic, indexes in group.target.get(member.id, {}).items()
         for index in indexes
     )

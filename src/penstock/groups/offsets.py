@@ -6,15 +6,17 @@ last commit in the log wins. The group refuses commits of members with a stale e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from penstock.coordination.outbox import EncodedRecord
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import SESSION
 from penstock.groups.group import Group, PartitionCheck
 from penstock.groups.ledger import GroupLedger
 from penstock.groups.pending_offsets import Committed, PendingOffsets
-from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
+from penstock.groups.records import OffsetCommitKey, OffsetCommitValue, encode_record
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.wire.apis.offset_commit import (
@@ -34,7 +36,6 @@ from penstock.wire.apis.offset_delete import (
 )
 from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -50,10 +51,15 @@ _NEVER: Final = 2**63 - 1
 _OWN_RETENTION_VERSION: Final = 1
 _NO_OFFSET: Final = -1
 _NO_PRODUCER: Final = -1
+#: offsets between two steps of their expiry, or of a response with all of them
+_LOOKED_AT_ONCE: Final = 250
 
 
 class Offsets:
-    """Committed offsets by group, topic and partition."""
+    """Committed offsets by group, topic and partition.
+
+    Why more than 25 methods: three requests, replay, expiry and deletion share the table of offsets.
+    """
 
     __slots__ = ("_by_group", "_ledger", "_position", "pending")
 
@@ -203,26 +209,12 @@ class Offsets:
     def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
-        """The committed offsets of the requested topics, or of all. An unknown group has none.
+        """The committed offsets of the requested topics. An unknown group has none.
 
         With `require_stable`, a partition with a pending offset gets UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
-        group = self._ledger.groups.get(request.group_id)
-        if group is not None:
-            group.check_fetch(request.member_id, request.member_epoch)
-        topics: Iterable[OffsetFetchRequestTopics]
-        if request.topics is None:
-            topics = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=live)
-                for name, partitions in self._by_group.get(request.group_id, {}).items()
-                if (
-                    live := [
-                        index for index, committed in partitions.items() if not self._is_deleted(committed)
-                    ]
-                )
-            ]
-        else:
-            topics = request.topics
+        assert request.topics is not None, "`fetch_all` has the offsets of all topics"
+        self._check_fetch(request)
         return OffsetFetchResponseGroup(
             group_id=request.group_id,
             topics=[
@@ -236,9 +228,42 @@ class Offsets:
                         for index in topic.partition_indexes
                     ],
                 )
-                for topic in topics
+                for topic in request.topics
             ],
         )
+
+    def fetch_all(
+        self, request: OffsetFetchRequestGroup, require_stable: bool = False
+    ) -> Iterator[OffsetFetchResponseTopics]:
+        """The committed offsets of all topics, as they are now; each topic is a step for the caller.
+
+        A topic comes in several parts if it has many partitions. Why not `fetch`: a group may have 100,000
+        offsets.
+        """
+        self._check_fetch(request)
+        by_topic = self._by_group.get(request.group_id, {})
+        topics = [(topic, dict(partitions)) for topic, partitions in by_topic.items()]
+        unstable = set(self.pending.of_group(request.group_id)) if require_stable else set()
+        return self._all_fetched(topics, unstable)
+
+    def _all_fetched(
+        self, topics: Iterable[tuple[str, Mapping[int, Committed]]], unstable: Collection[tuple[str, int]]
+    ) -> Iterator[OffsetFetchResponseTopics]:
+        for topic, partitions in topics:
+            indexes = list(partitions)
+            for start in range(0, len(indexes), _LOOKED_AT_ONCE):
+                found = [
+                    _unstable(index) if (topic, index) in unstable else _fetched(index, offset, NO_TOPIC_ID)
+                    for index in indexes[start : start + _LOOKED_AT_ONCE]
+                    if not self._is_deleted(offset := partitions[index])
+                ]
+                if found:
+                    yield OffsetFetchResponseTopics(name=topic, partitions=found)
+
+    def _check_fetch(self, request: OffsetFetchRequestGroup) -> None:
+        group = self._ledger.groups.get(request.group_id)
+        if group is not None:
+            group.check_fetch(request.member_id, request.member_epoch)
 
     def _live(self, group_id: str, topic: str, partition: int) -> Committed | None:
         """The committed offset, unless its topic is deleted."""
@@ -266,32 +291,22 @@ class Offsets:
 
     def delete_all(self, group_id: str) -> None:
         for topic, partitions in list(self._by_group.get(group_id, {}).items()):
-            for index in list(partitions):
-                self._delete_one(group_id, topic, index)
+            self._delete(group_id, topic, list(partitions))
         for topic, index in self.pending.of_group(group_id):
-            self._delete_one(group_id, topic, index)
+            self._delete(group_id, topic, [index])
 
-    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Delete the offsets of a deleted topic, but not those of a new topic of the same name."""
-        for group_id, topics in list(self._by_group.items()):
-            for index, committed in list(topics.get(topic, {}).items()):
-                if committed.topic_id in (NO_TOPIC_ID, topic_id):
-                    self._delete_one(group_id, topic, index)
-        for (group_id, name, index), committed in self.pending.items():
-            if name == topic and committed.topic_id in (NO_TOPIC_ID, topic_id):
-                self._delete_one(group_id, topic, index)
-
-    def delete_orphaned(self) -> None:
-        """Delete the offsets of topics that were deleted while this shard had no coordinator."""
-        gone = {
-            (topic, committed.topic_id)
-            for topics in self._by_group.values()
-            for topic, partitions in topics.items()
-            for committed in partitions.values()
-            if self._is_deleted(committed)
-        }
-        for topic, topic_id in gone:
-            self.topic_deleted(topic, topic_id)
+    def topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
+        """Delete the offsets of deleted topics, but not those of new topics of the same name."""
+        ids: dict[str, set[bytes]] = {}
+        for topic, topic_id in topics:
+            ids.setdefault(topic, {NO_TOPIC_ID}).add(topic_id)
+        for group_id, by_topic in list(self._by_group.items()):
+            for topic in by_topic.keys() & ids.keys():
+                gone = [index for index, found in by_topic[topic].items() if found.topic_id in ids[topic]]
+                self._delete(group_id, topic, gone)
+        for (group_id, topic, index), committed in self.pending.items():
+            if committed.topic_id in ids.get(topic, ()):
+                self._delete(group_id, topic, [index])
 
     def _is_deleted(self, committed: Committed) -> bool:
         """Returns true if the topic is deleted. A new topic of that name must not use the offset.
@@ -302,24 +317,61 @@ class Offsets:
         topic_id = committed.topic_id
         return topic_id != NO_TOPIC_ID and TopicId(topic_id) not in self._ledger.env.image.topics_by_id
 
-    def expire(self, group: Group) -> bool:
-        """Delete offsets whose retention is over. Returns true if the group has none left."""
-        retention_ms = self._ledger.env.settings.offsets_retention_ms
-        now_ms = self._ledger.now_ms
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._by_group or self.pending.has_group(group_id)
+
+    def expire(self, group: Group) -> Iterator[int]:
+        """Delete offsets whose retention is over, and those of topics that were deleted meanwhile.
+
+        Why the latter: the shard may have had no coordinator at that time. Yields after some offsets, with
+        their number: the caller lets other requests be served in between.
+        """
         for topic, partitions in list(self._by_group.get(group.id, {}).items()):
-            if group.subscribes_to(topic):
-                continue
-            for index, committed in list(partitions.items()):
-                since_ms = group.retention_starts_ms(committed.commit_ms)
-                if since_ms is None:
-                    return False
-                until_ms = since_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
-                if now_ms >= until_ms and not self.pending.has(group.id, topic, index):
-                    self._delete_one(group.id, topic, index)
-        return group.id not in self._by_group and not self.pending.has_group(group.id)
+            indexes = list(partitions)
+            for start in range(0, len(indexes), _LOOKED_AT_ONCE):
+                some = indexes[start : start + _LOOKED_AT_ONCE]
+                found = [(index, partitions[index]) for index in some if index in partitions]
+                self._delete(group.id, topic, [i for i, c in found if self._is_deleted(c)])
+                self._delete(group.id, topic, self._expired(group, topic, found))
+                yield len(some)
+
+    def _expired(self, group: Group, topic: str, found: Iterable[tuple[int, Committed]]) -> list[int]:
+        """The partitions whose retention is over."""
+        if not self._ledger.env.may_expire() or group.subscribes_to(topic):
+            return []
+        retention_ms = self._ledger.env.settings.offsets_retention_ms
+        now_ms, expired = self._ledger.now_ms, []
+        for index, committed in found:
+            since_ms = group.retention_starts_ms(committed.commit_ms)
+            if since_ms is None:
+                return []
+            until_ms = since_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
+            if now_ms >= until_ms and not self.pending.has(group.id, topic, index):
+                expired.append(index)
+        return expired
+
+    def _delete(self, group_id: str, topic: str, indexes: Sequence[int]) -> None:
+        """Delete the offsets of many partitions. The log may get the tombstones in several parts.
+
+        Why they are encoded later: a group may have 100,000 offsets.
+        """
+        if not indexes:
+            return
+        for index in indexes:
+            self._forget(group_id, topic, index)
+        if self.pending.has_group(group_id):
+            for index in indexes:
+                self.pending.remove((group_id, topic, index))
+        outbox = self._ledger.outbox
+        outbox.records += [partial(_tombstone, group_id, topic, index) for index in indexes]
+        outbox.is_divisible = True
 
     def _delete_one(self, group_id: str, topic: str, partition: int) -> None:
         self._ledger.write(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def _tombstone(group_id: str, topic: str, partition: int) -> EncodedRecord:
+    return encode_record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 def _fetched(index: int, committed: Committed | None, topic_id: bytes) -> OffsetFetchResponsePartitions:

@@ -8,7 +8,7 @@ read the log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -26,9 +26,23 @@ from penstock.groups.share_records import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from penstock.groups.streams.records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
-from penstock.wire.compiler import decoder, encoder
+from penstock.wire.compiler import SlicedEncoder, decoder, encoder, sliced_encoder
 from penstock.wire.schema import (
     Struct,
     array,
@@ -43,7 +57,7 @@ from penstock.wire.schema import (
     uuid,
 )
 
-__all__ = ["decode_record", "encode_record"]
+__all__ = ["decode_record", "encode_in_slices", "encode_record"]
 
 _PREFIX: Final = struct.Struct(">h")
 #: gives the parts of an encoded key or value
@@ -83,7 +97,7 @@ class GroupMetadataMember(Struct):
 
 
 class GroupMetadataValue(Struct):
-    """A classic group: what its members agreed on last."""
+    """A classic group: protocol, leader, generation and members of its last rebalance."""
 
     protocol_type: str = string()
     generation: int = int32()
@@ -220,6 +234,16 @@ _KINDS: Final = (
     _Kind(14, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, 0, 0, _ALWAYS),
     _Kind(15, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, 0, 0, _ALWAYS),
     _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0, 0, _ALWAYS),
+    _Kind(17, StreamsGroupMetadataKey, StreamsGroupMetadataValue, 0, 0, _ALWAYS),
+    _Kind(19, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, 0, 0, _ALWAYS),
+    _Kind(
+        20, StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue, 0, 0, _ALWAYS
+    ),
+    _Kind(21, StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue, 0, 0, _ALWAYS),
+    _Kind(
+        22, StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue, 0, 0, _ALWAYS
+    ),
+    _Kind(23, StreamsGroupTopologyKey, StreamsGroupTopologyValue, 0, 0, _ALWAYS),
 )
 _BY_KEY: Final = {kind.key: kind for kind in _KINDS}
 _BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
@@ -232,6 +256,17 @@ def encode_record(
     key_prefix, encode_key, value_prefix, encode_value = _encoders(type(key), version)
     key_bytes = b"".join((key_prefix, *encode_key(key)))
     return key_bytes, None if value is None else b"".join((value_prefix, *encode_value(value)))
+
+
+def encode_in_slices(key: Struct, value: Struct) -> Generator[None, None, tuple[bytes, bytes]]:
+    """As `encode_record`, for a large value; yields after some of its elements."""
+    key_bytes, _ = encode_record(key, None)
+    kind = _BY_KEY[type(key)]
+    encode: SlicedEncoder[Struct] = sliced_encoder(
+        kind.value, kind.written, kind.written >= kind.flexible_from
+    )
+    parts = cast("list[bytes]", (yield from encode(value)))
+    return key_bytes, b"".join((_PREFIX.pack(kind.written), *parts))
 
 
 @cache

@@ -7,7 +7,8 @@ None and replies to `reply_to` in this or a later turn. Records to append and re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from penstock.coordination.ledger_shard import LedgerShard
@@ -20,10 +21,10 @@ from penstock.groups.classic_records import group_from_record, group_record
 from penstock.groups.classic_requests import ClassicRequests
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
-from penstock.groups.consumer_replay import ConsumerReplay
 from penstock.groups.consumer_requests import JOINING, ConsumerRequests, check_request
 from penstock.groups.consumer_steps import CONSUMER_TIMERS, PATTERNS
 from penstock.groups.consumer_steps import SESSION as CONSUMER_SESSION
+from penstock.groups.epoch_replay import ConsumerReplay, ShareReplay
 from penstock.groups.ledger import Client, Environment, GroupLedger
 from penstock.groups.listing import delete_group, describe_classic, describe_consumer, list_groups
 from penstock.groups.migration import Migration
@@ -36,12 +37,18 @@ from penstock.groups.records import (
     OffsetCommitValue,
     decode_record,
 )
+from penstock.groups.retention import RETENTION, Retention
 from penstock.groups.share_admin import ShareAdministration
 from penstock.groups.share_group import ShareGroup
-from penstock.groups.share_replay import ShareReplay
 from penstock.groups.share_requests import SHARE_SESSION, ShareRequests
+from penstock.groups.share_targets import SHARE_TARGET
+from penstock.groups.streams.admin import StreamsAdministration
+from penstock.groups.streams.group import StreamsGroup
+from penstock.groups.streams.replay import StreamsReplay
+from penstock.groups.streams.requests import STREAMS_SESSION, StreamsRequests
+from penstock.groups.streams.targets import STREAMS_TARGET
 from penstock.groups.survey import GroupSurvey, survey_groups
-from penstock.groups.targets import TARGET
+from penstock.groups.topic_regexes import ResolveTopicRegexes
 from penstock.groups.transactional_commits import commit_transactional
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -57,15 +64,20 @@ from penstock.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from penstock.wire.apis.list_groups import ListedGroup
 from penstock.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from penstock.wire.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from penstock.wire.apis.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.wire.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 __all__ = ["GroupShard"]
 
-_RETENTION: Final = "retention"
+#: groups that are listed in one step
+_LISTED_AT_ONCE: Final = 200
 #: the timers of members' sessions, for all types of groups
-_SESSIONS: Final = (CLASSIC_SESSION, CONSUMER_SESSION, SHARE_SESSION)
+_SESSIONS: Final = (CLASSIC_SESSION, CONSUMER_SESSION, SHARE_SESSION, STREAMS_SESSION)
 
 
 class GroupShard(LedgerShard[GroupLedger]):
@@ -84,12 +96,22 @@ class GroupShard(LedgerShard[GroupLedger]):
         self._mixed = MixedRequests(ledger, self._consumer)
         self.shares: Final = ShareRequests(ledger)
         self.share_admin: Final = ShareAdministration(ledger, self.shares, self.expire_sessions)
+        self._retention = Retention(ledger, self.offsets, self.shares.state)
         self._migration = Migration(ledger, self._consumer.steps, self._classic.rebalance)
+        self.streams: Final = StreamsRequests(ledger, self._migration.erase_classic)
+        self.streams_admin: Final = StreamsAdministration(self.streams)
+        self._computations: Final = {
+            **self._consumer.steps.computations,
+            **self.shares.large.computations,
+            SHARE_TARGET: self.shares.targets.computations,
+            STREAMS_TARGET: self.streams.targets.computations,
+        }
         self._replays: dict[type[Any], Callable[[Any, Any], None]] = {
             OffsetCommitKey: self.offsets.replay,
             GroupMetadataKey: self._replay_classic,
             **ConsumerReplay(ledger).by_key,
             **ShareReplay(ledger).by_key,
+            **StreamsReplay(ledger).by_key,
         }
 
     # -- for the runtime
@@ -124,19 +146,21 @@ class GroupShard(LedgerShard[GroupLedger]):
             elif isinstance(group, ShareGroup):
                 for sharer in group.members.values():
                     self.shares.keep_alive(group, sharer)
+            elif isinstance(group, StreamsGroup):
+                self.streams.resume(group)
             elif isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     self._classic.rebalance.keep_alive(group, member)
                 if len(group.members) > settings.classic_size_max:
                     self._classic.rebalance.prepare(group)
-        self.timers.schedule((_RETENTION,), settings.retention_check_ms)
+        self._retention.schedule()
 
     def timer_expired(self, key: TimerKey) -> None:
-        if key[0] == _RETENTION:
+        if key[0] == RETENTION:
             self.expire_offsets()
             return
-        if key[0] == TARGET:
-            self._consumer.steps.targets.resume(key[1])
+        if key[0] in self._computations:
+            self._computations[key[0]].resume(key[1])
             return
         group = self._ledger.groups.get(key[1])
         if isinstance(group, ClassicGroup):
@@ -149,6 +173,8 @@ class GroupShard(LedgerShard[GroupLedger]):
         elif isinstance(group, ShareGroup):
             if key[0] == SHARE_SESSION:
                 self.shares.session_expired(group, key[2])
+        elif isinstance(group, StreamsGroup):
+            self.streams.timer_expired(group, key)
         elif isinstance(group, ConsumerGroup) and key[0] == PATTERNS:
             self._consumer.steps.resolve_patterns(group)
         elif isinstance(group, ConsumerGroup) and key[0] in CONSUMER_TIMERS:
@@ -171,13 +197,19 @@ class GroupShard(LedgerShard[GroupLedger]):
                 self._fence(group, [leaver])
             return response
         if not isinstance(group, ConsumerGroup):
-            if request.member_epoch != JOINING or isinstance(group, ShareGroup):
+            if request.member_epoch != JOINING or isinstance(group, ShareGroup | StreamsGroup):
                 raise _not_consumer(request.group_id, group)
             if isinstance(group, ClassicGroup):
                 group = self._migration.upgrade(group)
             else:
                 group = ConsumerGroup(request.group_id)
         return self._consumer.heartbeat(group, request, client)
+
+    def topics_resolved(self, effect: ResolveTopicRegexes, found: Mapping[str, Collection[str]]) -> None:
+        """The topics that the regular expressions of a group match, by expression."""
+        group = self._ledger.groups.get(effect.group_id)
+        if isinstance(group, ConsumerGroup):
+            self._consumer.steps.patterns_resolved(group, effect, found)
 
     def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
         return describe_consumer(self._ledger, group_id)
@@ -199,10 +231,18 @@ class GroupShard(LedgerShard[GroupLedger]):
         if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._ledger.groups.get(request.group_id)
+        # A consumer group keeps all protocols of a member in its record, a classic group one of them.
+        sizes = [len(protocol.metadata) for protocol in request.protocols]
+        size = sum(sizes) if isinstance(group, ConsumerGroup) else min(sizes, default=0)
+        if size > self.outbox.record_bytes_max():
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"protocol metadata of {size} bytes")
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
                 return self._join_mixed(group, request, client)
             self._migration.erase(group)
+            group = None
+        elif isinstance(group, StreamsGroup) and group.is_empty:
+            self.streams.erase(group)
             group = None
         if group is None:
             if request.member_id:
@@ -281,6 +321,11 @@ class GroupShard(LedgerShard[GroupLedger]):
     ) -> OffsetFetchResponseGroup:
         return self.offsets.fetch(request, require_stable)
 
+    def fetch_all(
+        self, request: OffsetFetchRequestGroup, require_stable: bool = False
+    ) -> Iterator[OffsetFetchResponseTopics]:
+        return self.offsets.fetch_all(request, require_stable)
+
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -288,8 +333,7 @@ class GroupShard(LedgerShard[GroupLedger]):
         return self.offsets.delete(request)
 
     def topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
-        for name, topic_id in topics:
-            self.offsets.topic_deleted(name, topic_id)
+        self.offsets.topics_deleted(topics)
         topic_ids = {topic_id for _, topic_id in topics}
         for group in list(self._ledger.groups.values()):
             if isinstance(group, ShareGroup):
@@ -309,8 +353,23 @@ class GroupShard(LedgerShard[GroupLedger]):
                 if self.timers.take_due((kind, group_id, member_id)):
                     self.timer_expired((kind, group_id, member_id))
 
+    @property
+    def group_count(self) -> int:
+        return len(self._ledger.groups)
+
     def list(self, states: Collection[str], types: Collection[str]) -> Sequence[ListedGroup]:
-        return [*list_groups(self._ledger, states, types)]
+        return [*list_groups(self._ledger.groups.values(), states, types)]
+
+    def list_in_steps(
+        self, states: Collection[str], types: Collection[str]
+    ) -> Generator[None, None, Sequence[ListedGroup]]:
+        """As `list`, for many groups. Groups may change between two steps."""
+        groups = [*self._ledger.groups.values()]
+        found: deque[ListedGroup] = deque()
+        for start in range(0, len(groups), _LISTED_AT_ONCE):
+            found.extend(list_groups(groups[start : start + _LISTED_AT_ONCE], states, types))
+            yield
+        return found
 
     def describe(self, group_id: str) -> DescribedGroup:
         return describe_classic(self._ledger, group_id)
@@ -331,24 +390,8 @@ class GroupShard(LedgerShard[GroupLedger]):
             del self._ledger.groups[key.group]
 
     def expire_offsets(self) -> None:
-        """Expire unused offsets, and delete empty groups without offsets. Schedules the next check."""
-        self.offsets.delete_orphaned()
-        for each in list(self._ledger.groups.values()):
-            if isinstance(each, ShareGroup):
-                self.shares.state.delete_orphaned(each)
-        groups = list(self._ledger.groups.values()) if self._ledger.env.may_expire() else []
-        for group in groups:
-            if isinstance(group, ShareGroup):
-                continue  # it has no committed offsets, and its share partitions do not expire
-            if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
-                for key in list(group.record_keys()):
-                    self._ledger.write(key, None)
-        self.timers.schedule((_RETENTION,), self._ledger.env.settings.retention_check_ms)
-
-
-def _is_joined(group: object) -> bool:
-    """Returns true if the group has handed out a member id and waits for its JoinGroup."""
-    return isinstance(group, ClassicGroup) and bool(group.pending_joins)
+        """Expire unused offsets, and delete empty groups without offsets: the next step of a check."""
+        self._retention.run()
 
 
 def _not_consumer(group_id: str, group: object | None) -> ApiError:

@@ -7,12 +7,12 @@ subscribed topics were compared last, and `initializing_ms`.
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Set
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from penstock.groups.assignors import Assignment
+from penstock.coordination.outbox import EncodedRecord
+from penstock.groups.assignors import Assignment, Due
 from penstock.groups.group import PartitionCheck
 from penstock.groups.share_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -24,21 +24,103 @@ from penstock.groups.share_records import (
     ShareGroupStatePartitionMetadataValue,
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMetadataKey,
+    ShareTopicInfo,
     ShareTopicPartitionsInfo,
 )
+from penstock.groups.subscriptions import count_names, existing, hash_of
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
 from penstock.wire.schema import Struct
 
-__all__ = ["PROTOCOL_TYPE", "ShareGroup", "ShareMember"]
+__all__ = ["PROTOCOL_TYPE", "PreparedShares", "ShareGroup", "ShareMember", "SharePartitions"]
 
 PROTOCOL_TYPE: Final = "share"
+
+
+class SharePartitions(NamedTuple):
+    """The share partitions of a group, of which a record has all. It is replaced, and never changed."""
+
+    #: topics to the partitions whose state is being created, and whose state exists
+    initializing: Assignment
+    initialized: Assignment
+    #: topics whose state is being deleted
+    deleting: Set[bytes]
+
+    def number(self) -> int:
+        return sum(map(len, self.initializing.values())) + sum(map(len, self.initialized.values()))
+
+    def record(
+        self, names: Mapping[bytes, str]
+    ) -> Generator[None, None, ShareGroupStatePartitionMetadataValue]:
+        """Their record; yields after some of them. `names` has the known names of topics."""
+        return ShareGroupStatePartitionMetadataValue(
+            initializing_topics=(yield from _with_names(self.initializing, names)),
+            initialized_topics=(yield from _with_names(self.initialized, names)),
+            deleting_topics=[
+                ShareTopicInfo(topic_id=t, topic_name=names.get(t, "")) for t in sorted(self.deleting)
+            ],
+        )
+
+
+def _with_names(
+    partitions: Assignment, names: Mapping[bytes, str]
+) -> Generator[None, None, list[ShareTopicPartitionsInfo]]:
+    found: list[ShareTopicPartitionsInfo] = []
+    due = Due()
+    for topic_id, indexes in partitions.items():
+        if indexes:
+            name = names.get(topic_id, "")
+            found.append(
+                ShareTopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            )
+        if due.after(len(indexes)):
+            yield
+    return found
+
+
+#: The share partitions of a group, epochs of the group, and the offset of the image. While they are the same,
+#: a check of all partitions has the same result.
+State: TypeAlias = tuple[SharePartitions, int, int] | tuple[SharePartitions, int, int, int]
+
+
+class PreparedShares(NamedTuple):
+    """The next assignment of a member, with its record; the other fields are what it was prepared from."""
+
+    record: EncodedRecord
+    assigned: Assignment
+    assignment_epoch: int
+    target: Assignment
+    before: Assignment
+    topics: tuple[str, ...]
+    member_epoch: int
+
+    def fits(self, group: ShareGroup, member: ShareMember) -> bool:
+        """Returns true if nothing has changed since it was prepared, also not to something equal."""
+        return (
+            self.assignment_epoch == group.assignment_epoch
+            and self.member_epoch == member.epoch
+            and self.target is group.target.get(member.id)
+            and self.before is member.assigned
+            and self.topics is member.topics
+        )
 
 
 class ShareMember:
     """A member of a share group."""
 
-    __slots__ = ("assigned", "client_host", "client_id", "epoch", "id", "previous_epoch", "rack_id", "topics")
+    __slots__ = (
+        "assigned",
+        "client_host",
+        "client_id",
+        "epoch",
+        "id",
+        "prepared",
+        "previous_epoch",
+        "rack_id",
+        "settled_in",
+        "topics",
+    )
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -49,6 +131,10 @@ class ShareMember:
         self.epoch = 0
         self.previous_epoch = -1
         self.assigned: Assignment = {}
+        #: the target, the subscription and the rest for which `assigned` was found right
+        self.settled_in: object = None
+        #: the next assignment, if there are many partitions, and its record is encoded
+        self.prepared: PreparedShares | None = None
 
     def metadata(self) -> ShareGroupMemberMetadataValue:
         return ShareGroupMemberMetadataValue(
@@ -76,16 +162,19 @@ class ShareGroup:
         self.target: dict[str, Assignment] = {}
         #: topic names to the number of members that subscribe to them
         self.named: Counter[str] = Counter()
-        #: topics to the partitions whose state is being created, and whose state exists
-        self.initializing: Assignment = {}
-        self.initialized: Assignment = {}
-        #: topics whose state is being deleted
-        self.deleting: set[bytes] = set()
+        self.share_partitions = SharePartitions({}, {}, frozenset())
+        #: the changes of share partitions that are computed a few slices per turn, in their order
+        self.changes: deque[Callable[[ShareGroup], Any]] = deque()
         self.topic_names: dict[bytes, str] = {}
         #: when the last attempt to create state began
         self.initializing_ms = 0
         #: of the image whose topics `metadata_hash` was last compared with
         self.image_offset = -1
+        #: the state for which `has_unassigned` was computed, and its result
+        self.checked_in: State | None = None
+        self._is_unassigned = False
+        #: the state in which all partitions of subscribed topics are initialized
+        self.initialized_in: State | None = None
 
     def member(self, member_id: str) -> ShareMember:
         member = self.members.get(member_id)
@@ -95,23 +184,42 @@ class ShareGroup:
             )
         return member
 
+    @property
+    def initializing(self) -> Assignment:
+        return self.share_partitions.initializing
+
+    @property
+    def initialized(self) -> Assignment:
+        return self.share_partitions.initialized
+
+    @property
+    def deleting(self) -> Set[bytes]:
+        return self.share_partitions.deleting
+
+    def names_of(self, partitions: SharePartitions, image: ClusterImage) -> dict[bytes, str]:
+        """The names of topics: those that the group knows, and those of `partitions`."""
+        ids = {*partitions.initializing, *partitions.initialized, *partitions.deleting}
+        topics = [image.topics_by_id.get(TopicId(topic_id)) for topic_id in ids]
+        return {**self.topic_names, **{topic.id: topic.name for topic in topics if topic is not None}}
+
     def hash_topics(self, image: ClusterImage) -> int:
         """A hash of the ids and partition counts of the subscribed topics; 0 without topics."""
-        topics = [image.topics[name] for name in sorted(self.named) if name in image.topics]
-        if not topics:
-            return 0
-        digest = hashlib.blake2b(digest_size=8)
-        for topic in topics:
-            digest.update(topic.id + len(topic.partitions).to_bytes(4, "big"))
-        return int.from_bytes(digest.digest(), "big", signed=True)
+        return hash_of([image.topics[name] for name in sorted(existing(image.topics, self.named))])
 
     def has_unassigned(self, image: ClusterImage) -> bool:
         """Returns true if a subscribed topic has initialized partitions that are not in the target."""
-        assigned: dict[bytes, set[int]] = {}
+        state = self.share_partitions, self.epoch, self.assignment_epoch, image.offset
+        if self.checked_in != state:
+            self.checked_in, self._is_unassigned = state, self._has_unassigned(image)
+        return self._is_unassigned
+
+    def _has_unassigned(self, image: ClusterImage) -> bool:
+        assigned: Assignment = {}
         for target in self.target.values():
             for topic_id, indexes in target.items():
-                assigned.setdefault(topic_id, set()).update(indexes)
-        subscribed = {image.topics[name].id for name in self.named if name in image.topics}
+                others = assigned.get(topic_id)
+                assigned[topic_id] = indexes if others is None else others | indexes
+        subscribed = {image.topics[name].id for name in existing(image.topics, self.named)}
         return any(
             topic_id in subscribed and assigned.get(topic_id, set()) != indexes
             for topic_id, indexes in self.initialized.items()
@@ -121,23 +229,23 @@ class ShareGroup:
 
     def apply_member(self, member_id: str, value: ShareGroupMemberMetadataValue | None) -> None:
         member = self.members.get(member_id)
-        if member is not None:
-            self._count(member, -1)
         if value is None:
-            self.members.pop(member_id, None)
+            if member is not None:
+                self._count(member, -1)
+                del self.members[member_id]
             return
         member = self.members.setdefault(member_id, ShareMember(member_id))
         member.rack_id = value.rack_id
         member.client_id, member.client_host = value.client_id, value.client_host
-        member.topics = tuple(value.subscribed_topic_names)
-        self._count(member, 1)
+        topics = tuple(value.subscribed_topic_names)
+        if topics != member.topics:
+            self._count(member, -1)
+            member.topics = topics
+            self._count(member, 1)
 
     def _count(self, member: ShareMember, step: int) -> None:
         """Add (`step` 1) or remove (-1) a member's subscriptions from the counts."""
-        for name in member.topics:
-            self.named[name] += step
-            if not self.named[name]:
-                del self.named[name]
+        count_names(self.named, member.topics, step)
 
     def apply_current(self, member_id: str, value: ShareGroupCurrentMemberAssignmentValue | None) -> None:
         if value is None:
@@ -150,21 +258,17 @@ class ShareGroup:
 
     def apply_state_partitions(self, value: ShareGroupStatePartitionMetadataValue | None) -> None:
         value = value or ShareGroupStatePartitionMetadataValue()
-        self.initializing = {t.topic_id: set(t.partitions) for t in value.initializing_topics}
-        self.initialized = {t.topic_id: set(t.partitions) for t in value.initialized_topics}
-        self.deleting = {t.topic_id for t in value.deleting_topics}
+        self.share_partitions = SharePartitions(
+            {t.topic_id: set(t.partitions) for t in value.initializing_topics},
+            {t.topic_id: set(t.partitions) for t in value.initialized_topics},
+            {t.topic_id for t in value.deleting_topics},
+        )
         partitions = (*value.initializing_topics, *value.initialized_topics)
         self.topic_names = {t.topic_id: t.topic_name for t in partitions}
         self.topic_names |= {t.topic_id: t.topic_name for t in value.deleting_topics}
 
-    def partitions_info(self, partitions: Assignment) -> list[ShareTopicPartitionsInfo]:
-        return [
-            ShareTopicPartitionsInfo(
-                topic_id=topic_id, topic_name=self.topic_names.get(topic_id, ""), partitions=sorted(indexes)
-            )
-            for topic_id, indexes in partitions.items()
-            if indexes
-        ]
+    def state_key(self) -> ShareGroupStatePartitionMetadataKey:
+        return ShareGroupStatePartitionMetadataKey(group_id=self.id)
 
     def record_keys(self) -> Iterator[Struct]:
         for member_id in self.members:
@@ -174,7 +278,7 @@ class ShareGroup:
         yield ShareGroupTargetAssignmentMetadataKey(group_id=self.id)
         for member_id in self.members:
             yield ShareGroupMemberMetadataKey(group_id=self.id, member_id=member_id)
-        yield ShareGroupStatePartitionMetadataKey(group_id=self.id)
+        yield self.state_key()
         yield ShareGroupMetadataKey(group_id=self.id)
 
     # -- the interface of a group

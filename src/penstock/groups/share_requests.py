@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.groups.assignors import Assignment
+from penstock.groups.large_assignments import TOPICS_AT_ONCE_MAX
+from penstock.groups.large_share_changes import LargeShareChanges, is_large
 from penstock.groups.ledger import Client, GroupLedger
-from penstock.groups.share_assignor import assign_shares
 from penstock.groups.share_group import ShareGroup, ShareMember
 from penstock.groups.share_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -20,15 +21,14 @@ from penstock.groups.share_records import (
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
     ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMemberValue,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
-    ShareTopicPartitions,
 )
 from penstock.groups.share_state import ShareStatePartitions
+from penstock.groups.share_targets import ShareTargets, share_partitions
+from penstock.groups.subscriptions import check_names, known_names
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
 from penstock.wire.apis import share_group_heartbeat as wire
 from penstock.wire.apis.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from penstock.wire.slicing import exhausted
 
 __all__ = ["SHARE_SESSION", "ShareRequests", "check_share_request"]
 
@@ -52,6 +52,7 @@ def check_share_request(request: ShareGroupHeartbeatRequest) -> None:
         raise InvalidRequest(f"MemberId is longer than {MEMBER_ID_LENGTH_MAX} characters.")
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
         raise InvalidRequest("SubscribedTopicNames must be set in first request.")
+    check_names(request.subscribed_topic_names)
     if request.member_epoch < LEAVING:
         raise InvalidRequest("MemberEpoch is invalid.")
 
@@ -59,11 +60,13 @@ def check_share_request(request: ShareGroupHeartbeatRequest) -> None:
 class ShareRequests:
     """The membership of one shard's share groups."""
 
-    __slots__ = ("_ledger", "state")
+    __slots__ = ("_ledger", "large", "state", "targets")
 
     def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
-        self.state: Final = ShareStatePartitions(ledger)
+        self.large: Final = LargeShareChanges(ledger)
+        self.state: Final = ShareStatePartitions(ledger, self.large)
+        self.targets: Final = ShareTargets(ledger)
 
     # -- groups
 
@@ -100,13 +103,22 @@ class ShareRequests:
         changed = self._update(group, member, request, client)
         group = self.find(request.group_id)
         member = group.members[member.id]
+        if joins:
+            # Its record is written even if the request fails. Then its session expires.
+            self.keep_alive(group, member)
+        checked_in = group.checked_in
         self._refresh(group, changed)
-        self._assign(group)
+        self.targets.assign(group)
         self._reconcile(group, member)
-        self.state.initialize_subscribed(group)
+        has_looked = changed or checked_in is not group.checked_in
+        if not has_looked or len(group.named) <= TOPICS_AT_ONCE_MAX:
+            # Else the next heartbeat does it: each look at thousands of topics takes milliseconds.
+            self.state.initialize_subscribed(group)
         self.keep_alive(group, member)
         response = ShareGroupHeartbeatResponse(
-            member_id=member.id, member_epoch=member.epoch, heartbeat_interval_ms=self._heartbeat_ms(group)
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._heartbeat_ms(group, member),
         )
         if joins or request.subscribed_topic_names is not None or before != member.assigned:
             response.assignment = _assignment(member.assigned)
@@ -136,17 +148,25 @@ class ShareRequests:
         if request.rack_id is not None:
             metadata.rack_id = request.rack_id
         if request.subscribed_topic_names is not None:
-            metadata.subscribed_topic_names = sorted(set(request.subscribed_topic_names))
+            # Sorted already if there are many.
+            metadata.subscribed_topic_names = sorted(dict.fromkeys(request.subscribed_topic_names))
         if member.id in group.members and metadata == member.metadata():
             return False
         changed = tuple(metadata.subscribed_topic_names) != member.topics
         self._ledger.write(ShareGroupMemberMetadataKey(group_id=group.id, member_id=member.id), metadata)
         return changed
 
-    def _heartbeat_ms(self, group: ShareGroup) -> int:
+    def _heartbeat_ms(self, group: ShareGroup, member: ShareMember) -> int:
         """A member that waits for share partitions to be created, or for a new target, reports sooner."""
         settings = self._ledger.env.settings_of(group.id)
-        if not group.initializing and group.assignment_epoch >= group.epoch:
+        waits = (
+            group.initializing
+            or group.assignment_epoch < group.epoch
+            or self.large.is_changing(group)
+            or (group.initialized_in is None and len(group.named) > TOPICS_AT_ONCE_MAX)
+            or self.large.is_preparing(group, member)
+        )
+        if not waits:
             return settings.share_heartbeat_ms
         return min(settings.share_heartbeat_ms, settings.consumer_waiting_heartbeat_ms + len(group.members))
 
@@ -186,51 +206,29 @@ class ShareRequests:
                 ShareGroupMetadataValue(epoch=group.epoch + 1, metadata_hash=topics_hash),
             )
 
-    def _assign(self, group: ShareGroup) -> None:
-        """Compute a target for the group epoch, unless the last target is too recent."""
-        if group.assignment_epoch >= group.epoch or not group.members:
-            return
-        now_ms = self._ledger.now_ms
-        interval_ms = self._ledger.env.settings_of(group.id).share_assignment_interval_ms
-        if group.assignment_ms and now_ms < group.assignment_ms + interval_ms and len(group.members) > 1:
-            return
-        image = self._ledger.env.image
-        subscriptions = {
-            member.id: [
-                (image.topics[name].id, index)
-                for name in member.topics
-                if name in image.topics
-                for index in group.initialized.get(image.topics[name].id, ())
-            ]
-            for member in group.members.values()
-        }
-        for member_id, target in assign_shares(subscriptions, group.target).items():
-            if group.target.get(member_id) != target:
-                self._ledger.write(
-                    ShareGroupTargetAssignmentMemberKey(group_id=group.id, member_id=member_id),
-                    ShareGroupTargetAssignmentMemberValue(topic_partitions=_partitions(target)),
-                )
-        self._ledger.write(
-            ShareGroupTargetAssignmentMetadataKey(group_id=group.id),
-            ShareGroupTargetAssignmentMetadataValue(
-                assignment_epoch=group.epoch, assignment_timestamp=now_ms
-            ),
-        )
-
     def _reconcile(self, group: ShareGroup, member: ShareMember) -> None:
         """Give the member its target, without topics that it no longer subscribes to."""
-        topics = self._ledger.env.image.topics
-        subscribed = {topics[name].id for name in member.topics if name in topics}
-        target = group.target.get(member.id, {})
+        if self.large.write_assignment(group, member):
+            return
+        image, target = self._ledger.env.image, group.target.get(member.id, {})
+        basis = target, member.topics, member.assigned, member.epoch, group.assignment_epoch, image.offset
+        if member.settled_in == basis:
+            return
+        topics = image.topics
+        subscribed = {topics[name].id for name in known_names(member.topics, topics, group.named)}
         wanted = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in subscribed}
         if member.epoch == group.assignment_epoch and member.assigned == wanted:
+            member.settled_in = basis
+            return
+        if is_large(wanted):
+            self.large.prepare_assignment(group, member, wanted)
             return
         self._ledger.write(
             ShareGroupCurrentMemberAssignmentKey(group_id=group.id, member_id=member.id),
             ShareGroupCurrentMemberAssignmentValue(
                 member_epoch=group.assignment_epoch,
                 previous_member_epoch=member.epoch,
-                assigned_partitions=_partitions(wanted),
+                assigned_partitions=exhausted(share_partitions(wanted)),
             ),
         )
 
@@ -242,10 +240,6 @@ def _fenced(member: ShareMember, epoch: int) -> ApiError:
         f"The share group member has a {relation} member epoch ({epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
     )
-
-
-def _partitions(assignment: Assignment) -> list[ShareTopicPartitions]:
-    return [ShareTopicPartitions(topic_id=t, partitions=sorted(p)) for t, p in assignment.items()]
 
 
 def _assignment(assignment: Assignment) -> wire.Assignment:

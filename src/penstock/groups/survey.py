@@ -9,6 +9,7 @@ from penstock.groups.classic import ClassicGroup
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.group import Group
 from penstock.groups.pending_offsets import Committed
+from penstock.groups.streams.group import StreamsGroup
 
 __all__ = ["GroupSurvey", "survey_groups"]
 
@@ -30,7 +31,7 @@ def survey_groups(
         group = groups.get(group_id)
         if isinstance(group, ClassicGroup):
             members, rebalances = len(group.members), group.generation
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, ConsumerGroup | StreamsGroup):
             members, rebalances = len(group.members), group.epoch
         else:
             continue
