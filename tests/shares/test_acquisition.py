@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.shares.acquisition import AcquireRequest, FetchedBatch, acquire
 from penstock.shares.partition import ShareLimits, SharePartition
 from penstock.shares.states import RecordState, StateBatch
@@ -31,7 +33,7 @@ def test_ranges_of_about_the_batch_size() -> None:
 
 def test_the_limit_of_records_in_flight() -> None:
     partition = SharePartition(0)
-    limits = LIMITS._replace(in_flight=15)
+    limits = replace(LIMITS, in_flight=15)
     request = AcquireRequest("m", 500, 500)
     assert acquire(partition, request, 0, BATCHES, limits, 0) == [(0, 19, 1)]
     assert partition.next_fetch_offset(limits) is None

@@ -54,6 +54,6 @@ def test_other_control_records_are_skipped() -> None:
         (control(_PLAN, b"{}", 2), "has version 2; this broker reads versions up to 1: upgrade it"),
     ],
 )
-def test_what_cannot_be_read_is_refused(batch: bytes, message: str) -> None:
+def test_malformed_records_are_refused(batch: bytes, message: str) -> None:
     with pytest.raises(CorruptMessage, match=message):
         parse_progress(batch)

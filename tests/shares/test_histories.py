@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -15,9 +16,9 @@ from tests.shares.model import ARCHIVED, AVAILABLE, NaivePartition, NaiveRecord,
 LIMITS = ShareLimits(delivery_count=4, lock_ms=50, in_flight=40)
 VARIANTS = (
     LIMITS,
-    LIMITS._replace(has_dead_letters=True),
-    LIMITS._replace(backoff_ms=10, backoff_max_ms=35),
-    LIMITS._replace(backoff_ms=10, backoff_max_ms=35, has_dead_letters=True),
+    replace(LIMITS, has_dead_letters=True),
+    replace(LIMITS, backoff_ms=10, backoff_max_ms=35),
+    replace(LIMITS, backoff_ms=10, backoff_max_ms=35, has_dead_letters=True),
 )
 MEMBERS = ("a", "b", "c")
 
@@ -171,7 +172,7 @@ def test_history(seed: int) -> None:
 
 def test_a_last_delivery_that_could_not_be_acknowledged_in_time_becomes_a_dead_letter() -> None:
     """Its letter is written once, however often the state cannot be persisted."""
-    limits = LIMITS._replace(delivery_count=1, has_dead_letters=True)
+    limits = replace(LIMITS, delivery_count=1, has_dead_letters=True)
     partition = SharePartition(0)
     acquire(partition, AcquireRequest("a", 1, 1), 0, [FetchedBatch(0, 0)], limits, 0)
     accepted = acknowledge(partition, "a", [Acknowledgement(0, 0, [AcknowledgeType.ACCEPT])], limits, 0)

@@ -9,7 +9,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError
 from penstock.model.ids import TopicId
 from penstock.shares.settings import Environment, ShareCoordinatorSettings
-from penstock.shares.shard import PruneLog, ShareShard, ShareStateKey
+from penstock.shares.shard import STATE_BATCHES_MAX, PruneLog, ShareShard, ShareStateKey
 from penstock.shares.state_batches import combine
 from penstock.shares.states import RecordState, StateBatch
 from penstock.wire.apis.write_share_group_state import PartitionData
@@ -145,6 +145,28 @@ def test_cold_share_partitions_get_a_snapshot() -> None:
     assert coordinator.restarted(before).read() == (4, [])
 
 
+def test_cold_share_partitions_with_many_state_batches_get_their_snapshots_in_turns() -> None:
+    """The snapshots of all of them were one step of the event loop."""
+    coordinator = Coordinator(updates_per_snapshot=100)
+    keys = [ShareStateKey(f"group-{number}", TOPIC, 0) for number in range(5)]
+    batches = [
+        WrittenBatch(first_offset=2 * i, last_offset=2 * i, delivery_state=2 * (i % 2)) for i in range(600)
+    ]
+    for key in keys:
+        coordinator.shard.initialize(key, 1, 0)
+        data = PartitionData(partition=0, state_epoch=1, start_offset=0, state_batches=batches)
+        coordinator.shard.write(key, data)
+    coordinator.append()
+    coordinator.now_ms += 100
+    coordinator.append()
+    written = []
+    for _ in range(3):
+        before, are_more = len(coordinator.log), coordinator.shard.snapshot_cold()
+        coordinator.append()
+        written.append((len(coordinator.log) - before, are_more))
+    assert written == [(2, True), (2, True), (1, False)]
+
+
 def test_deleted_state_is_gone() -> None:
     coordinator = Coordinator()
     coordinator.initialize()
@@ -232,3 +254,15 @@ def test_deletion_passes_finished_records_in_front_of_which_the_start_offset_has
     assert coordinator.shard.lowest_starts({(TOPIC, 0)}) == {(TOPIC, 0): 11}
     coordinator.write(5, (11, 11, AVAILABLE, 1), complete=7)
     assert coordinator.shard.lowest_starts({(TOPIC, 0)}) == {(TOPIC, 0): 11}
+
+
+def test_a_share_partition_has_as_many_states_as_records_can_be_in_flight() -> None:
+    where = Coordinator()
+    where.shard.initialize(KEY, 1, 0)
+    many = [(2 * i, 2 * i, AVAILABLE, 1) for i in range(STATE_BATCHES_MAX + 1)]
+    where.write(0, *many)
+    with pytest.raises(ApiError, match="in flight"):
+        where.write(0, (1, 1, AVAILABLE, 1))
+    # The records before the start offset are no longer in flight.
+    where.write(STATE_BATCHES_MAX, (1, 1, AVAILABLE, 1))
+    where.write(STATE_BATCHES_MAX, (STATE_BATCHES_MAX + 1, STATE_BATCHES_MAX + 1, AVAILABLE, 1))

@@ -40,3 +40,11 @@ def test_each_record_has_its_highest_count_and_state(writes: list[tuple[list[Sta
             assert left.last < right.first, "sorted and disjoint"
             is_equal = (left.state, left.delivery_count) == (right.state, right.delivery_count)
             assert left.last + 1 < right.first or not is_equal, "as few as possible"
+
+
+def test_a_write_that_is_repeated_changes_nothing() -> None:
+    batches = [StateBatch(2 * i, 2 * i, RecordState.AVAILABLE, 1) for i in range(100)]
+    once = combine([], batches, 0)
+    assert once == batches
+    assert combine(once, batches, 0) == batches
+    assert combine(once, [StateBatch(300, 299, RecordState.AVAILABLE, 1)], 0) == batches

@@ -4,6 +4,6 @@ A share partition is one partition as one share group consumes it. Its leader ke
 in flight. The share coordinator keeps the part of that state that has to survive the leader, in
 `__share_group_state`. The membership of share groups is part of `groups`.
 
-Imports: `model`, `wire`, `coordination`. No I/O and no clock.
+Imports: `coordination`, `metadata`, `wire`, `records`, `ports`, `model`. No I/O and no clock.
 Used by: `broker.shares` and `broker.coordinators`.
 """

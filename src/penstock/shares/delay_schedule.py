@@ -23,7 +23,7 @@ _SEQUENCE_MAX: Final = 2**31 - 1
 NO_PRODUCER_ID: Final = -1
 #: the largest timestamp; a producer may ask for any number, and larger ones do not fit into a float
 _DUE_MAX_MS: Final = 2**63 - 1
-#: the size of the table: about 50 MB
+#: the size of the table, whose entries take at most 250 bytes
 MESSAGES_MAX: Final = 200_000
 #: messages that the target has refused; with so many, no others are planned
 ASIDE_MAX: Final = 1000

@@ -16,8 +16,10 @@ Owned by: one host in the broker. Pure: the caller passes the time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.model.config.settings import GROUP_CONFIG
 from penstock.shares.in_flight import NO_MEMBER, InFlightRuns, Run
 from penstock.shares.locks import Lock, LockDeadlines
 from penstock.shares.states import TERMINAL, DeadLetterCause, RecordState, StateBatch, released_state
@@ -34,19 +36,20 @@ __all__ = [
 ]
 
 
-class ShareLimits(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareLimits:
     """The configs of a share group that its partitions apply."""
 
-    delivery_count: int = 5
-    lock_ms: int = 30_000
+    delivery_count: int = GROUP_CONFIG.integer("share.delivery.count.limit")
+    lock_ms: int = GROUP_CONFIG.integer("share.record.lock.duration.ms")
     #: the most records in flight of a partition
-    in_flight: int = 2000
-    renewal_enabled: bool = True
+    in_flight: int = GROUP_CONFIG.integer("share.partition.max.record.locks")
+    renewal_enabled: bool = GROUP_CONFIG.flag("share.renew.acknowledge.enable")
     #: true if undeliverable records become dead letters
-    has_dead_letters: bool = False
+    has_dead_letters: bool = GROUP_CONFIG.is_set("errors.deadletterqueue.topic.name")
     #: the wait before the second delivery, which doubles with each delivery, and its maximum
-    backoff_ms: int = 0
-    backoff_max_ms: int = 0
+    backoff_ms: int = GROUP_CONFIG.integer("penstock.share.retry.backoff.ms")
+    backoff_max_ms: int = GROUP_CONFIG.integer("penstock.share.retry.backoff.max.ms")
 
     def backoff_after(self, delivery_count: int) -> int:
         """The wait after a delivery that failed."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from penstock.model.errors import ProtocolError
 from penstock.shares.records import ShareSnapshotValue, ShareUpdateValue, StateBatchValue
 from penstock.shares.state_batches import combine, joined
-from penstock.shares.states import TERMINAL, RecordState, StateBatch
+from penstock.shares.states import STATES, TERMINAL, StateBatch
 
 __all__ = ["NO_EPOCH", "UNINITIALIZED", "PersistedState", "batch_values", "initial_state", "state_batches"]
 
@@ -111,14 +111,13 @@ def initial_state(state_epoch: int, start_offset: int, snapshot_epoch: int, now_
 
 
 def state_batches(values: Iterable[StateBatchValue]) -> list[StateBatch]:
-    batches: list[StateBatch] = []
-    for value in values:
-        try:
-            state = RecordState(value.delivery_state)
-        except ValueError as e:
-            raise ProtocolError(f"a state batch with the unknown state {value.delivery_state}") from e
-        batches.append(StateBatch(value.first_offset, value.last_offset, state, value.delivery_count))
-    return batches
+    try:
+        return [
+            StateBatch(v.first_offset, v.last_offset, STATES[v.delivery_state], v.delivery_count)
+            for v in values
+        ]
+    except KeyError as e:
+        raise ProtocolError(f"a state batch with the unknown state {e}") from e
 
 
 def batch_values(batches: Iterable[StateBatch]) -> list[StateBatchValue]:

@@ -26,6 +26,10 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 MEMBER_ID_LENGTH_MAX: Final = 36
+#: The most partitions of all sessions together, and of those of one connection: some 200 bytes each, and
+#: members may name any number.
+PARTITIONS_MAX: Final = 1_000_000
+_CONNECTION_PARTITIONS_MAX: Final = PARTITIONS_MAX // 4
 
 
 class TopicIdPartition(NamedTuple):
@@ -56,6 +60,8 @@ class ShareSession:
             self.partitions.setdefault(partition, True)
         for partition in forgotten:
             self.partitions.pop(partition, None)
+        if len(self.partitions) > _CONNECTION_PARTITIONS_MAX:
+            raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def mark_sent(
         self, partition: TopicIdPartition, is_due: bool, has_records: bool, has_error: bool
@@ -103,9 +109,16 @@ class ShareSessions:
         """Open the session of a member in place of an older one."""
         key = (group_id, member_id)
         self.close(group_id, member_id)
-        if len(self._sessions) >= sessions_max:
+        session = ShareSession(key, connection, partitions)
+        own = sum(len(self._sessions[each].partitions) for each in self._by_connection.get(connection, ()))
+        total = sum(len(each.partitions) for each in self._sessions.values())
+        if (
+            len(self._sessions) >= sessions_max
+            or own + len(session.partitions) > _CONNECTION_PARTITIONS_MAX
+            or total + len(session.partitions) > PARTITIONS_MAX
+        ):
             raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = self._sessions[key] = ShareSession(key, connection, partitions)
+        self._sessions[key] = session
         self._by_connection.setdefault(connection, set()).add(key)
         self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
         return session

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
+from penstock.model.config.settings import BROKER_CONFIG, read
 
 __all__ = ["Environment", "ShareCoordinatorSettings"]
 
@@ -16,18 +15,15 @@ __all__ = ["Environment", "ShareCoordinatorSettings"]
 class ShareCoordinatorSettings:
     """Values of the configs in docs/configuration.md. Names end in their unit."""
 
-    updates_per_snapshot: int = 500
-    cold_snapshot_ms: int = 300_000
-    prune_ms: int = 300_000
+    updates_per_snapshot: int = BROKER_CONFIG.integer(
+        "share.coordinator.snapshot.update.records.per.snapshot"
+    )
+    cold_snapshot_ms: int = BROKER_CONFIG.integer("share.coordinator.cold.partition.snapshot.interval.ms")
+    prune_ms: int = BROKER_CONFIG.integer("share.coordinator.state.topic.prune.interval.ms")
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ShareCoordinatorSettings:
-        value: Callable[[str], Any] = config.__getitem__
-        return cls(
-            updates_per_snapshot=value("share.coordinator.snapshot.update.records.per.snapshot"),
-            cold_snapshot_ms=value("share.coordinator.cold.partition.snapshot.interval.ms"),
-            prune_ms=value("share.coordinator.state.topic.prune.interval.ms"),
-        )
+        return read(cls, config)
 
 
 class Environment:

@@ -31,16 +31,20 @@ from penstock.shares.records import (
     encode_record,
 )
 from penstock.shares.settings import Environment
-from penstock.shares.states import RecordState, StateBatch
+from penstock.shares.states import STATES, RecordState, StateBatch
 from penstock.wire.apis import read_share_group_state as read
 from penstock.wire.apis import read_share_group_state_summary as summary
 from penstock.wire.apis import write_share_group_state as write
 from penstock.wire.schema import Struct
 
-__all__ = ["PruneLog", "ShareShard", "ShareStateKey"]
+__all__ = ["STATE_BATCHES_MAX", "PruneLog", "ShareShard", "ShareStateKey"]
 
 _COLD: Final = "cold-snapshots"
 _PRUNE: Final = "prune"
+#: The most records in flight that a config allows. A snapshot has the states of all of them.
+STATE_BATCHES_MAX: Final = 10_000
+#: state batches of the snapshots that are written at once
+_SNAPSHOT_BATCHES: Final = 1000
 
 
 class ShareStateKey(NamedTuple):
@@ -91,8 +95,8 @@ class ShareShard(LedgerShard[Ledger]):
 
     def timer_expired(self, key: TimerKey) -> None:
         if key[0] == _COLD:
-            self.snapshot_cold()
-            self.timers.schedule(key, self._env.settings.cold_snapshot_ms)
+            are_more = self.snapshot_cold()
+            self.timers.schedule(key, 1 if are_more else self._env.settings.cold_snapshot_ms)
         elif key[0] == _PRUNE:
             self.prune()
             self.timers.schedule(key, self._env.settings.prune_ms)
@@ -140,6 +144,8 @@ class ShareShard(LedgerShard[Ledger]):
         self._check_leader(state, data.leader_epoch)
         if data.state_epoch != NO_EPOCH and state.state_epoch > data.state_epoch:
             raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
+        if len(state.batches) > STATE_BATCHES_MAX and data.start_offset <= state.start_offset:
+            raise _invalid(f"A share partition can't have more than {STATE_BATCHES_MAX} records in flight.")
         batches = [
             StateBatch(b.first_offset, b.last_offset, _state_of(b.delivery_state), b.delivery_count)
             for b in data.state_batches
@@ -190,12 +196,20 @@ class ShareShard(LedgerShard[Ledger]):
 
     # -- snapshots and pruning
 
-    def snapshot_cold(self) -> None:
-        """Write snapshots of share partitions without a recent one, so that their old records can go."""
+    def snapshot_cold(self) -> bool:
+        """Write snapshots of share partitions without a recent one, so that their old records can go.
+
+        Returns true if more of them are due: snapshots of many state batches take long.
+        """
+        written = 0
         now_ms, oldest_ms = self._ledger.now_ms, self._ledger.now_ms - self._env.settings.cold_snapshot_ms
         for key, state in list(self._states.items()):
             if state.updates and state.write_ms <= oldest_ms:
+                if written >= _SNAPSHOT_BATCHES:
+                    return True
                 self._write_snapshot(key, state.as_cold_snapshot(now_ms))
+                written += len(state.batches) + 1
+        return False
 
     def prune(self) -> None:
         """Request the removal of the records below the oldest snapshot.
@@ -297,10 +311,10 @@ def _snapshot_key(key: ShareStateKey) -> ShareSnapshotKey:
 
 
 def _state_of(number: int) -> RecordState:
-    try:
-        return RecordState(number)
-    except ValueError as e:
-        raise _invalid(f"The delivery state {number} is unknown.") from e
+    state = STATES.get(number)
+    if state is None:
+        raise _invalid(f"The delivery state {number} is unknown.")
+    return state
 
 
 def _invalid(reason: str) -> ApiError:

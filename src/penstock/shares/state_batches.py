@@ -21,7 +21,15 @@ def combine(
     """
     merged = list(batches)
     for update in updates:
+        if not merged or merged[-1].last + 1 < update.first:
+            # Most updates are behind all batches.
+            if update.first <= update.last:
+                merged.append(update)
+            continue
         low = bisect_left(merged, update.first, key=_last)
+        if low < len(merged) and _covers(merged[low], update):
+            # A write that is repeated.
+            continue
         high = low
         while high < len(merged) and merged[high].first <= update.last:
             high += 1
@@ -33,6 +41,15 @@ def combine(
     if merged and merged[0].first < start_offset:
         merged[0] = merged[0]._replace(first=start_offset)
     return merged
+
+
+def _covers(batch: StateBatch, update: StateBatch) -> bool:
+    """Returns true if an update changes nothing."""
+    return (
+        batch.first <= update.first <= update.last <= batch.last
+        and batch.delivery_count == update.delivery_count
+        and batch.state == update.state
+    )
 
 
 def _last(batch: StateBatch) -> int:

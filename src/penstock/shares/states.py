@@ -55,6 +55,10 @@ class DeadLetterCause(Enum):
     LIMIT = "Delivery count limit exceeded."
 
 
+#: by number; a lookup takes a fifth of the time of the call of an enumeration
+STATES: Final = {int(state): state for state in RecordState}
+
+
 class StateBatch(NamedTuple):
     """Consecutive offsets with the same state and delivery count, as they are persisted."""
 
