@@ -17,16 +17,24 @@ TP = frozenset({("t", 0)})
 class Coordinator:
     """Answers are (error name, producer id, epoch); the log is what the shard has written."""
 
-    def __init__(self, level: int = 2, log: list[tuple[bytes, bytes | None]] | None = None) -> None:
+    def __init__(
+        self,
+        level: int = 2,
+        log: list[tuple[bytes, bytes | None]] | None = None,
+        *,
+        now_ms: int = 1_000_000,
+        is_clock_trusted: bool = True,
+    ) -> None:
         self.level = level
         self.next_id = 1000
         self.log = log or []
-        self.now_ms = 1_000_000
+        self.now_ms = now_ms
         self.record_bytes_max = 1_048_588
         env = Environment(
             TransactionSettings(),
             lambda: self.level,
             self._take,
+            lambda: is_clock_trusted,
             record_bytes_max=lambda: self.record_bytes_max,
         )
         self.shard = TransactionShard(env)

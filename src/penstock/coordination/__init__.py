@@ -4,6 +4,6 @@ A coordinator keeps its state in an internal topic. Each partition of the topic 
 machine that decides on requests, writes records to a ledger, and replays the records of the log after a
 restart.
 
-Imports: `model`, `wire`, `records`. No I/O and no clock.
+Imports: `wire`. No I/O and no clock.
 Used by: `groups` and the other coordinators, and by `broker.coordinators`, which runs shards over real logs.
 """

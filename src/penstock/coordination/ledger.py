@@ -58,6 +58,10 @@ class Ledger:
         encode = self._encode
         self.outbox.records.append(lambda: encode(*record(), None))
 
+    def log_encoded(self, record: EncodedRecord) -> None:
+        """The same for a record that is encoded already."""
+        self.outbox.records.append(record)
+
     def reply(self, reply_to: ReplyTo, reply: Reply) -> None:
         """Answer a request of this or an earlier turn once everything written so far is committed."""
         self.outbox.replies.append((reply_to, reply))

@@ -87,12 +87,17 @@ class Outbox:
     event loop. Building its records and replies in the same turn would delay all other requests.
     """
 
-    __slots__ = ("effects", "records", "replies")
+    __slots__ = ("effects", "is_divisible", "record_bytes_max", "records", "replies")
 
     def __init__(self) -> None:
         self.records: list[LogRecord] = []
         self.replies: list[tuple[ReplyTo, Reply]] = []
         self.effects: list[Effect] = []
+        #: whether the log may have some of the records and not the others, after a crash
+        self.is_divisible = False
+        #: The size of the largest record that the log takes. A larger one would fail the requests of all
+        #: groups of the shard, so a decision that needs it is refused.
+        self.record_bytes_max: Callable[[], int] = lambda: 1 << 31
 
     def __bool__(self) -> bool:
         return bool(self.records or self.replies or self.effects)
@@ -101,3 +106,4 @@ class Outbox:
         self.records.clear()
         self.replies.clear()
         self.effects.clear()
+        self.is_divisible = False

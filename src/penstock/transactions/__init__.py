@@ -3,6 +3,6 @@
 `states` has the table of states, `metadata` the transitions, `ending` the tables of EndTxn, `records` the
 format of `__transaction_state`, and `shard` the decisions on requests.
 
-Imports: `coordination`, `metadata`, `wire`, `records`, `model`. No I/O and no clock.
+Imports: `coordination`, `wire`, `ports`, `model`. No I/O and no clock.
 Used by: `broker.coordinators`, which runs the shards over real logs and sends the markers.
 """

@@ -16,9 +16,6 @@ __all__ = ["SendMarkers", "TransactionLedger"]
 
 #: more than a batch of one record has beside the id and the partitions of its transaction
 _BATCH_OVERHEAD: Final = 256
-#: a topic's name of 249 bytes, its partition, and their lengths
-_PARTITION_BYTES_MAX: Final = 264
-_CHARACTER_BYTES_MAX: Final = 4
 
 
 class SendMarkers(NamedTuple):
@@ -65,8 +62,24 @@ class TransactionLedger:
 
     def write(self, transactional_id: str, metadata: TransactionMetadata) -> None:
         """Append and apply a transition. Prepare* is followed by its markers."""
-        level = self.env.level()
-        self.outbox.records.append((encode_key(transactional_id), encode_value(metadata, level)))
+        self._write(transactional_id, metadata, *self._encoded(transactional_id, metadata))
+
+    def write_if_it_fits(self, transactional_id: str, metadata: TransactionMetadata) -> bool:
+        """As `write`; false if the log would refuse the record, or that of the Prepare* that follows it.
+
+        A large transaction is encoded once: that takes milliseconds.
+        """
+        key, value = self._encoded(transactional_id, metadata)
+        if len(key) + len(value) > self.env.record_bytes_max() - _BATCH_OVERHEAD:
+            return False
+        self._write(transactional_id, metadata, key, value)
+        return True
+
+    def _encoded(self, transactional_id: str, metadata: TransactionMetadata) -> tuple[bytes, bytes]:
+        return encode_key(transactional_id), encode_value(metadata, self.env.level())
+
+    def _write(self, transactional_id: str, metadata: TransactionMetadata, key: bytes, value: bytes) -> None:
+        self.outbox.records.append((key, value))
         self.apply(transactional_id, metadata)
         if metadata.state is TransactionState.ONGOING:
             if transactional_id not in self.deadlines_ms:
@@ -75,17 +88,6 @@ class TransactionLedger:
             self.deadlines_ms.pop(transactional_id, None)
         if metadata.state in PREPARED:
             self.send_markers(transactional_id, metadata)
-
-    def fits(self, transactional_id: str, metadata: TransactionMetadata) -> bool:
-        """Returns true if the log accepts the records of this state and of the Prepare* that follows it."""
-        limit = self.env.record_bytes_max() - _BATCH_OVERHEAD
-        at_most = (
-            len(metadata.partitions) * _PARTITION_BYTES_MAX + len(transactional_id) * _CHARACTER_BYTES_MAX
-        )
-        if at_most <= limit:
-            return True
-        key, value = encode_key(transactional_id), encode_value(metadata, self.env.level())
-        return len(key) + len(value) <= limit
 
     def delete(self, transactional_id: str) -> None:
         self.outbox.records.append((encode_key(transactional_id), None))
@@ -114,6 +116,9 @@ class TransactionLedger:
             if metadata.state is TransactionState.ONGOING:
                 left_ms = metadata.start_ms + metadata.timeout_ms - self.now_ms
                 left_ms = min(max(left_ms, 0), metadata.timeout_ms)
+                if not self.env.may_expire():
+                    # A clock that is ahead must not abort transactions before their time.
+                    left_ms = metadata.timeout_ms
                 self.deadlines_ms[transactional_id] = self.timers.now_ms + left_ms
             elif metadata.state in PREPARED:
                 self.send_markers(transactional_id, metadata)

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
 
 from penstock.model.config import BrokerConfig
+from penstock.model.config.settings import BROKER_CONFIG, read
 
 __all__ = ["Environment", "TransactionSettings"]
-
-#: the default of max.message.bytes
-_MESSAGE_BYTES_MAX: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
     """Values of the configs in docs/configuration.md. Names end in their unit."""
 
-    timeout_ms_max: int = 900_000
-    id_expiration_ms: int = 604_800_000
-    abort_check_ms: int = 10_000
-    expiry_check_ms: int = 3_600_000
+    timeout_ms_max: int = BROKER_CONFIG.integer("transaction.max.timeout.ms")
+    id_expiration_ms: int = BROKER_CONFIG.integer("transactional.id.expiration.ms")
+    abort_check_ms: int = BROKER_CONFIG.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+    expiry_check_ms: int = BROKER_CONFIG.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
-        value: Callable[[str], Any] = config.__getitem__
-        return cls(
-            timeout_ms_max=value("transaction.max.timeout.ms"),
-            id_expiration_ms=value("transactional.id.expiration.ms"),
-            abort_check_ms=value("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-            expiry_check_ms=value("transaction.remove.expired.transaction.cleanup.interval.ms"),
-        )
+        return read(cls, config)
 
 
 class Environment:
@@ -44,8 +35,8 @@ class Environment:
         settings: TransactionSettings,
         level: Callable[[], int],
         take_producer_id: Callable[[], int | None],
-        may_expire: Callable[[], bool] = lambda: True,
-        record_bytes_max: Callable[[], int] = lambda: _MESSAGE_BYTES_MAX,
+        may_expire: Callable[[], bool],
+        record_bytes_max: Callable[[], int],
     ) -> None:
         """`take_producer_id` returns None while the controller has not allocated a block of ids.
 

@@ -7,7 +7,8 @@ and no marker leaves before its record is committed. So Kafka's pending states e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.coordination.ledger_shard import LedgerShard
@@ -41,6 +42,12 @@ _WAITING: Final = "waiting"
 #: How long a request that adds partitions waits for the markers of the transaction before. Kafka's brokers
 #: poll for as long.
 WAIT_MS: Final = 100
+#: Transactions that are aborted in one turn of the shard, and ids that expire; the next turn follows soon.
+#: Many may be due at once, and a broker has many shards, whose checks are due together.
+_ABORTED_AT_ONCE: Final = 20
+_EXPIRED_AT_ONCE: Final = 100
+_SOON_MS: Final = 10
+_LISTED_AT_ONCE: Final = 500
 
 
 class Addition(NamedTuple):
@@ -61,7 +68,6 @@ class TransactionFilter(NamedTuple):
     producer_ids: Collection[int]
     #: the least time in milliseconds for which a transaction is open; negative matches all
     duration_ms: int
-    matches: Callable[[str], bool]
 
 
 class TransactionShard(LedgerShard[TransactionLedger]):
@@ -90,6 +96,18 @@ class TransactionShard(LedgerShard[TransactionLedger]):
         ledger = self._ledger
         return [ledger.by_id[each].start_ms for each in ledger.deadlines_ms if each in ledger.by_id]
 
+    def overdue(self, now_ms: int) -> int:
+        """The number of transactions whose timeout has passed and that are not complete.
+
+        `now_ms` is the wall clock: only a transaction that ends is judged by it. The markers of such a one
+        cannot be written, because a partition has no leader.
+        """
+        ledger, timer_ms = self._ledger, self.timers.now_ms
+        ending = (ledger.by_id[each] for each in ledger.unmarked if each in ledger.by_id)
+        return sum(deadline_ms < timer_ms for deadline_ms in ledger.deadlines_ms.values()) + sum(
+            0 <= found.start_ms < now_ms - found.timeout_ms for found in ending
+        )
+
     def on_loaded(self) -> None:
         self._ledger.loaded()
         self.timers.schedule((_ABORT_TIMED_OUT,), self._env.settings.abort_check_ms)
@@ -97,11 +115,11 @@ class TransactionShard(LedgerShard[TransactionLedger]):
 
     def timer_expired(self, key: TimerKey) -> None:
         if key[0] == _ABORT_TIMED_OUT:
-            self._abort_timed_out()
-            self.timers.schedule(key, self._env.settings.abort_check_ms)
+            has_more = self._abort_timed_out()
+            self.timers.schedule(key, _SOON_MS if has_more else self._env.settings.abort_check_ms)
         elif key[0] == _EXPIRE_IDS:
-            self._expire_ids()
-            self.timers.schedule(key, self._env.settings.expiry_check_ms)
+            has_more = self._expire_ids()
+            self.timers.schedule(key, _SOON_MS if has_more else self._env.settings.expiry_check_ms)
         elif key[0] == _WAITING:
             for reply_to, _, respond in self._waiting.pop(key[1], ()):
                 self.outbox.replies.append((reply_to, respond(ErrorCode.CONCURRENT_TRANSACTIONS)))
@@ -177,10 +195,9 @@ class TransactionShard(LedgerShard[TransactionLedger]):
             return code
         if found.state is not TransactionState.ONGOING or not addition.partitions <= found.partitions:
             changed = found.with_partitions(addition.partitions, self._ledger.now_ms, addition.version)
-            if not self._ledger.fits(addition.transactional_id, changed):
+            if not self._ledger.write_if_it_fits(addition.transactional_id, changed):
                 # Kafka's code. A refused append would fail the requests of all producers of this shard.
                 return ErrorCode.UNKNOWN_SERVER_ERROR
-            self._ledger.write(addition.transactional_id, changed)
         return ErrorCode.NONE
 
     def verify_partitions(self, addition: Addition) -> dict[TopicPartition, ErrorCode]:
@@ -286,41 +303,56 @@ class TransactionShard(LedgerShard[TransactionLedger]):
             topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
         )
 
-    def list(self, wanted: TransactionFilter) -> list[ListedTransaction]:
+    def listing(self, wanted: TransactionFilter) -> Generator[None, None, list[ListedTransaction]]:
+        """The transactions that match, found some at a time: they may change meanwhile."""
         now_ms = self._ledger.now_ms
-        return [
-            ListedTransaction(
-                transactional_id=transactional_id,
-                producer_id=found.producer_id,
-                transaction_state=found.state.label,
-            )
-            for transactional_id, found in self._ledger.by_id.items()
-            if (not wanted.producer_ids or found.producer_id in wanted.producer_ids)
-            and (not wanted.states or found.state in wanted.states)
-            and (wanted.duration_ms < 0 or now_ms - found.start_ms > wanted.duration_ms)
-            and wanted.matches(transactional_id)
-        ]
+        items, listed = list(self._ledger.by_id.items()), []
+        for start in range(0, len(items), _LISTED_AT_ONCE):
+            listed += [
+                ListedTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=found.producer_id,
+                    transaction_state=found.state.label,
+                )
+                for transactional_id, found in items[start : start + _LISTED_AT_ONCE]
+                if (not wanted.producer_ids or found.producer_id in wanted.producer_ids)
+                and (not wanted.states or found.state in wanted.states)
+                and (wanted.duration_ms < 0 or now_ms - found.start_ms > wanted.duration_ms)
+            ]
+            yield
+        return listed
 
     # -- timeouts and expiry
 
-    def _abort_timed_out(self) -> None:
+    def _abort_timed_out(self) -> bool:
+        """Abort some transactions whose timeout has passed; returns true if there may be more of them."""
         ledger, now_ms = self._ledger, self.timers.now_ms
-        for transactional_id, deadline_ms in list(ledger.deadlines_ms.items()):
-            if deadline_ms <= now_ms:
-                try:
-                    self._fence(transactional_id, ledger.by_id[transactional_id])
-                except ApiError:
-                    # No producer id is available yet. The next check tries again.
-                    continue
+        due = (each for each, deadline_ms in ledger.deadlines_ms.items() if deadline_ms <= now_ms)
+        some = [*islice(due, _ABORTED_AT_ONCE)]
+        has_failed = False
+        for transactional_id in some:
+            try:
+                self._fence(transactional_id, ledger.by_id[transactional_id])
+            except ApiError:
+                # No producer id is available yet. The next check tries again.
+                has_failed = True
+        return len(some) == _ABORTED_AT_ONCE and not has_failed
 
-    def _expire_ids(self) -> None:
+    def _expire_ids(self) -> bool:
+        """Delete some ids that were not used for long; returns true if there may be more of them."""
         if not self._env.may_expire():
-            return
+            return False
         ledger = self._ledger
         oldest_ms = ledger.now_ms - self._env.settings.id_expiration_ms
-        for transactional_id, found in list(ledger.by_id.items()):
-            if found.state in EXPIRABLE and found.update_ms <= oldest_ms:
-                ledger.delete(transactional_id)
+        unused = (
+            each
+            for each, found in ledger.by_id.items()
+            if found.state in EXPIRABLE and found.update_ms <= oldest_ms
+        )
+        some = [*islice(unused, _EXPIRED_AT_ONCE)]
+        for transactional_id in some:
+            ledger.delete(transactional_id)
+        return len(some) == _EXPIRED_AT_ONCE
 
 
 def _is_known(found: TransactionMetadata, producer_id: int, epoch: int) -> bool:
