@@ -65,7 +65,7 @@ def test_without_growth_there_is_no_year() -> None:
         ({"zones": 3}, "not those of a lost zone"),
     ],
 )
-def test_notes_name_what_the_plan_depends_on(changes: dict[str, Any], part: str) -> None:
+def test_notes_name_the_assumptions_of_the_plan(changes: dict[str, Any], part: str) -> None:
     assert any(part in note for note in plan(**changes).notes)
 
 

@@ -28,7 +28,7 @@ def test_a_rate(text: str, per_second: float) -> None:
 @pytest.mark.parametrize(
     ("text", "bytes_"), [("1KB", 1000), ("1KiB", 1024), ("10kb", 10_000), ("8TB", 8 * 10**12), ("77", 77)]
 )
-def test_a_size_is_decimal_unless_it_says_otherwise(text: str, bytes_: int) -> None:
+def test_a_size_is_decimal_unless_its_unit_is_binary(text: str, bytes_: int) -> None:
     assert units.parse_bytes("--size", text) == bytes_
 
 

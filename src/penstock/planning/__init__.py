@@ -5,6 +5,6 @@ can show it. `paper` places the planned partitions with the controller's own cod
 each broker.
 
 Owns: the formulas, and the package data `coefficients.json`, which `bench.coefficients` writes.
-Imports: `model`, and in `paper` the decisions of `metadata`.
+Imports: `wire`, `model`, and to place partitions on paper the decisions of `metadata`.
 Used by: `penstock.cli` alone.
 """

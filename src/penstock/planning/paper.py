@@ -19,6 +19,7 @@ from penstock.metadata.policy import Policy
 from penstock.metadata.rebalance import plan_evacuation
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.steps import at_once
 from penstock.planning.sizing import Sizing
 from penstock.planning.workload import BROKER_BUSY
 from penstock.wire.metadata_records import BrokerEndpoint, RegisterBrokerRecord
@@ -98,7 +99,7 @@ class PaperCluster:
     def _create(self, topic: str, partitions: int) -> None:
         topic_id = TopicId(topic.encode().rjust(16, b"."))
         wanted = NewTopic(topic, partitions, self._sizing.workload.replicas)
-        self._records += create_topic(self._image(), wanted, Defaults(1, 1), lambda: topic_id)
+        self._records += at_once(create_topic(self._image(), wanted, Defaults(1, 1), lambda: topic_id))
 
     def machines_of_replicas(self) -> list[list[int]]:
         """The machines of each partition's replicas."""
@@ -124,7 +125,7 @@ class PaperCluster:
         image = self._image()
         gone = [node for number in lost for node in self._brokers[number]]
         for node in gone:
-            _apply(image, fence_broker(image, Policy(), node))
+            _apply(image, at_once(fence_broker(image, Policy(), node)))
         rebuilt = len(lost) == 1 and self._sizing.machines > self._sizing.workload.replicas
         brokers = self._loads(image, self._moves(image, gone) if rebuilt else {})
         machines = [_Load() for _ in self._brokers]

@@ -99,10 +99,6 @@ class Workload:
         """The age of the oldest messages in the page cache: older ones than the retention do not exist."""
         return min(self.cached_s, self.retention_s)
 
-    @property
-    def batches_s(self) -> float:
-        return self.write_bytes_s / max(self.batch_bytes, self.size_bytes)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:

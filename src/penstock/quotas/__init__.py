@@ -2,6 +2,6 @@
 
 Owns: the quotas of users, clients and addresses, and the arithmetic of Kafka's ClientQuotaManager: a client
 sees the same throttle times from both brokers. Pure: values and times in, throttle times out.
-Imports: nothing of Penstock.
-Used by: `metadata`, `net` (rates of connections), the broker's `base.metering` and `request`.
+Imports: `model`.
+Used by: `metadata`, `net` (rates of connections), the broker's `base` and `request`.
 """

@@ -18,6 +18,7 @@ __all__ = [
     "CONNECTION_CREATION_RATE",
     "CONSUMER_BYTE_RATE",
     "CONTROLLER_MUTATION_RATE",
+    "ENTITY_TYPES",
     "IP",
     "PRODUCER_BYTE_RATE",
     "REQUEST_PERCENTAGE",
@@ -33,6 +34,7 @@ __all__ = [
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -105,7 +107,7 @@ def check_entity(entity: list[tuple[str, str | None]]) -> Entity:
     for kind, name in entity:
         if kind in seen:
             raise _invalid(f"Invalid client quota entity, duplicate entity entry {kind}")
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in ENTITY_TYPES:
             raise _invalid(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
