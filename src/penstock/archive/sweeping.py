@@ -1,0 +1,136 @@
+"""Reads the cuts of an archive, removes old ones, and collects objects that no document names.
+
+Whatever cannot be read stops a collection before anything is deleted: an unreadable document may name any
+object.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.archive.chain import newest_manifest
+from penstock.archive.collection import GRACE_MS, Candidates, candidates, deletable
+from penstock.archive.cuts import Cut, CutPartition, CutTopic, newest_at
+from penstock.archive.documents import Manifest, encode
+from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
+from penstock.archive.manifests import check_manifest
+from penstock.archive.names import (
+    BACKUP,
+    COLLECTIONS,
+    CUTS,
+    TOPICS,
+    WRITERS,
+    ArchivedPartition,
+    candidates_name,
+    cut_time_ms,
+    parse_partition,
+)
+from penstock.archive.objects import put_certain, read_document
+from penstock.archive.reading import PartitionReader
+from penstock.model.ids import parse_topic_id
+from penstock.ports import ObjectStore, Rng
+
+__all__ = ["Collected", "collect", "cut_manifest", "find_cut", "list_cuts", "named_objects", "prune_cuts"]
+
+
+async def list_cuts(store: ObjectStore) -> dict[str, int]:
+    """Names and times of all cuts, oldest first."""
+    names = [each.name for each in await store.listing(CUTS)]
+    return {name: time for name in names if (time := cut_time_ms(name)) is not None}
+
+
+async def find_cut(store: ObjectStore, moment_ms: int | None) -> tuple[str, Cut]:
+    """The newest cut at or before a moment; ArchiveRefused if there is none."""
+    name = newest_at(await list_cuts(store), moment_ms)
+    if name is None:
+        raise ArchiveRefused(
+            "the archive has no cut at or before this time: `penstock backup list` lists them"
+        )
+    return name, (await read_document(store, name, Cut))[0]
+
+
+async def cut_manifest(store: ObjectStore, topic: CutTopic, partition: CutPartition) -> Manifest:
+    """The manifest that a cut names; ArchiveDamaged if it is missing, or another one."""
+    owner = ArchivedPartition(topic.topic, parse_topic_id(topic.topic_id), partition.partition)
+    name = owner.manifest(BACKUP, partition.manifest)
+    try:
+        manifest, sha256 = await read_document(store, name, Manifest)
+    except FileNotFoundError as e:
+        raise ArchiveDamaged(f"{name} is missing") from e
+    if sha256 != partition.sha256 or manifest.owner != owner:
+        raise ArchiveDamaged(f"{name} is another manifest than its cut names")
+    check_manifest(manifest, name)
+    if manifest.next_offset != partition.end_offset:
+        raise ArchiveDamaged(f"{name} ends at {manifest.next_offset}, its cut at {partition.end_offset}")
+    return manifest
+
+
+async def prune_cuts(store: ObjectStore, before_ms: int) -> list[str]:
+    """Delete the cuts before a moment, but never the newest one; returns their names."""
+    cuts = await list_cuts(store)
+    newest = newest_at(cuts, None)
+    old = [name for name, time in cuts.items() if time < before_ms and name != newest]
+    for name in old:
+        await store.delete(name)
+    return old
+
+
+async def named_objects(store: ObjectStore) -> set[str]:
+    """All objects that a cut, or the newest manifest of a writer, names; themselves included."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for name in await list_cuts(store):
+        cut, _ = await read_document(store, name, Cut)
+        for topic in cut.topics:
+            for partition in topic.partitions:
+                if partition.sha256 not in seen:
+                    seen.add(partition.sha256)
+                    await _add(store, await cut_manifest(store, topic, partition), found)
+    owners = {parsed[0] for each in await store.listing(TOPICS) if (parsed := parse_partition(each.name))}
+    for owner in owners:
+        for writer in WRITERS:
+            newest = await newest_manifest(store, owner, writer)
+            if newest is not None and newest[1] not in seen:
+                await _add(store, newest[0], found)
+    return found
+
+
+async def _add(store: ObjectStore, manifest: Manifest, found: set[str]) -> None:
+    owner = manifest.owner
+    found.add(owner.manifest(manifest.writer, manifest.number))
+    found.update(owner.object(page.name) for page in manifest.pages)
+    async for entry in PartitionReader(store, manifest).segments():
+        found.add(owner.object(entry.name))
+
+
+class Collected(NamedTuple):
+    """The result of a collection: deleted objects, and objects that wait for their grace period."""
+
+    deleted: int
+    waiting: int
+
+
+async def collect(store: ObjectStore, rng: Rng, now_ms: int, grace_ms: int = GRACE_MS) -> Collected:
+    """Delete what no document has named for a grace period, and note what none names now.
+
+    `now_ms` is for the name of the new list only; times that count are those of the store.
+    """
+    listing = await store.listing(TOPICS)
+    named = await named_objects(store)
+    noted = candidates(listing, named)
+    own = candidates_name(now_ms, rng.token(8))
+    await put_certain(store, own, encode(noted))
+    lists = {each.name: each.modified_ms for each in await store.listing(COLLECTIONS)}
+    store_now_ms = lists.pop(own, None)
+    deleted: set[str] = set()
+    for name, written_ms in lists.items() if store_now_ms is not None else ():
+        assert store_now_ms is not None
+        earlier, _ = await read_document(store, name, Candidates)
+        if store_now_ms - written_ms < grace_ms:
+            continue
+        for each in deletable(earlier, written_ms, listing, named, store_now_ms, grace_ms):
+            if each not in deleted:
+                await store.delete(each)
+                deleted.add(each)
+        await store.delete(name)
+    return Collected(len(deleted), len(noted.objects) - len(deleted))

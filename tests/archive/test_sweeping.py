@@ -1,0 +1,166 @@
+"""Cuts, their removal, and the collection of objects without a name."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.archive.collection import GRACE_MS
+from penstock.archive.cuts import Cut, CutPartition, CutTopic
+from penstock.archive.documents import encode
+from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
+from penstock.archive.names import cut_name
+from penstock.archive.objects import put_certain
+from penstock.archive.sweeping import collect, cut_manifest, find_cut, list_cuts, named_objects, prune_cuts
+from penstock.archive.verifying import verify_partition
+from penstock.model.ids import format_topic_id
+from penstock.testing.simulation.object_store import SimulatedStore, StoreFaults
+from penstock.testing.simulation.ports import SimRng
+from tests.archive.logs import OWNER, FixedClock, in_loop, log_of, new_store, writer
+
+RNG = SimRng(Random(3))
+
+
+async def add_cut(store: SimulatedStore, time_ms: int, start: int, count: int) -> tuple[str, int]:
+    """Copy more batches and write a cut; returns its name and the end of the log."""
+    archived = writer(store)
+    await archived.open(0, compacted=False)
+    await archived.append(log_of(start, count))
+    manifest = await archived.commit(0, 0)
+    partition = CutPartition(
+        partition=OWNER.partition,
+        manifest=manifest.number,
+        sha256=archived.digest,
+        log_start_offset=0,
+        end_offset=manifest.next_offset,
+        last_stable_offset=manifest.next_offset,
+    )
+    topic = CutTopic(
+        topic=OWNER.topic,
+        topic_id=format_topic_id(OWNER.topic_id),
+        replication_factor=1,
+        partitions=(partition,),
+    )
+    name = cut_name(time_ms, RNG.token(8))
+    await put_certain(store, name, encode(Cut(archive="a", time_ms=time_ms, cluster_id="c", topics=(topic,))))
+    return name, manifest.next_offset
+
+
+async def check_all(store: SimulatedStore) -> None:
+    for time_ms in (await list_cuts(store)).values():
+        _, cut = await find_cut(store, time_ms)
+        for topic in cut.topics:
+            for partition in topic.partitions:
+                await verify_partition(store, await cut_manifest(store, topic, partition))
+
+
+async def three_cuts(store: SimulatedStore) -> list[str]:
+    names, end = [], 0
+    for n in range(3):
+        name, end = await add_cut(store, 1000 * (n + 1), end, 6)
+        names.append(name)
+    return names
+
+
+@in_loop
+async def test_cuts_are_found_by_time() -> None:
+    store = new_store()
+    names = await three_cuts(store)
+    assert (await find_cut(store, None))[0] == names[2]
+    assert (await find_cut(store, 2500))[0] == names[1]
+    with pytest.raises(ArchiveRefused, match="no cut at or before"):
+        await find_cut(store, 999)
+
+
+@in_loop
+async def test_nothing_that_a_cut_names_is_collected() -> None:
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    await three_cuts(store)
+    named = await named_objects(store)
+    for _ in range(4):
+        await collect(store, RNG, 0)
+        clock.time_ms += GRACE_MS
+        await check_all(store)
+    # What goes are segments that were merged before any manifest named them.
+    assert named == {name for name in store.objects if name.startswith("topics/")}
+
+
+@in_loop
+async def test_objects_of_removed_cuts_go_after_the_grace_period() -> None:
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    names = await three_cuts(store)
+    assert await prune_cuts(store, 2500) == names[:2]
+    clock.time_ms += GRACE_MS
+    first = await collect(store, RNG, 0)
+    assert first.deleted == 0 and first.waiting > 0, "the first listing only notes them"
+    clock.time_ms += GRACE_MS - 1
+    assert (await collect(store, RNG, 0)).deleted == 0
+    clock.time_ms += 1
+    assert (await collect(store, RNG, 0)).deleted == first.waiting
+    assert (await collect(store, RNG, 0)).waiting == 0
+    await check_all(store)
+    await add_cut(store, 9000, (await find_cut(store, None))[1].topics[0].partitions[0].end_offset, 6)
+    await check_all(store)
+
+
+@in_loop
+async def test_the_newest_cut_is_never_removed() -> None:
+    store = new_store()
+    names = await three_cuts(store)
+    assert await prune_cuts(store, 10**15) == names[:2]
+    assert list(await list_cuts(store)) == names[2:]
+
+
+@in_loop
+async def test_a_wrong_clock_of_the_collector_deletes_nothing() -> None:
+    """Only times of the store count."""
+    store = new_store(clock=FixedClock())
+    await three_cuts(store)
+    await prune_cuts(store, 10**15)
+    for now_ms in (0, 10**15, 10**12):
+        assert (await collect(store, RNG, now_ms % 10**13)).deleted == 0
+
+
+@in_loop
+async def test_a_damaged_document_stops_the_collection() -> None:
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    names = await three_cuts(store)
+    await prune_cuts(store, 2500)
+    await collect(store, RNG, 0)
+    clock.time_ms += 2 * GRACE_MS
+    store.rot(names[2])
+    before = dict(store.objects)
+    with pytest.raises((ArchiveDamaged, ArchiveRefused)):
+        await collect(store, RNG, 0)
+    assert store.objects == before
+
+
+@pytest.mark.parametrize("seed", range(12))
+@in_loop
+async def test_collections_beside_writers_over_a_faulty_store(seed: int) -> None:
+    """Cuts, removals and collections in random order: all cuts that are there can be restored."""
+    rng, clock = Random(seed), FixedClock()
+    store = new_store(seed, clock)
+    end, time_ms = 0, 1000
+    for _ in range(30):
+        clock.time_ms += rng.choice([1000, GRACE_MS // 2, GRACE_MS])
+        store.faults = StoreFaults(failure=0.03, lost_answer=0.03, wrong_bytes=0.01, listing_lag_ms=500)
+        try:
+            match rng.randrange(4):
+                case 0 | 1:
+                    time_ms += 1000
+                    _, end = await add_cut(store, time_ms, end, 4)
+                case 2:
+                    await prune_cuts(store, time_ms - 3000)
+                case _:
+                    await collect(store, RNG, rng.randrange(10**12))
+        except (OSError, ArchiveDamaged, ArchiveRefused):
+            store.faults = StoreFaults()
+            archived = writer(store)
+            end = await archived.open(0, compacted=False)
+        store.faults = StoreFaults()
+        await check_all(store)
