@@ -1,0 +1,227 @@
+"""One turn of copying a partition: segments are put, verified, and then named by the next manifest.
+
+A turn begins with the newest manifest of the archive and keeps nothing from the turn before. So a turn that
+fails anywhere, or whose process ends, is followed by one that is right. What it has put without a name is
+found by the collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.archive.age import Age
+from penstock.archive.building import LogState
+from penstock.archive.chain import ManifestChain
+from penstock.archive.documents import Manifest, SegmentEntry
+from penstock.archive.errors import ArchiveDamaged, WriterDeposed
+from penstock.archive.manifests import appended, trimmed
+from penstock.archive.names import TIER, ArchivedPartition
+from penstock.archive.objects import put_certain
+from penstock.ports import Clock, ObjectStore, Rng, Workers
+from penstock.remote.source import log_state, read_range, read_tail
+from penstock.tiering.building import OBJECT_BYTES, ObjectBuilder, batch_bytes
+from penstock.tiering.errors import LogIncomplete
+from penstock.tiering.progress import Copied
+from penstock.tiering.selection import LocalSegment, LocalView, check_continues, pending_segments
+
+__all__ = ["Archive", "CopyTurn", "LocalSource", "release"]
+
+#: objects of one turn: their manifest is written at its end
+_OBJECTS_MAX: Final = 16
+#: how long a turn goes on putting objects, so that the first one has its name soon
+_TURN_S: Final = 600.0
+_PIECE_BYTES: Final = 256 << 10
+#: of one read when an object is verified: the loop has to copy it
+_VERIFIED_BYTES: Final = 2 << 20
+
+
+class LocalSource(Protocol):
+    """The log of a partition that this broker leads."""
+
+    def view(self, since: int) -> LocalView | None:
+        """The log now, with the segments that reach beyond `since`.
+
+        None if the broker does not lead in this leader epoch any more, or the topic is not to be copied.
+        """
+        ...
+
+    async def position(self, segment: LocalSegment, offset: int) -> int:
+        """The position of the batch that has `offset`."""
+        ...
+
+    async def read(self, segment: LocalSegment, position: int, size: int) -> bytes: ...
+
+    async def is_compacted(self, segment: LocalSegment) -> bool:
+        """Whether compaction may have removed offsets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The archive, and the ports of a copy. `pace` waits until so many bytes may be sent."""
+
+    store: ObjectStore
+    archive_id: str
+    clock: Clock
+    rng: Rng
+    workers: Workers
+    pace: Callable[[int], Awaitable[None]]
+    #: called with the size of each object that was put and verified
+    put: Callable[[int], None]
+    object_bytes: int = OBJECT_BYTES
+
+    def chain(self, owner: ArchivedPartition) -> ManifestChain:
+        return ManifestChain(self.store, self.archive_id, owner, TIER, self.rng, self.clock)
+
+
+class CopyTurn:
+    """Copies a partition in one leader epoch, up to `_OBJECTS_MAX` objects."""
+
+    def __init__(
+        self, archive: Archive, source: LocalSource, owner: ArchivedPartition, leader_epoch: int
+    ) -> None:
+        self._archive = archive
+        self._source = source
+        self._owner = owner
+        self._leader_epoch = leader_epoch
+        self._chain = archive.chain(owner)
+        self._age = Age(archive.clock)
+
+    async def run(self) -> Copied | None:
+        """Copy what is there; None if the broker may not copy any more.
+
+        WriterDeposed if another leader has continued the chain; LocalLogRefused, ArchiveError or OSError if
+        the turn has failed.
+        """
+        newest = await self._load()
+        # After the manifest was read: the archive is never ahead of a leader that is not deposed.
+        since = -1 if newest is None else newest.next_offset
+        view = self._source.view(since)
+        if view is None:
+            return None
+        known = newest or self._chain.first(view.log_start_offset, self._leader_epoch, compacted=False)
+        edited = trimmed(known, view.log_start_offset)
+        check_continues(view, edited)
+        entries = await self._copy(edited)
+        if entries is None:
+            return None
+        missing = any(entry.missing for entry in entries)
+        edited = appended(edited, entries)
+        if missing:
+            edited = msgspec.structs.replace(edited, compacted=True)
+        if (edited.pages, edited.segments) != (known.pages, known.segments):
+            self._age.check(self._owner)
+            edited = await self._chain.advance(edited, self._leader_epoch)
+        return _copied(edited)
+
+    async def _load(self) -> Manifest | None:
+        newest = await self._chain.load()
+        if newest is not None and newest.leader_epoch > self._leader_epoch:
+            raise WriterDeposed(
+                f"{self._owner} has leader epoch {newest.leader_epoch} in its manifest, this is "
+                f"{self._leader_epoch}"
+            )
+        return newest
+
+    async def _copy(self, edited: Manifest) -> list[SegmentEntry] | None:
+        """Put objects behind `edited`; None if the broker may not copy any more."""
+        entries: list[SegmentEntry] = []
+        offset, state = edited.next_offset, None
+        while len(entries) < _OBJECTS_MAX and self._age.elapsed_s() < _TURN_S:
+            view = self._source.view(offset)
+            if view is None:
+                return None
+            pending = pending_segments(view, offset)
+            if not pending:
+                break
+            if state is None:
+                state = await self._state_at(edited, pending[0])
+            entry = await self._copy_object(state, pending)
+            entries.append(entry)
+            offset = entry.next_offset
+        return entries
+
+    async def _state_at(self, edited: Manifest, first: LocalSegment) -> LogState:
+        if not edited.segments:
+            return LogState(first.base_offset)
+        last = edited.segments[-1]
+        tail = await read_tail(self._archive.store, last, self._owner)
+        return await self._archive.workers.in_thread(log_state, tail, last, self._owner)
+
+    async def _copy_object(self, state: LogState, pending: list[LocalSegment]) -> SegmentEntry:
+        archive = self._archive
+        builder = ObjectBuilder(self._owner, state, archive.object_bytes)
+        for segment in pending:
+            await self._take(builder, segment)
+            if builder.is_full:
+                break
+        now_ms, random = archive.clock.now_ms(), archive.rng.token(8)
+        sealed = await archive.workers.in_thread(builder.seal, self._leader_epoch, random, now_ms)
+        await archive.pace(sealed.entry.size)
+        name = self._owner.object(sealed.entry.name)
+        await put_certain(archive.store, name, sealed.data)
+        await self._verify(name, sealed.data)
+        archive.put(sealed.entry.size)
+        return sealed.entry
+
+    async def _take(self, builder: ObjectBuilder, segment: LocalSegment) -> None:
+        """Append the rest of a segment, or the part of it that fits."""
+        source, workers = self._source, self._archive.workers
+        position, missing, wanted = 0, builder.missing, _PIECE_BYTES
+        if builder.next_offset > segment.base_offset:
+            position = await source.position(segment, builder.next_offset)
+        name = f"{self._owner} at {segment.base_offset}"
+        while position < segment.size and not builder.is_full:
+            size = min(wanted, segment.size - position)
+            data = await source.read(segment, position, size)
+            if len(data) != size:
+                raise LogIncomplete(f"{name} has {position + len(data)} of {segment.size} bytes")
+            taken = await workers.in_thread(builder.take, data, name)
+            position, wanted = position + taken, _PIECE_BYTES
+            if not taken and not builder.is_full:
+                wanted = batch_bytes(data)
+                if not size < wanted <= segment.size - position:
+                    raise ArchiveDamaged(f"{name} has no whole batch at byte {position}")
+        if not builder.is_full:
+            builder.cover(segment.next_offset)
+        if builder.missing > missing and not await source.is_compacted(segment):
+            raise LogIncomplete(f"{name} lacks {builder.missing - missing} offsets")
+
+    async def _verify(self, name: str, put: bytes) -> None:
+        """Read an object back; ArchiveDamaged unless the store has the bytes that were put.
+
+        They are compared, as they are still in memory: another SHA-256 would take most of the time of a copy.
+        """
+        for start in range(0, len(put), _VERIFIED_BYTES):
+            end = min(start + _VERIFIED_BYTES, len(put))
+            found = await read_range(self._archive.store, name, start, end)
+            if not await self._archive.workers.in_thread(_same, found, put, start):
+                raise ArchiveDamaged(f"{name} was put, and the store returns other bytes")
+
+
+async def release(archive: Archive, owner: ArchivedPartition, leader_epoch: int) -> bool:
+    """Name no segment of a partition any more, so that the collector deletes them.
+
+    Returns false if none was named.
+    """
+    chain = archive.chain(owner)
+    newest = await chain.load()
+    if newest is None or not (newest.pages or newest.segments):
+        return False
+    await chain.advance(trimmed(newest, newest.next_offset), leader_epoch)
+    return True
+
+
+def _same(found: bytes, put: bytes, start: int) -> bool:
+    return found == put[start : start + len(found)]
+
+
+def _copied(manifest: Manifest) -> Copied:
+    if not (manifest.pages or manifest.segments):
+        return Copied(None, manifest.next_offset, None)
+    first_end = manifest.pages[0].next_offset if manifest.pages else manifest.segments[0].next_offset
+    return Copied(manifest.next_offset, manifest.next_offset, first_end)

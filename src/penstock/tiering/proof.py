@@ -1,0 +1,145 @@
+"""Proves, right now, that an archive has the records that a log is about to remove from its disk.
+
+The newest manifest is read from the store, and the end of every object that has some of the records: it is
+there with the size that the manifest names, it is the segment of this partition with these offsets, and its
+leader epochs are those of the log. Its bytes were compared when it was copied, before a manifest named it.
+What an operator or a cloud may have done meanwhile is found: an archive that was emptied, rolled back,
+exchanged, or is that of another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from penstock.archive.chain import ManifestChain
+from penstock.archive.documents import Manifest, PageEntry, SegmentEntry
+from penstock.archive.lookup import entry_at, place_of
+from penstock.archive.names import ArchivedPartition
+from penstock.ports import ObjectStore, Workers
+from penstock.remote.source import log_state, read_tail
+from penstock.storage.epochs import LeaderEpochs
+from penstock.tiering.errors import ArchiveContradicts, ArchiveFallsShort
+
+__all__ = ["KeptLog", "Proven", "Prover", "ReadPage", "same_epochs"]
+
+#: objects that are looked at for one proof: a log with more to remove gets another one
+_OBJECTS_MAX: Final = 1024
+
+
+class KeptLog(NamedTuple):
+    """The log of a replica, as a proof compares it."""
+
+    log_start_offset: int
+    local_log_start_offset: int
+    epochs: LeaderEpochs
+
+
+class Proven(NamedTuple):
+    """The archive has all records of the log from its log start to `end_offset`."""
+
+    manifest: Manifest
+    end_offset: int
+
+
+ReadPage = Callable[[Manifest, PageEntry], Awaitable[tuple[SegmentEntry, ...]]]
+
+
+class Prover:
+    """Proofs for the replicas of one broker. It remembers the newest manifest that it has seen of each."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._seen: dict[ArchivedPartition, int] = {}
+
+    def keep(self, owners: set[ArchivedPartition]) -> None:
+        """Forget all other partitions."""
+        self._seen = {owner: number for owner, number in self._seen.items() if owner in owners}
+
+    async def newest(self, chain: ManifestChain, log: KeptLog) -> Manifest | None:
+        """The newest manifest; None if there is none, and the log does not need one.
+
+        ArchiveContradicts if the archive lacks something that was there when local segments were removed.
+        """
+        manifest = await chain.load()
+        is_needed = log.log_start_offset < log.local_log_start_offset
+        seen = self._seen.get(chain.owner, -1)
+        number = -1 if manifest is None else manifest.number
+        if number < seen:
+            raise ArchiveContradicts(
+                f"the archive of {chain.owner} has manifest {number} as its newest, and had {seen}: it was "
+                "rolled back or emptied"
+            )
+        self._seen[chain.owner] = number
+        if manifest is None:
+            if is_needed:
+                raise ArchiveContradicts(f"the archive has no manifest of {chain.owner}")
+            return None
+        if is_needed and manifest.next_offset < log.local_log_start_offset:
+            raise ArchiveContradicts(
+                f"the archive of {chain.owner} ends at offset {manifest.next_offset}, and this broker has "
+                f"the records from {log.local_log_start_offset} on: it was rolled back"
+            )
+        return manifest
+
+    async def prove(
+        self, store: ObjectStore, chain: ManifestChain, log: KeptLog, end_offset: int, read_page: ReadPage
+    ) -> Proven:
+        """Prove that the archive has the log up to `end_offset`, or to an earlier offset if that is far.
+
+        ArchiveFallsShort, ArchiveContradicts, ArchiveError or OSError if that cannot be shown.
+        """
+        manifest = await self.newest(chain, log)
+        if manifest is None or manifest.next_offset < end_offset:
+            reached = None if manifest is None else manifest.next_offset
+            raise ArchiveFallsShort(f"the archive of {chain.owner} ends at {reached}, not at {end_offset}")
+        offset = log.local_log_start_offset
+        for _ in range(_OBJECTS_MAX):
+            if offset >= end_offset:
+                break
+            entry = await _entry(manifest, offset, read_page)
+            await self._check(store, chain.owner, manifest, entry, log)
+            offset = entry.next_offset
+        return Proven(manifest, min(offset, end_offset))
+
+    async def _check(
+        self,
+        store: ObjectStore,
+        owner: ArchivedPartition,
+        manifest: Manifest,
+        entry: SegmentEntry,
+        log: KeptLog,
+    ) -> None:
+        """Read the end of an object, and compare its leader epochs with those of the log."""
+        tail = await read_tail(store, entry, owner)
+        state = await self._workers.in_thread(log_state, tail, entry, owner)
+        start = max(manifest.base_offset, log.log_start_offset)
+        if not same_epochs(state.epochs, log.epochs, start, entry.next_offset):
+            raise ArchiveContradicts(
+                f"{owner.object(entry.name)} has other leader epochs than the log before offset "
+                f"{entry.next_offset}"
+            )
+
+
+def same_epochs(archived: LeaderEpochs, own: LeaderEpochs, start: int, end: int) -> bool:
+    """Returns true if both histories have the same epochs from `start` to `end`, as far as `own` knows them.
+
+    It has to know the epoch of the last offset.
+    """
+    if own.epoch_of(end - 1) is None:
+        return False
+    start = max(start, own.starts[0])
+    return _clipped(archived, start, end) == _clipped(own, start, end)
+
+
+def _clipped(epochs: LeaderEpochs, start: int, end: int) -> list[tuple[int, int]]:
+    numbers = epochs.within(start, end)
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return [(epoch, max(first, start)) for epoch, first in pairs]
+
+
+async def _entry(manifest: Manifest, offset: int, read_page: ReadPage) -> SegmentEntry:
+    place = place_of(manifest, offset)
+    if place is None:
+        raise ArchiveFallsShort(f"the archive of {manifest.owner} has no segment with offset {offset}")
+    return entry_at(await read_page(manifest, place), offset) if isinstance(place, PageEntry) else place
