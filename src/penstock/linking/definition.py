@@ -1,0 +1,103 @@
+"""A cluster link as its configs define it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Final
+
+from penstock.model.config.keys import as_integer, as_strings
+from penstock.model.config.links import LINK_KEYS, NOT_MIRRORED
+from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.errors import InvalidConfig
+from penstock.model.ids import INTERNAL_TOPICS
+
+__all__ = ["LinkDefinition", "Names", "mirrored_configs"]
+
+#: topics and groups of systems on a cluster: they are mirrored only by their whole names
+_HIDDEN: Final = "__"
+
+
+class Names:
+    """Patterns of names: `*` and `?` stand for characters, `!` excludes. The exclusions win."""
+
+    __slots__ = ("_excluded", "_included", "_literal")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._literal = frozenset(patterns)
+        self._included = _compiled(each for each in patterns if not each.startswith("!"))
+        self._excluded = _compiled(each[1:] for each in patterns if each.startswith("!"))
+
+    def match(self, name: str) -> bool:
+        if name.startswith(_HIDDEN) and name not in self._literal:
+            return False
+        included = self._included is not None and self._included.match(name)
+        return bool(included) and not (self._excluded is not None and self._excluded.match(name))
+
+
+def _compiled(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    found = [translate(each) for each in patterns]
+    return re.compile("|".join(found)) if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkDefinition:
+    """What a link mirrors, and from where. `security` has settings under the names of Kafka's clients."""
+
+    name: str
+    bootstrap: str
+    topics: Names
+    groups: Names
+    has_groups: bool
+    prefix: str
+    paused: bool
+    follows_log_start: bool
+    interval_ms: int
+    source_cluster_id: str
+    security: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, values: Mapping[str, str]) -> LinkDefinition:
+        """The definition in the configs of a link, which were checked when they were set."""
+        typed = {
+            key: each.parse(values[key]) if key in values else each.default for key, each in LINK_KEYS.items()
+        }
+        groups = as_strings(typed["groups"])
+        return cls(
+            name=name,
+            bootstrap=values["bootstrap.servers"],
+            topics=Names(as_strings(typed["topics"])),
+            groups=Names(groups),
+            has_groups=bool(groups),
+            prefix=str(typed["prefix"]),
+            paused=bool(typed["paused"]),
+            follows_log_start=typed["log.start"] == "source",
+            interval_ms=as_integer(typed["interval.ms"]),
+            source_cluster_id=str(typed["source.cluster.id"]),
+            security={key: text for key, text in values.items() if key not in LINK_KEYS},
+        )
+
+    def mirrors(self, topic: str) -> bool:
+        """Whether a topic of the source is mirrored."""
+        return topic not in INTERNAL_TOPICS and self.topics.match(topic)
+
+    def local_name(self, topic: str) -> str:
+        return self.prefix + topic
+
+
+def mirrored_configs(source: Mapping[str, str]) -> dict[str, str]:
+    """The configs of a topic at the source that its mirror takes over: those that this cluster accepts."""
+    taken = {}
+    for name, text in source.items():
+        key = TOPIC_KEYS.get(name)
+        if key is None or name in NOT_MIRRORED:
+            continue
+        try:
+            key.parse(text)
+        except InvalidConfig:
+            # Apache Kafka may have values that brokers here do not have.
+            continue
+        taken[name] = text
+    return taken
