@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from penstock.observability.exposition import BOUNDS_S, Format, Page, labelled, number
-from penstock.observability.families import Family, Kind, by_name
+from penstock.observability.family import Family, Kind, by_name
 
 TABLE = by_name(
     [
@@ -93,7 +93,7 @@ def test_a_histogram_with_fewer_bounds_counts_all_below_the_first() -> None:
     ]
 
 
-def test_numbers_that_are_none() -> None:
+def test_numbers_that_are_not_finite() -> None:
     assert [number(value) for value in (nan, inf, -inf, 0.1)] == ["NaN", "+Inf", "-Inf", "0.1"]
 
 

@@ -1,10 +1,10 @@
-"""Lag in seconds out of a history of high watermarks."""
+"""Lag in records, and in seconds out of a history of high watermarks."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.observability.lag import SAMPLES_MAX, OffsetHistory
+from penstock.observability.lag import SAMPLES_MAX, Lag, OffsetHistory, group_lag, partition_lag
 
 
 def history(*samples: tuple[float, int]) -> OffsetHistory:
@@ -59,3 +59,22 @@ def test_the_history_is_bounded_and_reaches_back_to_its_start() -> None:
     for committed in (0, 200_000, 500_000, 999_000):
         expected = now - committed / 10
         assert found.lag_seconds(committed, now) == pytest.approx(expected, rel=0.05, abs=10)
+
+
+A, B, C = ("t", 0), ("t", 1), ("t", 2)
+
+
+def test_a_partition_without_a_commit_counts_from_its_first_record() -> None:
+    """Four of six partitions with 3,400 records each had no commit, and were not counted."""
+    assert partition_lag(None, 100, 3500) == 3400
+    assert partition_lag(3000, None, 3500) == 500
+    assert partition_lag(4000, None, 3500) == 0  # the end may be older than the commit
+    lag = group_lag({A: 3000}, [A, B], {B: 100}, {A: 3500, B: 3500})
+    assert lag == Lag(3900, is_exact=True, uncommitted=1)
+
+
+def test_an_offset_that_is_not_known_makes_the_lag_a_lower_bound() -> None:
+    lag = group_lag({A: 0, C: 0}, [A, B, C], {}, {A: 5, B: 7})
+    assert lag == Lag(5, is_exact=False, uncommitted=1)
+    assert group_lag({A: 0}, [A], {}, {}) is None
+    assert Lag(1).plus(Lag(2, is_exact=False, uncommitted=3)) == Lag(3, is_exact=False, uncommitted=3)

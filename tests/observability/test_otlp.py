@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from penstock.observability import otlp
 from penstock.observability.otlp import RESOURCES_MAX, client_metrics, encode_spans, with_resource
 from penstock.observability.protobuf import InvalidProtobuf, TooManyFields, fields, message
 from penstock.observability.requests import PartitionRange, ServedRequest
-from penstock.observability.spans import spans_of
+from penstock.observability.spans import linked, spans_of
 from tests.observability.otlp_messages import ExportTraceServiceRequest, MetricsData, attributes, pushed
 
 _VALUES = st.one_of(
@@ -53,6 +54,33 @@ def test_one_range_is_in_the_span_of_the_request() -> None:
     assert found["penstock.stage.wait_ms"] == 3.0
 
 
+def test_a_trace_context_of_a_record_is_a_link() -> None:
+    header = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    served = dataclasses.replace(request(PartitionRange("orders", 3, 100, 7)), traceparent=header)
+    spans = spans_of(served, lambda size: b"\x01" * size)
+    parsed = ExportTraceServiceRequest.FromString(encode_spans({}, spans))
+    (link,) = parsed.resource_spans[0].scope_spans[0].spans[0].links
+    assert link.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
+    assert link.span_id.hex() == "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        b"",
+        b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+        b"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        b"00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        b"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+        b"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+        b"\xff" * 55,
+    ],
+)
+def test_anything_else_is_no_link(header: bytes | None) -> None:
+    assert linked(header) is None
+
+
 def test_several_ranges_are_child_spans() -> None:
     ranges = [PartitionRange("orders", index, 10 * index, None) for index in range(3)]
     parent, *children = spans_of(request(*ranges), lambda size: bytes(size))
@@ -86,11 +114,13 @@ def test_metrics_go_on_with_the_attributes_of_the_client_and_otherwise_unchanged
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        list(fields(data))
+        before = list(fields(data))
         list(client_metrics(data))
-        with_resource(data, {"a": "b"})
+        extended = with_resource(data, {"a": "b"})
     except InvalidProtobuf:
         return
+    resources = [field for field in before if field.number == 1]
+    assert len(list(fields(extended))) == len(resources)
 
 
 @pytest.mark.parametrize("size", range(1, 40))

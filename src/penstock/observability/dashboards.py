@@ -1,20 +1,16 @@
 """Grafana dashboards: Cluster Overview, Broker Details, Topic Analytics, Client Monitoring.
 
-A dashboard is a table of panels, from which `render` makes Grafana's JSON. Queries use the metrics of
-`names`; a test evaluates all of them.
+A dashboard is a table of panels, from which `grafana.render` makes JSON. Queries use the metrics of `names`,
+and get the variables of the dashboard there; a test evaluates all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["DASHBOARDS", "Dashboard", "Panel", "Query", "queries", "render"]
+__all__ = ["DASHBOARDS", "Dashboard", "Panel", "Query", "queries"]
 
-_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-_WIDTH: Final = 12
-_HEIGHT: Final = 8
-_SCHEMA: Final = 39
 _RATE: Final = "$__rate_interval"
 
 
@@ -30,6 +26,10 @@ class Panel(NamedTuple):
     #: a unit of Grafana
     unit: str
     queries: tuple[Query, ...]
+    #: whether it shows the last value instead of a graph
+    is_stat: bool = False
+    #: the value of a stat panel from which on it is red
+    bad_from: float | None = None
 
 
 class Dashboard(NamedTuple):
@@ -46,11 +46,35 @@ def _quantile(metric: str, by: str, selector: str = "", quantile: float = 0.99) 
     return f"histogram_quantile({quantile}, sum by ({by}, le) (rate({metric}_bucket{selector}[{_RATE}])))"
 
 
+def _stat(title: str, expression: str, unit: str = "short", bad_from: float | None = None) -> Panel:
+    return Panel(title, unit, (Query(expression),), True, bad_from)
+
+
 _CLIENTS: Final = '{listener="client"}'
 _OVERVIEW: Final = Dashboard(
     "cluster-overview",
     "Cluster Overview",
     (
+        _stat("Active brokers", 'max(penstock_brokers{state="active"})'),
+        _stat(
+            "Brokers that are not active",
+            'max(sum by (instance) (penstock_brokers{state!="active"}))',
+            bad_from=1,
+        ),
+        _stat("Partitions without a leader", "max(penstock_offline_partitions)", bad_from=1),
+        _stat("Partitions below min ISR", "sum(penstock_under_min_isr_partitions)", bad_from=1),
+        _stat("Under-replicated partitions", "sum(penstock_under_replicated_partitions)", bad_from=1),
+        _stat("Largest lag of a group", "max(penstock_group_lag_seconds) or vector(0)", "s", 60),
+        _stat("Topics", "count(count by (topic) (penstock_topic_size_bytes))"),
+        _stat("Partitions", "sum(penstock_leaders)"),
+        _stat("Records written per second", f"sum(rate(penstock_topic_records_in_total[{_RATE}]))", "cps"),
+        _stat("Bytes written", f"sum(rate(penstock_topic_bytes_in_total[{_RATE}]))", "Bps"),
+        _stat("Bytes read", f"sum(rate(penstock_topic_bytes_out_total[{_RATE}]))", "Bps"),
+        _stat(
+            "Least free disk space",
+            "min(penstock_disk_free_bytes / penstock_disk_total_bytes)",
+            "percentunit",
+        ),
         Panel("Brokers", "short", (Query("max by (state) (penstock_brokers)", "{{state}}"),)),
         Panel(
             "Broker health (1 = healthy)",
@@ -343,44 +367,3 @@ DASHBOARDS: Final = (_OVERVIEW, _BROKER, _TOPICS, _CLIENT)
 def queries(dashboard: Dashboard) -> Iterator[Query]:
     for panel in dashboard.panels:
         yield from panel.queries
-
-
-def render(dashboard: Dashboard) -> dict[str, Any]:
-    """The dashboard as Grafana imports it. The data source is a variable."""
-    return {
-        "uid": f"penstock-{dashboard.name}",
-        "title": f"Penstock: {dashboard.title}",
-        "tags": ["penstock"],
-        "schemaVersion": _SCHEMA,
-        "editable": True,
-        "refresh": "10s",
-        "time": {"from": "now-1h", "to": "now"},
-        "templating": {
-            "list": [
-                {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"}
-            ]
-        },
-        "panels": [_panel(number, panel) for number, panel in enumerate(dashboard.panels)],
-    }
-
-
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
-    row, column = divmod(number, 2)
-    return {
-        "id": number + 1,
-        "type": "timeseries",
-        "title": panel.title,
-        "datasource": _SOURCE,
-        "gridPos": {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": row * _HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
-        "targets": [
-            {
-                "refId": chr(ord("A") + nth),
-                "datasource": _SOURCE,
-                "expr": query.expression,
-                "legendFormat": query.legend,
-            }
-            for nth, query in enumerate(panel.queries)
-        ],
-    }

@@ -13,7 +13,7 @@ from enum import Enum
 from math import inf, isnan
 from typing import Final
 
-from penstock.observability.families import Family, Kind
+from penstock.observability.family import Family, Kind
 
 __all__ = ["BOUNDS_S", "Format", "Page", "Samples", "labelled", "number"]
 
@@ -56,11 +56,12 @@ def number(value: float) -> str:
 class Samples:
     """The samples of one family on a page."""
 
-    __slots__ = ("family", "lines", "name")
+    __slots__ = ("family", "has_buckets", "lines", "name")
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, has_buckets: bool = True) -> None:
         self.family = family
         self.name = family.name
+        self.has_buckets = has_buckets
         self.lines: list[str] = []
 
     def add(self, labels: str, value: float) -> None:
@@ -78,7 +79,7 @@ class Samples:
         name, inner = self.name, labels[1:-1] + "," if labels else ""
         first = BOUNDS_S.index(bounds_s[0])
         below = sum(buckets[:first])
-        for power, bound in enumerate(bounds_s, first):
+        for power, bound in enumerate(bounds_s if self.has_buckets else (), first):
             below += buckets[power]
             self.lines.append(f'{name}_bucket{{{inner}le="{bound!r}"}} {below}\n')
         count = sum(buckets)
@@ -90,8 +91,9 @@ class Samples:
 class Page:
     """Samples of the families of a table, in the order of the table."""
 
-    def __init__(self, table: Mapping[str, Family]) -> None:
-        self._samples = {name: Samples(family) for name, family in table.items()}
+    def __init__(self, table: Mapping[str, Family], has_buckets: bool = True) -> None:
+        """Without `has_buckets`, histograms have only the bucket of all values, which OpenMetrics demands."""
+        self._samples = {name: Samples(family, has_buckets) for name, family in table.items()}
 
     def __getitem__(self, name: str) -> Samples:
         return self._samples[name]

@@ -17,7 +17,6 @@ __all__ = [
     "Request",
     "accepted_format",
     "head_end",
-    "is_local_host",
     "may_read",
     "parse_head",
     "response_head",
@@ -41,6 +40,8 @@ class Request(NamedTuple):
     path: str
     headers: dict[str, str]
     keeps_alive: bool
+    #: behind the question mark; empty without one
+    query: str = ""
 
 
 def head_end(data: bytes | bytearray) -> int:
@@ -70,7 +71,8 @@ def parse_head(head: bytes) -> Request:
         raise BadRequest(HTTPStatus.BAD_REQUEST, "a request must not have a body")
     connection = headers.get("connection", "").lower()
     keeps_alive = connection == "keep-alive" if version == "HTTP/1.0" else connection != "close"
-    return Request(method, target.partition("?")[0], headers, keeps_alive)
+    path, _, query = target.partition("?")
+    return Request(method, path, headers, keeps_alive, query)
 
 
 def accepted_format(accept: str) -> Format:
@@ -86,12 +88,6 @@ def accepted_format(accept: str) -> Format:
                 continue
     wanted = weights["application/openmetrics-text"]
     return Format.OPENMETRICS if wanted and wanted >= weights["text/plain"] else Format.PROMETHEUS
-
-
-def is_local_host(host: str) -> bool:
-    """Whether a Host header names this machine. A web page in a browser sends the name of its own server."""
-    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-    return name.lower() in ("", "localhost", "::1") or name.startswith("127.")
 
 
 def may_read(request: Request, token: str | None) -> bool:

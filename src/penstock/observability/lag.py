@@ -1,20 +1,68 @@
-"""Lag in seconds from a history of end offsets.
+"""The lag of a group in records, and in seconds from a history of end offsets.
 
-The broker that coordinates a group does not read the records that the group has yet to consume, and their
-leader may be another broker. It samples the high watermark of each partition instead. The oldest record that
-a group has not committed became readable when the high watermark passed it: between two samples, which are
-interpolated.
+Records: the partitions of a group are those with a committed offset, the other partitions of the same topics,
+and those that its members are assigned. A partition without a committed offset counts from its first record:
+the group has read none of them. Where an offset is not known, the lag is a lower bound. The console, the
+commands and the metrics share this definition.
+
+Seconds: the broker that coordinates a group does not read the records that the group has yet to consume, and
+their leader may be another broker. It samples the high watermark of each partition instead. The oldest record
+that a group has not committed became readable when the high watermark passed it: between two samples, which
+are interpolated.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["SAMPLES_MAX", "OffsetHistory"]
+__all__ = ["SAMPLES_MAX", "Lag", "OffsetHistory", "group_lag", "partition_lag"]
+
+#: (topic, partition)
+Key: TypeAlias = tuple[str, int]
 
 #: samples of one partition. When they are full, every second one is dropped: the history reaches back twice
 #: as far, more coarsely.
 SAMPLES_MAX: Final = 32
+
+
+class Lag(NamedTuple):
+    """Records that a group has yet to read: at least `records`, and exactly so many if `is_exact`."""
+
+    records: int
+    is_exact: bool = True
+    #: partitions without a committed offset, which count from their first record
+    uncommitted: int = 0
+
+    def plus(self, other: Lag) -> Lag:
+        is_exact = self.is_exact and other.is_exact
+        return Lag(self.records + other.records, is_exact, self.uncommitted + other.uncommitted)
+
+
+def partition_lag(committed: int | None, start: int | None, end: int | None) -> int | None:
+    """The records that a group has yet to read in a partition; None if an offset is not known.
+
+    Without a committed offset, the partition counts from its first record at `start`.
+    """
+    first = start if committed is None else committed
+    return None if first is None or end is None else max(0, end - first)
+
+
+def group_lag(
+    commits: Mapping[Key, int], keys: Iterable[Key], starts: Mapping[Key, int], ends: Mapping[Key, int]
+) -> Lag | None:
+    """The lag in the partitions `keys`; None if the lag of no partition is known."""
+    records = uncommitted = known = missing = 0
+    for key in keys:
+        committed = commits.get(key)
+        behind = partition_lag(committed, starts.get(key), ends.get(key))
+        uncommitted += committed is None
+        if behind is None:
+            missing += 1
+        else:
+            known += 1
+            records += behind
+    return Lag(records, not missing, uncommitted) if known else None
 
 
 class OffsetHistory:

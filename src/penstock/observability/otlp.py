@@ -65,6 +65,8 @@ def _span(span: Span) -> bytes:
         fixed64(8, span.end_unix_ns),
         _attributes(9, span.attributes),
     )
+    if span.link is not None:
+        parts.append(message(13, message(1, span.link[0]) + message(2, span.link[1])))
     return b"".join(parts)
 
 

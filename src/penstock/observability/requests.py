@@ -42,6 +42,8 @@ class ServedRequest:
     stages_ns: Mapping[str, int]
     partitions: Sequence[PartitionRange] = ()
     is_slow: bool = False
+    #: the header `traceparent` of the first record of the first partition; None if it was not found
+    traceparent: bytes | None = None
 
 
 def log_fields(request: ServedRequest) -> dict[str, Any]:

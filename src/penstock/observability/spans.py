@@ -2,22 +2,28 @@
 
 A request has one span. The ranges of records that it has written or read are attributes: of the span itself
 if there is one range, and of one child span per range otherwise. Attributes are those of the spans of clients
-(`messaging.*`). So both can be joined by topic, partition and offset: brokers do not read the trace context
-in the headers of records, which batches may have compressed.
+(`messaging.*`). So both can be joined by topic, partition and offset. If the first record that a request has
+written or read has a trace context in its headers (`traceparent`), the span of the request has a link to it:
+a link, and not a parent, because a batch has records of many traces.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.observability.requests import PartitionRange, ServedRequest
 
-__all__ = ["Span", "spans_of"]
+__all__ = ["Span", "linked", "spans_of"]
 
 _INTERNAL, _SERVER = 1, 2
 _TRACE_BYTES: Final = 16
 _SPAN_BYTES: Final = 8
+#: version, trace id, span id and flags; later versions may have more behind them
+_TRACEPARENT: Final = re.compile(
+    rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.DOTALL
+)
 
 Attributes = Mapping[str, str | int | float | bool]
 
@@ -32,6 +38,17 @@ class Span(NamedTuple):
     start_unix_ns: int
     end_unix_ns: int
     attributes: Attributes
+    #: trace id and span id of another span, if this one is about the same record
+    link: tuple[bytes, bytes] | None = None
+
+
+def linked(traceparent: bytes | None) -> tuple[bytes, bytes] | None:
+    """The trace id and the span id of a header of W3C Trace Context; None if it is not valid."""
+    found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
+    if found is None or found[1] == b"ff":
+        return None
+    trace_id, span_id = (bytes.fromhex(part.decode("ascii")) for part in found.group(2, 3))
+    return (trace_id, span_id) if any(trace_id) and any(span_id) else None
 
 
 def spans_of(request: ServedRequest, token: Callable[[int], bytes]) -> list[Span]:
@@ -52,7 +69,8 @@ def spans_of(request: ServedRequest, token: Callable[[int], bytes]) -> list[Span
     ranges = [_of_range(found) for found in request.partitions]
     if len(ranges) == 1:
         attributes.update(ranges[0])
-    spans = [Span(trace_id, span_id, b"", request.api, _SERVER, start, end, attributes)]
+    link = linked(request.traceparent)
+    spans = [Span(trace_id, span_id, b"", request.api, _SERVER, start, end, attributes, link)]
     if len(ranges) > 1:
         name = f"{request.api} partition"
         spans += [

@@ -1,4 +1,4 @@
-"""Metric families: name, type, help and labels. The tables of all names are in `names` and `kafka_names`."""
+"""Metric families: name, type, help and labels. The tables of all are `metrics` and `kafka_families`."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.observability.families import Family, Kind, by_name
+from penstock.observability.family import Family, Kind, by_name
+from penstock.observability.link_families import LINKS
 
-__all__ = ["ANALOG", "GROUPS", "METRICS"]
+__all__ = ["ANALOG", "BACKUP", "BACKUP_METRICS", "GROUPS", "METRICS"]
 
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _API: Final = ("api", "listener")
@@ -28,6 +29,11 @@ _PROCESS: Final = (
     _own(
         "build_info", "Always 1. The labels are the versions of Penstock and Python.", ("version", "python")
     ),
+    _own(
+        "cluster_info",
+        "Always 1. The labels are the ids of the cluster and the broker; queries join them by `instance`.",
+        ("cluster_id", "broker_id"),
+    ),
     _own("start_time_seconds", "When the broker started, in seconds since 1970."),
     _own(
         "loop_lag_seconds",
@@ -43,6 +49,7 @@ _PROCESS: Final = (
     _own("resident_memory_bytes", "Resident memory of the process."),
     _own("open_files", "File descriptors that the process has open."),
     _own("open_files_limit", "The limit of open file descriptors."),
+    _own("log_lines_dropped_total", "Log lines that were dropped because their reader stalls.", ("level",)),
 )
 _REQUESTS: Final = (
     _own("requests_total", "Requests that were answered.", _API),
@@ -89,6 +96,11 @@ _SECURITY: Final = (
     ),
     _own("throttle_seconds", "Throttle times that client quotas have caused, by user.", ("user",), _H),
     _own("authorization_denied_total", "Operations that ACLs have denied.", ("operation", "resource")),
+    _own(
+        "audit_events_dropped_total",
+        "Audit events that were dropped by the limit per second, or by the full queue of a sink.",
+        ("sink",),
+    ),
 )
 _TOPICS: Final = (
     _own("topic_records_in_total", "Records that clients have written on this broker.", _TOPIC),
@@ -122,6 +134,10 @@ _REPLICATION: Final = (
     ),
     _own("offline_partitions", "Partitions of the cluster without a leader, as this broker knows."),
     _own("isr_shrinks_total", "In-sync replicas of partitions led here became fewer."),
+    _own(
+        "isr_shrinks_unplanned_total",
+        "In-sync replicas of partitions led here became fewer, and not by a controlled shutdown.",
+    ),
     _own("isr_expands_total", "In-sync replicas of partitions led here became more."),
     _own("replication_bytes_in_total", "Bytes that follower fetchers have received."),
     _own("replication_bytes_out_total", "Bytes that followers have fetched."),
@@ -149,7 +165,8 @@ _GROUPS: Final = (
     _own(
         "group_lag_records",
         "Offsets between the committed offsets of a group and the high watermarks. The coordinator reports "
-        "it. A partition without a committed offset does not count.",
+        "it. In a topic that the group reads, a partition without a committed offset counts from its first "
+        "record.",
         _GROUP,
     ),
     _own(
@@ -161,6 +178,11 @@ _GROUPS: Final = (
     ),
     _own("group_members", "Members of a group.", ("group",)),
     _own(
+        "group_idle_seconds",
+        "For how long a group has had no member and has committed no offset; 0 if it has members.",
+        ("group",),
+    ),
+    _own(
         "group_rebalances_total",
         "The generation or epoch of a group, which each rebalance raises.",
         ("group",),
@@ -170,6 +192,12 @@ _SHARES: Final = (
     _own(
         "share_group_lag_records",
         "Records that a share group has not finished. The share coordinator reports it.",
+        _GROUP,
+    ),
+    _own(
+        "share_group_lag_seconds",
+        "For how long the oldest record that a share group has not finished has been readable, for the "
+        "partition with the most. The share coordinator measures it, as `penstock_group_lag_seconds`.",
         _GROUP,
     ),
     _own(
@@ -205,21 +233,54 @@ _SHARES: Final = (
 _TRANSACTIONS: Final = (
     _own("transactions_open", "Open transactions that this broker coordinates."),
     _own("transactions_oldest_open_seconds", "The age of the oldest of them."),
+    _own(
+        "transactions_overdue",
+        "Transactions that are open, or lack markers in partitions, although their timeout has passed.",
+    ),
     _own("transaction_commits_total", "Transactions that this broker has decided to commit."),
     _own("transaction_aborts_total", "Transactions that this broker has decided to abort."),
 )
 _STORAGE: Final = (
-    _own("disk_free_bytes", "Free bytes of the volume of a data directory.", ("dir",)),
-    _own("disk_total_bytes", "Bytes of the volume of a data directory.", ("dir",)),
+    _own("disk_free_bytes", "Bytes of a data directory's volume that the broker can still use.", ("dir",)),
+    _own("disk_total_bytes", "Bytes of a data directory's volume without reserved ones.", ("dir",)),
     _own("fsync_seconds", "Durations of successful syncs.", ("dir",), _H),
     _own("directories_offline", "Data directories that are offline after an error."),
     _own("directories_full", "Data directories that take no records for lack of space."),
+    _own(
+        "deletion_by_time_suspended",
+        "1 for the cause that suspends deletion by time: the broker does not believe its clock.",
+        ("cause",),
+    ),
+    _own(
+        "health_level", "Health: 0 Healthy, 1 Degraded, 2 Unknown, 3 Unhealthy; all is the worst.", ("part",)
+    ),
+    _own("health_findings", "Reasons for a level below Healthy, by their code.", ("part", "code")),
+    _own("clock_suspect", "1 if an operator has to check the clock, or a round of retention that waits."),
+    _own("clock_grace_seconds", "How long the time of the clock is not accepted yet."),
+    _own("clock_skew_seconds", "How far the clock is ahead of the other brokers' clocks."),
+    _own(
+        "remote_fetch_requests_total",
+        "Reads of chunks of an archive, of tiered storage or of a mounted backup.",
+    ),
+    _own("remote_fetch_bytes_total", "Bytes of these reads."),
+    _own("remote_fetch_errors_total", "Reads of an archive that failed, of chunks and of documents."),
+    _own("remote_cache_bytes", "Size of the cache of chunks of an archive."),
+    _own("remote_archive_available", "1 if the archive of tiered storage could be opened, 0 if not."),
+    _own("remote_copy_requests_total", "Objects that were put into the archive and verified.", ("topic",)),
+    _own("remote_copy_bytes_total", "Bytes of these objects.", ("topic",)),
+    _own("remote_copy_errors_total", "Turns of copying a partition to the archive that failed.", ("topic",)),
+    _own("remote_copy_lag_bytes", "Bytes of sealed segments that wait for a copy.", ("topic",)),
+    _own("remote_copy_lag_segments", "Sealed segments that wait for a copy.", ("topic",)),
+    _own(
+        "remote_deletion_suspended",
+        "Replicas that free no disk because the archive contradicts their logs.",
+        ("topic",),
+    ),
     _own("scrubbed_bytes_total", "Bytes of sealed segments whose checksums were verified."),
     _own("corruption_found_total", "Damaged ranges that were found."),
     _own("corruption_repaired_total", "Damaged ranges that were repaired from replicas."),
     _own("replica_differences_total", "Ranges in which replicas differ although their checksums are valid."),
 )
-
 _CLIENTS: Final = (
     _own("client_telemetry_instances", "Client instances that push metrics (KIP-714)."),
     _own("client_telemetry_pushes_total", "PushTelemetry requests by the error of the response.", ("error",)),
@@ -254,6 +315,7 @@ GROUPS: Final[Mapping[str, tuple[Family, ...]]] = {
     "Share groups": _SHARES,
     "Transactions": _TRANSACTIONS,
     "Storage": _STORAGE,
+    "Links": LINKS,
     "Metrics of clients": _CLIENTS,
     "OpenTelemetry": _EXPORT,
 }
@@ -297,5 +359,30 @@ ANALOG: Final = (
     _analog("network_io_bytes_total", "Bytes that were received and sent."),
 )
 
+#: the metrics of `penstock backup run --metrics`
+BACKUP: Final = (
+    _own("backup_start_time_seconds", "When the backup started, in seconds since 1970."),
+    _own("backup_interval_seconds", "The interval of cuts (`--every`)."),
+    _own(
+        "backup_newest_cut_timestamp_seconds",
+        "The time of the newest cut in the archive, in seconds since 1970. No sample while none is known.",
+    ),
+    _own("backup_cuts_total", "Cuts that were taken."),
+    _own("backup_failures_total", "Cuts that failed."),
+    _own("backup_cut_duration_seconds", "How long the last cut took."),
+    _own("backup_verification_interval_seconds", "The interval of verifications (`--verify-every`)."),
+    _own(
+        "backup_verified_timestamp_seconds",
+        "The end of the last verification that read every object of a cut, in seconds since 1970. No sample "
+        "before the first one.",
+    ),
+    _own(
+        "backup_unrestorable_partitions",
+        "Partitions that cannot be restored from the cut that was verified last. No sample before it.",
+    ),
+    _own("backup_verification_failures_total", "Verifications that the object store did not let end."),
+)
+#: all families of `penstock backup run --metrics` by name
+BACKUP_METRICS: Final = by_name(BACKUP)
 #: all families of `/metrics` by name
 METRICS: Final = by_name([*(family for table in GROUPS.values() for family in table), *ANALOG])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.observability.families import Family, Kind, by_name
+from penstock.observability.family import Family, Kind, by_name
 
 __all__ = ["KAFKA", "KAFKA_GROUPS"]
 
@@ -78,6 +78,14 @@ _JMX: Final = (
     _named(f"{_TRAFFIC}_bytesout_total", "Bytes out, of a topic or of all", ("topic",)),
     _named(f"{_TRAFFIC}_replicationbytesin_total", "Bytes in by replication"),
     _named(f"{_TRAFFIC}_replicationbytesout_total", "Bytes out by replication"),
+    _named(f"{_TRAFFIC}_remotefetchrequests_total", "Reads of remote storage: of a mounted backup"),
+    _named(f"{_TRAFFIC}_remotefetchbytes_total", "Bytes that were read from remote storage"),
+    _named(f"{_TRAFFIC}_remotefetcherrors_total", "Reads of remote storage that failed"),
+    _named(f"{_TRAFFIC}_remotecopyrequests_total", "Objects that were copied to remote storage"),
+    _named(f"{_TRAFFIC}_remotecopybytes_total", "Bytes that were copied to remote storage"),
+    _named(f"{_TRAFFIC}_remotecopyerrors_total", "Copies to remote storage that failed"),
+    _named(f"{_TRAFFIC}_remotecopylagbytes", "Bytes of segments that wait for a copy"),
+    _named(f"{_TRAFFIC}_remotecopylagsegments", "Segments that wait for a copy"),
     _named(f"{_TRAFFIC}_totalproducerequests_total", "Produce requests"),
     _named(f"{_TRAFFIC}_totalfetchrequests_total", "Fetch requests of clients"),
     _named(f"{_TRAFFIC}_failedproducerequests_total", "Produce requests with an error"),
