@@ -1,371 +1,288 @@
-"""Starts and stops a broker, and applies metadata changes to it. `parts` builds the parts of a broker."""
+"""Opens, starts and stops a broker, which is composed of stages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.broker.app.busy_watch import busy_watch_of
-from penstock.broker.app.dispatchers import client_dispatcher, internal_dispatcher, monitor_of
-from penstock.broker.app.parts import BrokerParts
+from penstock.broker.app.cluster import compose_cluster
+from penstock.broker.app.coordinators import compose_coordinators
+from penstock.broker.app.healing import compose_healing
+from penstock.broker.app.listening import Listening, compose_listening
+from penstock.broker.app.mounting import Mounting
 from penstock.broker.app.registration import standalone_registration
-from penstock.broker.app.routes import Routes
+from penstock.broker.app.replication import compose_replication
+from penstock.broker.app.serving import Serving, compose_serving
+from penstock.broker.app.stages import Stages
 from penstock.broker.app.start_report import log_start
-from penstock.broker.app.tracing import Tracing
-from penstock.broker.base.descriptors import DESCRIPTORS
+from penstock.broker.app.storage import open_storage
+from penstock.broker.app.upward_port import LaterStages, UpwardPort
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
-from penstock.broker.node.controller import Controller
 from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
-from penstock.broker.request.internal_listener import (
-    InternalListener,
-    failed_logins_of,
-    limits_of,
-    listener_at,
-    windows_of,
-)
-from penstock.broker.request.listener_security import ListenerSecurities
-from penstock.broker.request.metered_dispatch import MeteredDispatcher
-from penstock.metadata.image import BROKER, CLIENT_METRICS, ClusterImage
+from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.ids import parse_topic_id
-from penstock.net.server import Server
 from penstock.ports import World
-from penstock.quotas.connections import address_rates
-from penstock.security.principal import canonical_address
-from penstock.storage.directory import DirectoryRefused
 from penstock.storage.manifest import Registration
-from penstock.wire.metadata_records import BrokerRegistrationChangeRecord, ConfigRecord
 from penstock.wire.schema import Struct
-from penstock.wire.security_records import ClientQuotaRecord
 
 __all__ = ["Broker", "World"]
 
 log = get_logger("broker")
+#: how long a stopping broker delivers audit events to each sink
+_AUDIT_S: Final = 2.0
 #: how long a stopping broker waits for the election of other leaders for its partitions
 _HANDOVER_S: Final = 5.0
 #: how long a stopping leader of the quorum waits for the other voters' responses to its resignation
 _RESIGNATION_S: Final = 0.5
 
 
+async def _compose(
+    listening: Listening,
+    partitions: Partitions,
+    config: BrokerConfig,
+    world: World,
+    image: ClusterImage,
+    upward: UpwardPort,
+    *,
+    is_process: bool,
+) -> Broker:
+    """Take the addresses, open the data directories, and compose the stages in the order of dependency."""
+    await listening.bind(config.penstock_bootstrap_port)
+    storage = await open_storage(config, world, partitions)
+    cluster = compose_cluster(config, world, image, listening, storage, upward)
+    healing = compose_healing(config, world, storage, cluster, upward)
+    coordinators = compose_coordinators(config, world, listening, storage, cluster, healing)
+    replication = compose_replication(config, world, listening, storage, cluster, healing, coordinators)
+    stages = Stages(
+        config=config,
+        world=world,
+        listening=listening,
+        storage=storage,
+        cluster=cluster,
+        healing=healing,
+        coordinators=coordinators,
+        replication=replication,
+    )
+    serving = compose_serving(stages, is_process=is_process)
+    upward.connect(
+        LaterStages(
+            hosted=replication.hosted,
+            metadata_doubt=cluster.node.metadata_doubt,
+            review=replication.replicas.review,
+            heartbeat_due=replication.heartbeat_due,
+            metadata_applied=serving.changes.applied,
+            certificates_revoked=cluster.revocations.certificates_revoked,
+        )
+    )
+    return Broker(stages, serving)
+
+
+@dataclass(frozen=True, eq=False)
 class Broker:
     """One broker: `start` returns when clients can connect, `stop` when all records are on disk."""
 
+    stages: Stages
+    serving: Serving
+    mount: Mounting | None = None
+
     @classmethod
-    async def open(cls, config: BrokerConfig, world: World, is_process: bool = False) -> Broker:
+    async def open(
+        cls, config: BrokerConfig, world: World, is_process: bool = False, mount: Mounting | None = None
+    ) -> Broker:
         """Bind the listeners and open the data directories; releases all of them if one fails.
+
+        `mount` is attached at the start, before clients are served.
 
         `is_process` is true if the broker is a process of its own: it then has a monitoring port by default,
         and logs a hint if its event loop is busy.
         """
-        server = Server(
-            limits_of(config),
-            log.warning,
-            has_room=DESCRIPTORS.has_room,
-            windows=windows_of(config),
-            failed_logins=failed_logins_of(config),
-        )
-        listeners = [listener_at(endpoint) for endpoint in config.endpoints]
-        endpoint = config.internal_endpoint
-        internal = None if endpoint is None else InternalListener(endpoint, config)
-        partitions = Partitions(
-            config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng)
-        )
-        securities = ListenerSecurities(config, world)
+        image, upward = ClusterImage(), UpwardPort()
         try:
-            for listener in listeners:
-                securities.secure(listener)
-            if internal is not None:
-                internal.secure(securities)
-            # Binding fails most often. It comes first, so that the directories stay unchanged then.
-            await server.bind(listeners, config.penstock_bootstrap_port)
-            if internal is not None:
-                await internal.bind()
-            node = await _open_node(config, world, partitions, internal, securities)
-            parts = BrokerParts(config, world, server, listeners, internal, partitions, node, securities)
-            return cls(parts, is_process)
+            listening = compose_listening(config, world, image, upward)
+        except Exception:
+            world.workers.close()
+            raise
+        partitions = Partitions(
+            config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng), upward
+        )
+        try:
+            broker = await _compose(
+                listening, partitions, config, world, image, upward, is_process=is_process
+            )
+            return broker if mount is None else replace(broker, mount=mount)
         except (Exception, asyncio.CancelledError):
-            await server.stop()
-            if internal is not None:
-                await internal.stop()
+            await listening.stop()
             partitions.abandon()
             world.workers.close()
             raise
         except BaseException:
             # The process ends here, or a test lets the power go: only the addresses are given up.
-            server.release()
-            if internal is not None:
-                internal.release()
+            listening.release()
             raise
-
-    def __init__(self, parts: BrokerParts, is_process: bool) -> None:
-        self.parts = parts
-        self.config = parts.config
-        self.node_id = parts.node_id
-        self.clock = parts.clock
-        self.rng = parts.rng
-        self.workers = parts.workers
-        self.metrics = parts.metrics
-        self.image = parts.image
-        self.files = parts.files
-        self.server = parts.server
-        self.listeners = parts.listeners
-        self.internal = parts.internal
-        self.partitions = parts.partitions
-        self.node = parts.node
-        self.forwarding = parts.forwarding
-        self.groups = parts.groups
-        self.transactions = parts.transactions
-        self.replicas = parts.replicas
-        self.repairs = parts.repairs
-        self.scrubber = parts.scrubber
-        self.full_directories = parts.full_directories
-        self.lifecycle = parts.lifecycle
-        self.rejoining = parts.rejoining
-        self.maintenance = parts.maintenance
-        self.create_topic = parts.topics.create
-        routes = Routes(parts)
-        self.monitor = monitor_of(parts, is_process)
-        self.busy = busy_watch_of(parts.config) if is_process else None
-        self.tracing = Tracing(parts)
-        self.dispatcher = client_dispatcher(parts, routes, self.tracing)
-        self.metered = MeteredDispatcher(
-            self.dispatcher, routes.metered, parts.metrics, parts.quotas, parts.monotonic_ms
-        )
-        self.internal_dispatcher = (
-            None if self.internal is None else internal_dispatcher(parts, routes, self.tracing)
-        )
-        dispatchers = (self.dispatcher, self.metered, self.internal_dispatcher)
-        self.tracing.attach([each for each in dispatchers if each is not None])
 
     # -- start and stop
 
     async def start(self) -> None:
-        began = self.clock.monotonic()
+        began = self._clock_s()
         try:
             await self._start()
         except (Exception, asyncio.CancelledError):
             # Release all resources: another attempt, even in this process, can acquire them again.
             await self.abort()
             raise
+        stages = self.stages
         log_start(
-            self.config,
-            self.partitions,
-            self.node.log.log,
+            stages.config,
+            stages.storage.partitions,
+            stages.storage.metadata_log,
             address=self.address,
             seconds=self._seconds_since(began),
         )
 
     async def _start(self) -> None:
-        self.partitions.trust_clock(False)
-        if self.monitor is not None:
-            await self.monitor.start()
-        if self.busy is not None:
-            self.busy.start()
-        await self.parts.securities.start()
-        self.tracing.start()
-        self.node.start()
-        if self.internal is None or self.internal_dispatcher is None or self.lifecycle is None:
-            await self.controller.change(self._register_alone)
+        stages, serving = self.stages, self.serving
+        listening, node, lifecycle = stages.listening, stages.cluster.node, stages.replication.lifecycle
+        listening.audit_parts.start()
+        stages.storage.partitions.trust_clock(False)
+        if serving.monitor is not None:
+            await serving.monitor.start()
+        if serving.busy is not None:
+            serving.busy.start()
+        await listening.securities.start()
+        serving.tracing.start()
+        node.start()
+        if listening.internal is None or serving.internal_dispatcher is None or lifecycle is None:
+            await node.controller.change(self._register_alone)
         else:
-            await self.internal.serve(self.internal_dispatcher)
-            await self.lifecycle.register_controller()
-        if self.config.is_broker:
+            await listening.internal.serve(serving.internal_dispatcher)
+            await lifecycle.register_controller()
+        if stages.config.is_broker:
             await self._start_broker()
+        else:
+            await node.loader.between_changes(serving.changes.follow_as_controller)
 
     async def _start_broker(self) -> None:
         """Register, open all replicas that the image assigns to this broker, and wait to be unfenced."""
-        if self.lifecycle is not None:
-            self.node.on_leader_change = self.lifecycle.wake
-            await self.lifecycle.register()
-        await self.node.loader.between_changes(self._open_replicas)
-        if self.lifecycle is not None and self.rejoining is not None:
-            self.lifecycle.start()
-            await self.lifecycle.wait_until_unfenced()
-            self.rejoining.start()
-        await self.parts.securities.use_salt_key()
-        await self.server.serve(self.dispatcher)
-        if self.monitor is not None:
-            self.monitor.facts.serving = True
-        if self.parts.audit_topic is not None:
-            self.parts.audit_topic.start()
-        self.maintenance.start()
-        self.scrubber.start()
-
-    async def _open_replicas(self) -> None:
-        """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
-        self._apply_broker_configs()
-        self._apply_quotas()
-        self._apply_subscriptions()
-        self.groups.start()
-        self.transactions.start()
-        self.parts.shares.start()
-        await self.partitions.load(self.image)
-        self.node.loader.on_applied = self._applied
+        stages, replication = self.stages, self.stages.replication
+        lifecycle = replication.lifecycle
+        if replication.tiered is not None:
+            # Before logs are opened: a broker whose archive cannot be used does not start.
+            await replication.tiered.open()
+        if lifecycle is not None:
+            await lifecycle.register()
+        await stages.cluster.node.loader.between_changes(self.serving.changes.follow)
+        if lifecycle is not None and replication.rejoining is not None:
+            lifecycle.start()
+            await lifecycle.wait_until_unfenced()
+            replication.rejoining.start()
+        await stages.listening.securities.use_salt_key()
+        if self.mount is not None:
+            await self.mount.attach(stages)
+        if replication.tiered is not None:
+            replication.tiered.start()
+        await stages.listening.server.serve(self.serving.dispatcher)
+        self.serving.health.phase.serving = True
+        if stages.coordinators.audit_topic is not None:
+            stages.coordinators.audit_topic.start()
+        replication.maintenance.start()
+        replication.links.start()
+        stages.healing.scrubber.start()
 
     async def stop(self) -> None:
         """Hand over leadership, stop serving, sync all logs, and write the clean-shutdown marker."""
-        began = self.clock.monotonic()
-        if self.monitor is not None:
-            self.monitor.facts.stopping = True
-        if self.lifecycle is not None and self.config.controlled_shutdown_enable:
-            await self.lifecycle.shut_down(_HANDOVER_S)
-        await self.server.stop()
+        began, stages = self._clock_s(), self.stages
+        lifecycle, node = stages.replication.lifecycle, stages.cluster.node
+        self.serving.health.phase.stopping = True
+        if lifecycle is not None and stages.config.controlled_shutdown_enable:
+            await lifecycle.shut_down(_HANDOVER_S)
+        await stages.listening.server.stop()
         await self._stop_serving()
-        if self.lifecycle is not None:
-            await self.node.quorum.resign(_RESIGNATION_S)
+        if lifecycle is not None:
+            await node.quorum.resign(_RESIGNATION_S)
+        await node.clock_watch.save()
         await self._leave()
-        await self.partitions.close(self._registration())
-        self.workers.close()
-        log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
+        await stages.storage.partitions.close(self._registration())
+        stages.world.workers.close()
+        log.info("stopped", node_id=stages.config.node_id, seconds=self._seconds_since(began))
 
     async def abort(self) -> None:
         """Release all resources at once, as if the process had crashed here."""
-        await self.server.stop()
+        await self.stages.listening.server.stop()
         await self._stop_serving()
         await self._leave()
-        self.partitions.abandon()
-        self.workers.close()
+        self.stages.storage.partitions.abandon()
+        self.stages.world.workers.close()
 
     async def _stop_serving(self) -> None:
-        if self.parts.audit_topic is not None:
-            await self.parts.audit_topic.stop()
-        await self.scrubber.stop()
-        await self.replicas.stop()
-        self.groups.stop()
-        self.transactions.stop()
-        self.parts.shares.stop()
-        self.parts.verifier.stop()
-        await self.dispatcher.stop()
-        await self.maintenance.stop()
+        stages, coordinators = self.stages, self.stages.coordinators
+        stages.listening.audit.close()
+        if coordinators.audit_topic is not None:
+            await coordinators.audit_topic.stop()
+        await stages.healing.scrubber.stop()
+        await stages.replication.links.stop()
+        await stages.replication.replicas.stop()
+        coordinators.groups.stop()
+        coordinators.transactions.stop()
+        coordinators.shares.stop()
+        coordinators.verifier.stop()
+        await self.serving.dispatcher.stop()
+        await stages.replication.maintenance.stop()
+        if stages.replication.tiered is not None:
+            await stages.replication.tiered.stop()
+        if self.mount is not None:
+            await self.mount.close()
 
     async def _leave(self) -> None:
         """Leave the cluster: stop heartbeats, the internal listener and the node."""
-        await self.parts.securities.stop()
+        stages, serving = self.stages, self.serving
+        await stages.listening.securities.stop()
+        await stages.listening.audit_parts.stop(_AUDIT_S)
         background_work = (
-            self.tracing,
-            self.monitor,
-            self.busy,
-            self.rejoining,
-            self.lifecycle,
-            self.internal,
-            self.internal_dispatcher,
+            serving.tracing,
+            serving.monitor,
+            serving.busy,
+            stages.replication.rejoining,
+            stages.replication.lifecycle,
+            stages.listening.internal,
+            serving.internal_dispatcher,
         )
         for background in background_work:
             if background is not None:
                 await background.stop()
-        await self.node.stop()
+        await stages.cluster.node.stop()
 
     # -- the cluster
 
     @property
-    def controller(self) -> Controller:
-        return self.node.controller
-
-    @property
-    def cluster_id(self) -> str:
-        return self.node.cluster_id
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration in the cluster image."""
-        return self.node.broker_epoch
-
-    def _registration(self) -> Registration:
-        if self.lifecycle is not None:
-            return self.lifecycle.registration
-        registered = self.image.brokers[self.node_id]
-        return Registration(registered.epoch, registered.incarnation)
-
-    @property
     def address(self) -> str:
         """The address of the first listener; a node without the broker role has only the internal one."""
-        listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
+        listener = self.stages.listening.all_listeners[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
+    def _registration(self) -> Registration:
+        if self.stages.replication.lifecycle is not None:
+            return self.stages.replication.lifecycle.registration
+        registered = self.stages.cluster.image.brokers[self.stages.config.node_id]
+        return Registration(registered.epoch, registered.incarnation)
+
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
+        stages = self.stages
         records = standalone_registration(
-            self.image,
-            self.config,
-            self.rng,
-            self.controller.next_offset,
-            self.listeners,
-            [parse_topic_id(directory.directory_id) for directory in self.partitions.directories],
+            stages.cluster.image,
+            stages.config,
+            stages.world.rng,
+            stages.cluster.node.controller.next_offset,
+            stages.listening.listeners,
+            [parse_topic_id(directory.directory_id) for directory in stages.storage.partitions.directories],
         )
         return records, None
 
-    async def _applied(self, records: Sequence[Struct]) -> None:
-        """Apply changes of the image to this broker."""
-        for record in records:
-            if isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
-                # A controlled shutdown waits until all brokers have applied it. A fenced broker may be alive.
-                self.lifecycle.wake()
-            elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
-                self._apply_broker_configs()
-            elif isinstance(record, ConfigRecord) and record.resource_type == CLIENT_METRICS:
-                self._apply_subscriptions()
-            elif isinstance(record, ClientQuotaRecord):
-                self._apply_quotas()
-        await self.parts.securities.use_salt_key()
-        removed = await self.replicas.apply(records)
-        self.groups.metadata_changed(records, removed)
-        self.parts.shares.metadata_changed(records, removed)
-        if removed:
-            self.transactions.topics_removed()
+    def _clock_s(self) -> float:
+        return self.stages.world.clock.monotonic()
 
     def _seconds_since(self, began: float) -> float:
-        return round(self.clock.monotonic() - began, 3)
-
-    def _apply_quotas(self) -> None:
-        self.metered.enforce(self.image.quotas, self.image.quota_generation)
-        rates = address_rates(self.image.quotas).items()
-        self.server.rates.set_address_rates(
-            {None if address is None else canonical_address(address): rate for address, rate in rates}
-        )
-
-    def _apply_subscriptions(self) -> None:
-        configs = self.image.configs.items()
-        self.parts.client_telemetry.update(each for (kind, _), each in configs if kind == CLIENT_METRICS)
-
-    def _apply_broker_configs(self) -> None:
-        self.config.set_dynamic(
-            dynamic=self.image.configs.get((BROKER, str(self.node_id)), {}),
-            dynamic_default=self.image.configs.get((BROKER, ""), {}),
-        )
-        self.server.limits = limits_of(self.config)
-        self.tracing.reconfigure()
-        if self.parts.securities.depends_on(self.config):
-            self.parts.securities.reload()
-
-
-async def _open_node(
-    config: BrokerConfig,
-    world: World,
-    partitions: Partitions,
-    internal: InternalListener | None,
-    securities: ListenerSecurities,
-) -> ClusterNode:
-    """Open the data directories and the metadata log; DirectoryRefused if they belong to another cluster."""
-    metadata_log = partitions.open(new_cluster_id(config))
-    # Records that a killed process has written but not synced count as acknowledged from here on.
-    plan = metadata_log.flush_plan()
-    await world.workers.in_thread(plan.sync)
-    metadata_log.flushed(plan)
-    home = next(d for d in partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
-    if config.penstock_cluster_id not in (None, home.cluster_id):
-        raise DirectoryRefused(
-            f"{home.path} belongs to the cluster {home.cluster_id}, but penstock.cluster.id is "
-            f"{config.penstock_cluster_id}: use another path, or leave it out"
-        )
-    return ClusterNode(
-        config,
-        world,
-        ClusterImage(),
-        metadata_log,
-        cluster_id=home.cluster_id,
-        directory_id=parse_topic_id(home.directory_id),
-        internal=None if internal is None else internal.listener,
-        security=None if internal is None else securities.client(internal.listener),
-    )
+        return round(self._clock_s() - began, 3)

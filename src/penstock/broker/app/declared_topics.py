@@ -45,7 +45,7 @@ async def create_declared(
     absent = _absent(broker) if waited_s < _PATIENCE_S else ""
     waiting = []
     for topic in topics:
-        if topic.name in broker.image.topics:
+        if topic.name in broker.stages.cluster.image.topics:
             _report_differences(broker, topic)
             continue
         if absent:
@@ -53,7 +53,7 @@ async def create_declared(
             log_waiting("topic_waits", topic=topic.name, reason=absent)
             continue
         try:
-            await broker.create_topic(
+            await broker.stages.cluster.topics.create(
                 NewTopic(topic.name, topic.partitions, topic.replication_factor, {}, topic.configs)
             )
             log.info("topic_created", topic=topic.name)
@@ -78,8 +78,8 @@ async def keep_creating(broker: Broker, waiting: Sequence[DeclaredTopic]) -> Non
 
 def _absent(broker: Broker) -> str:
     """The voters that are not registered as brokers yet: they would get no replicas of a new topic."""
-    brokers = broker.image.brokers
-    absent = [id_ for id_ in broker.config.quorum_voters if id_ not in brokers or brokers[id_].fenced]
+    brokers = broker.stages.cluster.image.brokers
+    absent = [id_ for id_ in broker.stages.config.quorum_voters if id_ not in brokers or brokers[id_].fenced]
     return f"broker {', '.join(map(str, absent))} has not started yet" if absent else ""
 
 
@@ -89,7 +89,7 @@ def _report_differences(broker: Broker, topic: DeclaredTopic) -> None:
 
 
 def _differences(broker: Broker, topic: DeclaredTopic) -> Iterator[tuple[str, object, object]]:
-    image = broker.image
+    image = broker.stages.cluster.image
     partitions = image.topics[topic.name].partitions
     replicas = min(len(partition.replicas) for partition in partitions.values())
     for name, declared, actual in (
@@ -101,6 +101,6 @@ def _differences(broker: Broker, topic: DeclaredTopic) -> Iterator[tuple[str, ob
     overrides = image.topic_configs(topic.name)
     for name, text in topic.configs.items():
         key = TOPIC_KEYS[name]
-        value = key.parse(overrides[name]) if name in overrides else broker.config.topic_defaults[name]
+        value = key.parse(overrides[name]) if name in overrides else broker.stages.config.topic_defaults[name]
         if value != key.parse(text):
             yield name, text, key.format(value)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
 from penstock.broker.app.share_routes import SHARE_STATE_APIS
+from penstock.broker.app.stages import Stages
 from penstock.broker.base.context import AsyncHandler, Context, Handler
 from penstock.broker.base.repeated import Learn
 from penstock.broker.fetch.repeated_replica import ReplicaFetchLearner
@@ -59,42 +59,57 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
 )
 
 
-def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any], Handler]:
+def internal_handlers(stages: Stages, routes: Routes) -> dict[Api[Any, Any], Handler]:
     """The handlers of the internal listener."""
-    quorum, service = routes.quorum, parts.node.service
-    log_info = ReplicaLogInfoHandlers(parts.registered_epoch, parts.partitions)
-    replica_fetch = ReplicaFetchHandler(parts.replicas.sessions, _replica_fetches(parts))
+    quorum, service = routes.quorum, stages.cluster.node.service
+    log_info = ReplicaLogInfoHandlers(
+        stages.replication.registered_epoch, stages.storage.partitions, stages.world.workers
+    )
     handlers: dict[Api[Any, Any], Handler] = {}
     own: dict[Api[Any, Any], Handler] = {
-        API_VERSIONS: ApiVersionsHandler(parts.node, handlers).api_versions,
+        API_VERSIONS: ApiVersionsHandler(
+            stages.cluster.image, stages.cluster.node.quorum, handlers
+        ).api_versions,
         VOTE: quorum.to_quorum,
         BEGIN_QUORUM_EPOCH: quorum.begin_epoch,
         END_QUORUM_EPOCH: quorum.to_quorum,
-        FETCH: InternalFetchHandler(quorum.to_quorum, replica_fetch, routes.fetch),
+        FETCH: _fetch(stages, routes),
         FETCH_SNAPSHOT: quorum.to_quorum,
         UPDATE_RAFT_VOTER: quorum.update_raft_voter,
-        ENVELOPE: parts.forwarding.envelopes(routes.forwarded),
+        ENVELOPE: stages.cluster.forwarding.envelopes(routes.forwarded),
         GET_REPLICA_LOG_INFO: log_info.get_replica_log_info,
         **{api: _controller(service, api) for api in SERVED},
     }
     handlers.update({api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)})
     handlers.update(routes.authorized(own))
     # Checks for ClusterAction itself: Produce of clients needs Write on a topic.
-    handlers[PRODUCE] = parts.broker_appends.produce
+    handlers[PRODUCE] = stages.coordinators.broker_appends.produce
     return handlers
 
 
-def repeated_on_internal_listener(parts: BrokerParts) -> dict[tuple[int, int], Learn]:
+def _fetch(stages: Stages, routes: Routes) -> Handler:
+    """The handler of Fetch. Requests that name no replica are served as those of clients."""
+    replica = ReplicaFetchHandler(stages.replication.replicas.sessions, _replica_fetches(stages))
+    return InternalFetchHandler(routes.quorum.to_quorum, replica, routes.fetch)
+
+
+def repeated_on_internal_listener(stages: Stages) -> dict[tuple[int, int], Learn]:
     """The functions that recognise the requests that followers repeat, by API key and version."""
-    learner = ReplicaFetchLearner(parts.replicas.sessions, _replica_fetches(parts))
+    learner = ReplicaFetchLearner(stages.replication.replicas.sessions, _replica_fetches(stages))
     return {(FETCH.key, version): learner.learn for version in learner.versions}
 
 
-def _replica_fetches(parts: BrokerParts) -> ReplicaEnvironment:
-    call_soon = parts.server.loop.call_soon
-    throttles = parts.replicas.throttles
+def _replica_fetches(stages: Stages) -> ReplicaEnvironment:
+    call_soon = stages.listening.server.loop.call_soon
+    throttles = stages.replication.replicas.throttles
     return ReplicaEnvironment(
-        parts.partitions, parts.metrics, parts.workers, call_soon, parts.clock, throttles, parts.access
+        stages.storage.partitions,
+        stages.storage.metrics,
+        stages.world.workers,
+        call_soon,
+        stages.world.clock,
+        throttles,
+        stages.listening.access,
     )
 
 

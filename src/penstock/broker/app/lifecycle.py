@@ -8,15 +8,17 @@ the broker's replicas eligible for election only after a clean shutdown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from math import inf
 from typing import Final
 
-from penstock.broker.base.features import SUPPORTED_FEATURES
+from penstock.broker.base.features import SUPPORTED_FEATURES, too_old_for
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.controller_client import ControllerUnavailable
+from penstock.broker.node.quorum_wait import log_wait
 from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import security_protocol_id
@@ -92,7 +94,6 @@ class Lifecycle:
         self._without_room = without_room
         self._failed = failed
         self._unclean = unclean
-        unclean.on_marked = self.wake
         #: the broker epoch of the current registration
         self.epoch = _NO_EPOCH
         self.fenced = True
@@ -110,9 +111,13 @@ class Lifecycle:
         return self._rng.token(16)
 
     async def register(self) -> None:
-        """Return when the controller has accepted this broker and the image has its registration."""
-        async with asyncio.timeout(self._config.initial_broker_registration_timeout_ms / 1000):
-            await self._register()
+        """Return when the controller has accepted this broker and the image has its registration.
+
+        Without a controller the broker waits. A controller that refuses ends the wait after
+        `initial.broker.registration.timeout.ms`.
+        """
+        with log_wait(self._node.quorum.state, self._patience_s):
+            await self._register(self._config.initial_broker_registration_timeout_ms / 1000)
         await self._node.loader.wait_for(self.epoch + 1)
 
     async def register_controller(self) -> None:
@@ -125,17 +130,26 @@ class Lifecycle:
             listeners=self._listed(self._listeners[:1]),
             features=_FEATURES,
         )
-        patience_s = self._config.initial_broker_registration_timeout_ms / 1000
-        hint = asyncio.get_running_loop().call_later(self._patience_s, self._log_waiting)
-        try:
-            await self._node.controller_client.send(CONTROLLER_REGISTRATION, request, patience_s)
-            await self._node.update_voter(patience_s)
-        finally:
-            hint.cancel()
+        with log_wait(self._node.quorum.state, self._patience_s):
+            await self._until_available(
+                lambda patience_s: self._node.controller_client.send(
+                    CONTROLLER_REGISTRATION, request, patience_s
+                )
+            )
+            await self._until_available(self._node.update_voter)
 
-    def _log_waiting(self) -> None:
-        """Log the reason why this broker does not become ready."""
-        log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.state.voters])
+    async def _until_available(self, send: Callable[[float], Awaitable[object]]) -> None:
+        """Call `send` until a controller responds; raises the failure of the quorum."""
+        while True:
+            self._check_quorum()
+            with suppress(ControllerUnavailable):
+                await send(self._patience_s)
+                return
+
+    def _check_quorum(self) -> None:
+        """Raise the failure after which this node has left the quorum: it has to end and be restarted."""
+        if self._node.quorum.failure is not None:
+            raise self._node.quorum.failure
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [
@@ -153,7 +167,8 @@ class Lifecycle:
         """The registration of this process; its epoch is -1 as long as there is none."""
         return Registration(self.epoch, self._incarnation)
 
-    async def _register(self) -> None:
+    async def _register(self, refused_max_s: float = inf) -> None:
+        """Register; ApiError if a controller refuses for good, or for longer than `refused_max_s`."""
         previous = self._previous if self.epoch == _NO_EPOCH else self.registration
         request = BrokerRegistrationRequest(
             broker_id=self._node.node_id,
@@ -167,24 +182,34 @@ class Lifecycle:
             previous_broker_epoch=previous.epoch,
             previous_incarnation_id=previous.incarnation,
         )
+        loop = asyncio.get_running_loop()
+        give_up_at = inf
         while True:
-            if self._node.quorum.failure is not None:
-                # The registration of this process can never succeed. It has to end and be restarted.
-                raise self._node.quorum.failure
-            with suppress(ControllerUnavailable):
+            self._check_quorum()
+            try:
                 response = await self._node.controller_client.send(
                     BROKER_REGISTRATION, request, self._patience_s
                 )
+            except ControllerUnavailable:
+                give_up_at = inf
+            else:
                 if response.error_code == ErrorCode.NONE:
                     self.epoch = response.broker_epoch
                     log.debug("registered", epoch=self.epoch)
                     return
                 code = ErrorCode(response.error_code)
-                if code not in _TRANSIENT:
-                    raise ApiError(
-                        code, f"the controller has rejected the registration of this broker: {code.name}"
-                    )
+                give_up_at = min(give_up_at, loop.time() + refused_max_s)
+                if code not in _TRANSIENT or loop.time() >= give_up_at:
+                    raise ApiError(code, self._rejection(code))
             await asyncio.sleep(_RETRY_S)
+
+    def _rejection(self, code: ErrorCode) -> str:
+        """Why this broker cannot start. Levels that it does not support are those of a later version."""
+        rejected = "the controller has rejected the registration of this broker"
+        too_old = too_old_for(self._node.loader.image.features)
+        if code == ErrorCode.UNSUPPORTED_VERSION and too_old is not None:
+            return f"{rejected}: {too_old}"
+        return f"{rejected}: {code.name}"
 
     @property
     def _patience_s(self) -> float:
@@ -255,7 +280,7 @@ class Lifecycle:
     async def _send_heartbeat(self) -> bool:
         """Send one heartbeat; whether the next is due at once."""
         unclean = self._unclean.report()
-        sent = self._node.clock_watch.read()
+        sent = self._node.clock_watch.check()
         request = BrokerHeartbeatRequest(
             broker_id=self._node.node_id,
             broker_epoch=self.epoch,
@@ -267,6 +292,7 @@ class Lifecycle:
             unclean_replicas=unclean.topics,
             image_checksum=self._node.image_check.report(),
             clock_ms=sent.wall_ms,
+            clock_standing=self._node.clock_watch.standing,
         )
         patience_s = self._shutdown_patience_s if self._wants_down else self._patience_s
         try:
@@ -290,7 +316,7 @@ class Lifecycle:
             log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
             return False
         self._unclean.settle(unclean)
-        self._node.clock_watch.compared(sent, response.clock_ms)
+        self._node.clock_watch.compared(sent, response.clock_ms, response.clock_vouched)
         self._node.image_check.compared(request.image_checksum, response.image_checksum)
         self.fenced = response.is_fenced
         self._check_unfenced()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.app.quarantine_expiry import QuarantineExpiry
+from penstock.broker.app.retention import RetentionRounds
 from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.encrypted_disks import paced
@@ -18,7 +19,8 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.repair import Outcome
-from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.clock_watch import ClockWatch
+from penstock.broker.node.controller import Controller
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
@@ -27,7 +29,7 @@ from penstock.model.ticks import until_tick
 from penstock.ports import World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
-from penstock.storage.directory import DataDirectory
+from penstock.storage.index_files import OtherSegment
 from penstock.storage.log import Log
 from penstock.storage.scan import CorruptLog
 
@@ -50,7 +52,8 @@ class Maintenance:
         config: BrokerConfig,
         partitions: Partitions,
         full_directories: FullDirectories,
-        node: ClusterNode,
+        controller: Controller,
+        clock_watch: ClockWatch,
         world: World,
         repair: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
@@ -58,15 +61,16 @@ class Maintenance:
         self._config = config
         self._partitions = partitions
         self._full_directories = full_directories
-        self._controller = node.controller
+        self._controller = controller
         self._clock = world.clock
-        self._clock_watch = node.clock_watch
+        self._clock_watch = clock_watch
         self._files = world.files
         self._workers = world.workers
         self._repair = repair
         self._quarantine = QuarantineExpiry(
-            config, partitions, world.clock, world.workers, node.clock_watch.now_ms
+            config, partitions, world.clock, world.workers, clock_watch.now_ms
         )
+        self._retention = RetentionRounds(partitions, world.workers, clock_watch)
         self._tasks: list[asyncio.Task[None]] = []
         #: logs that compaction cannot read although no damage was found that could be repaired
         self._uncleanable: set[Partition] = set()
@@ -114,52 +118,7 @@ class Maintenance:
         self._clock_watch.check()
 
     async def retain(self) -> None:
-        """Remove expired segments; their files are deleted later, so that slow readers can finish.
-
-        The log start offsets of a directory are saved before any of its segments is removed: after a crash, a
-        missing segment above the saved offset counts as lost. While the wall clock is not trusted, only the
-        size and the log start offset decide.
-        """
-        now_ms = self._clock_watch.now_ms()
-        expired: dict[DataDirectory, list[Partition]] = {}
-        for i, partition in enumerate(list(self._partitions)):
-            if i % _SLICE == 0:
-                await asyncio.sleep(0)
-            if not partition.hosted or partition.directory.health.offline is not None:
-                continue
-            try:
-                if await self._expire(partition, now_ms):
-                    expired.setdefault(partition.directory, []).append(partition)
-            except (StorageError, CorruptLog) as e:
-                log.error("retention_failed", partition=partition.name, error=str(e))
-        for directory, partitions in expired.items():
-            try:
-                await self._partitions.checkpoints.write(directory)
-            except StorageError as e:
-                log.error("retention_failed", directory=directory.path, error=str(e))
-            else:
-                for partition in partitions:
-                    self._remove_expired(partition)
-
-    async def _expire(self, partition: Partition, now_ms: int | None) -> bool:
-        def expire() -> bool:
-            # The partition may have been removed while its indexes were read.
-            return partition.hosted and partition.expire(now_ms)
-
-        return await retry_when_cached(partition, self._workers, expire)
-
-    def _remove_expired(self, partition: Partition) -> None:
-        if not partition.hosted:
-            return
-        try:
-            removals = partition.log.retention.remove_expired()
-        except StorageError as e:
-            log.error("retention_failed", partition=partition.name, error=str(e))
-            return
-        delay_s = partition.log.config.file_delete_delay_ms / 1000
-        for removal in removals:
-            log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
-            asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
+        await self._retention.retain()
 
     async def checkpoint(self) -> None:
         await self._partitions.checkpoints.write_all()
@@ -203,6 +162,10 @@ class Maintenance:
                     tried.discard(partition)
             except (StorageError, OSError) as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
+            except OtherSegment as e:
+                log.error("compaction_failed", partition=partition.name, error=str(e))
+                # The scrubber replaces the segment within a minute. Later rounds try again.
+                partition.log.segments.exchanged.add(e.base_offset)
             except CorruptLog as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
                 # A log with known damage is skipped. If no damage is found, the log is never tried again.
@@ -273,10 +236,9 @@ class Maintenance:
     def _can_clean(self, partition: Partition) -> bool:
         return (
             partition.log.config.compact
-            and partition.hosted
+            and partition.is_online
             and partition not in self._uncleanable
             and not partition.log.recovery.corruption
-            and partition.directory.health.offline is None
         )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
+from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster, too_old_for
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import security_protocol_id
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
 from penstock.ports import Rng
 from penstock.wire.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
@@ -26,8 +27,12 @@ def standalone_registration(
 ) -> list[Struct]:
     """The registration of a cluster's only broker, which is unfenced from the start.
 
-    The records of a new cluster come first. `next_offset` is the offset of the first record.
+    The records of a new cluster come first. `next_offset` is the offset of the first record. An ApiError if
+    the cluster works at levels of a later version.
     """
+    too_old = too_old_for(image.features)
+    if too_old is not None:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, too_old)
     records = found_cluster(image, config, rng.token)
     records.append(
         RegisterBrokerRecord(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final, cast
+from typing import Final
 
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.end_offsets import EndOffsets
@@ -24,7 +24,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
 from penstock.net.client import Peer
-from penstock.ports import World
+from penstock.ports import Clock, World
 from penstock.wire.schema import Struct
 
 __all__ = ["ShareParts"]
@@ -38,7 +38,9 @@ class ShareParts:
     def __init__(
         self,
         config: BrokerConfig,
+        settings: SharesConfig,
         world: World,
+        awake_clock: Clock,
         image: ClusterImage,
         partitions: Partitions,
         metrics: Metrics,
@@ -49,23 +51,29 @@ class ShareParts:
         new_producer_id: Callable[[], int | None],
         is_restricted: bool,
     ) -> None:
-        """`is_restricted` is true if clients have different rights."""
-        read_bytes = cast("dict[str, Any]", config)["share.coordinator.load.buffer.size"]
+        """`settings` are those of groups and topics, `awake_clock` is that of acquisition locks.
+
+        With `is_restricted` clients have different rights. Longer than other functions because it composes.
+        """
+        read_bytes = config.share_coordinator_load_buffer_size
         loader = Loader(world.workers, metrics, repair, read_bytes)
         self._image = image
         self.coordinator = ShareCoordinator(config, image, partitions, world.clock, loader, create_topic)
         self.service = ShareStateService(self.coordinator.runtime)
         topic = self.coordinator.runtime.topic
         self.persister = SharePersister(config.node_id, topic, self.service, peer)
-        self.config = SharesConfig(config, image)
+        self.config = settings
         self.dead_letters = DeadLetters(
             self.config, image, world.clock, world.workers, writer, create_topic, self.persister.spawn
         )
         self.partitions = SharePartitions(
-            self.config, world.clock, world.workers, self.persister, self.dead_letters
+            self.config, awake_clock, world.workers, self.persister, self.dead_letters
         )
-        interval_s = cast("dict[str, Any]", config)["penstock.delete.after.consumption.interval.ms"] / 1000
-        self.consumed = ConsumedRecords(self.config, image, partitions, self.persister, interval_s)
+        interval_s = config.penstock_delete_after_consumption_interval_ms / 1000
+        delay_ms = config.penstock_delete_finished_delay_ms
+        self.consumed = ConsumedRecords(
+            self.config, image, partitions, self.persister, world.clock, interval_s, delay_ms
+        )
         self.delays = DelayTopics(
             image,
             partitions,
@@ -75,16 +83,13 @@ class ShareParts:
             new_producer_id,
             lambda: config.message_max_bytes,
             is_restricted,
+            delay_ms,
         )
         self.end_offsets = EndOffsets(config.node_id, image, partitions, peer)
 
     def start(self) -> None:
         self.persister.spawn(self.consumed.run())
         self.persister.spawn(self.delays.run())
-
-    def takes_batches(self, topic: str) -> bool:
-        """Returns true for topics that brokers write dead letters or delayed messages to."""
-        return self.config.topic(topic).takes_dead_letters or self.delays.takes_messages(topic)
 
     def is_enabled(self) -> bool:
         """Returns true if the cluster has enabled share groups."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.app.parts import BrokerParts
+from penstock.broker.app.stages import Stages
 from penstock.broker.base.context import Handler
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.coordinators.share_group_admin import ShareGroupAdmin
@@ -44,18 +44,18 @@ GROUP_CHANGES: tuple[Api[Any, Any], ...] = (
 )
 
 
-def share_handlers(parts: BrokerParts) -> dict[Api[Any, Any], Handler]:
+def share_handlers(stages: Stages) -> dict[Api[Any, Any], Handler]:
     """The handlers of share groups, and of DeleteGroups, which deletes share groups in several steps."""
-    shares, runtime = parts.shares, parts.groups.runtime
-    admin = ShareGroupAdmin(runtime, shares.persister, parts.image, shares.end_offsets)
+    shares, runtime = stages.coordinators.shares, stages.coordinators.groups.runtime
+    admin = ShareGroupAdmin(runtime, shares.persister, stages.cluster.image, shares.end_offsets)
     groups = ShareGroupHandlers(runtime, admin, shares.is_enabled)
     state = ShareStateHandlers(shares.service)
     members = ShareHandlers(
         shares.partitions,
-        parts.partitions,
-        parts.workers,
-        LeaderHints(parts.image),
-        parts.access,
+        stages.storage.partitions,
+        stages.world.workers,
+        LeaderHints(stages.cluster.image),
+        stages.listening.access,
         shares.is_enabled,
     )
     return {

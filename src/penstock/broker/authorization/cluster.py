@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from itertools import chain
 from typing import Any, Final
 
 from penstock.broker.authorization.forms import REASONS, Environment, refusal, refusing
@@ -49,6 +51,8 @@ __all__ = [
 
 _NO_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+#: partitions between two yields
+_STEP: Final = 64
 
 
 def refuse_elections(context: Context, request: Any, code: ErrorCode) -> ElectLeadersResponse:
@@ -118,14 +122,19 @@ def refuse_acl_deletions(context: Context, request: Any, code: ErrorCode) -> Del
     )
 
 
-def refuse_credentials(context: Context, request: Any, code: ErrorCode) -> AlterUserScramCredentialsResponse:
-    names = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=REASONS[code])
-            for name in names
-        ]
-    )
+def refuse_credentials(
+    context: Context, request: Any, code: ErrorCode
+) -> Generator[None, None, AlterUserScramCredentialsResponse]:
+    """One result for each user; a request may name any number."""
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    for number, change in enumerate(chain(request.deletions, request.upsertions), 1):
+        if change.name not in results:
+            results[change.name] = AlterUserScramCredentialsResult(
+                user=change.name, error_code=code, error_message=REASONS[code]
+            )
+        if not number % _STEP:
+            yield
+    return AlterUserScramCredentialsResponse(results=list(results.values()))
 
 
 def refuse_quotas(context: Context, request: Any, code: ErrorCode) -> AlterClientQuotasResponse:
@@ -165,21 +174,28 @@ def _internal_fetch(environment: Environment, api: Api[Any, Any], context: Conte
         return None
     if is_metadata:
         return refusal(api, _NO_CLUSTER)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=p.partition, error_code=_NO_TOPIC, high_watermark=-1, records=b""
-                    )
-                    for p in topic.partitions
-                ],
+    return _refused_fetch(request)
+
+
+def _refused_fetch(request: Any) -> Generator[None, None, FetchResponse]:
+    """The response to a fetch that names a replica; it may name any number of partitions."""
+    response = FetchResponse()
+    for topic in request.topics:
+        refused = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+        for partition in topic.partitions:
+            refused.partitions.append(
+                PartitionData(
+                    partition_index=partition.partition,
+                    error_code=_NO_TOPIC,
+                    high_watermark=-1,
+                    records=b"",
+                )
             )
-            for topic in request.topics
-        ]
-    )
+            if not len(refused.partitions) % _STEP:
+                yield
+        response.responses.append(refused)
+        yield
+    return response
 
 
 check_internal_fetch = refusing(_internal_fetch)

@@ -6,11 +6,12 @@ A `Check` wraps a handler. The wrapper is a coroutine function if the handler is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.broker.base.access import Access
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context, Handler
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode
@@ -22,7 +23,7 @@ from penstock.wire.api import Api
 __all__ = ["Check", "Environment", "Merge", "open_to_all", "refusing", "splitting"]
 
 T = TypeVar("T")
-#: makes the response of the whole request from the response of its allowed part
+#: makes the response of the whole request from the response of its allowed part; a generator if that is long
 Merge: TypeAlias = Callable[[Any], Any]
 
 
@@ -66,24 +67,41 @@ def open_to_all(environment: Environment, api: Api[Any, Any], handler: Handler) 
 
 
 def refusing(refuse: Callable[[Environment, Api[Any, Any], Context, Any], Any]) -> Check:
-    """A check of the whole request: `refuse` returns the response to a request that is denied, else None."""
+    """A check of the whole request: `refuse` returns the response to a request that is denied, else None.
+
+    A check that takes long, or a response that takes long to make, may be a generator of the same.
+    """
 
     def check(environment: Environment, api: Api[Any, Any], handler: Handler) -> Handler:
         if inspect.iscoroutinefunction(handler):
 
             async def serve_later(context: Context, request: Any) -> Any:
                 refused = refuse(environment, api, context, request)
+                if isinstance(refused, Generator):
+                    refused = await context.until_done(refused)
                 return await handler(context, request) if refused is None else refused
 
             return serve_later
 
         def serve(context: Context, request: Any) -> Any:
             refused = refuse(environment, api, context, request)
+            if isinstance(refused, Generator):
+                refused = context.in_turns(refused)
+                if isinstance(refused, Deferred):
+                    return context.spawn(_refused_or_served(refused, context, request, handler))
             return handler(context, request) if refused is None else refused
 
         return serve
 
     return check
+
+
+async def _refused_or_served(refused: Deferred[Any], context: Context, request: Any, handler: Handler) -> Any:
+    response = refused.value if refused.done else await awaited(refused)
+    if response is not None:
+        return response
+    response = handler(context, request)
+    return await awaited(response) if isinstance(response, Deferred) else response
 
 
 def splitting(split: Callable[[Environment, Context, Any], Merge | None]) -> Check:
@@ -98,29 +116,46 @@ def splitting(split: Callable[[Environment, Context, Any], Merge | None]) -> Che
             async def serve_later(context: Context, request: Any) -> Any:
                 merge = split(environment, context, request)
                 response = await handler(context, request)
-                return response if merge is None else merge(response)
+                if merge is None:
+                    return response
+                merged = merge(response)
+                return await context.until_done(merged) if isinstance(merged, Generator) else merged
 
             return serve_later
 
         def serve(context: Context, request: Any) -> Any:
             merge = split(environment, context, request)
             response = handler(context, request)
-            return response if merge is None else _converted(response, merge)
+            return response if merge is None else _converted(context, response, merge)
 
         return serve
 
     return check
 
 
-def _converted(response: Any, merge: Merge) -> Any:
+def _converted(context: Context, response: Any, merge: Merge) -> Any:
     if not isinstance(response, Deferred):
-        return merge(response)
+        return _merged(context, response, merge)
     if response.done:
-        return merge(response.value)
+        return _merged(context, response.value, merge)
     converted: Deferred[Any] = Deferred()
     converted.on_cancel = response.cancel
-    response.then(lambda value: converted.resolve(None if value is None else merge(value)))
+
+    def resolved(value: Any) -> None:
+        merged = None if value is None else _merged(context, value, merge)
+        if isinstance(merged, Deferred):
+            merged.then(converted.resolve)
+        else:
+            converted.resolve(merged)
+
+    response.then(resolved)
     return converted
+
+
+def _merged(context: Context, response: Any, merge: Merge) -> Any:
+    """The response of the whole request, or a Deferred of it if it takes long to make."""
+    merged = merge(response)
+    return context.in_turns(merged) if isinstance(merged, Generator) else merged
 
 
 def refusal(api: Api[Any, Any], code: ErrorCode) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from penstock.broker.authorization.forms import (
@@ -11,9 +12,11 @@ from penstock.broker.authorization.forms import (
     refusing,
     splitting,
 )
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
+from penstock.net.deferred import Deferred
 from penstock.security.acls import Operation, ResourceType
 from penstock.wire.api import Api
 from penstock.wire.apis.describe_topic_partitions import (
@@ -44,17 +47,19 @@ def _metadata(environment: Environment, context: Context, request: Any) -> Merge
     if not lists_all:
         request.topics = allowed
 
-    def merge(response: Any) -> Any:
+    def merge(response: Any) -> Generator[None, None, Any]:
         if lists_all:
-            response.topics = [
-                t
-                for t in response.topics
-                if access.allows(context, Operation.DESCRIBE, _TOPIC, t.name, quiet=True)
-            ]
+            shown = []
+            for topic in response.topics:
+                if access.allows(context, Operation.DESCRIBE, _TOPIC, topic.name, quiet=True):
+                    shown.append(topic)
+                yield
+            response.topics = shown
         elif not allowed:
             # In version 0 an empty list means all topics.
             response.topics = []
         for topic in response.topics:
+            yield
             if topic.topic_authorized_operations != _NOT_REQUESTED and not topic.error_code:
                 topic.topic_authorized_operations = access.operations(context, _TOPIC, topic.name)
         response.topics += denied
@@ -127,44 +132,62 @@ def check_describe_cluster(environment: Environment, api: Api[Any, Any], handler
 # -- DescribeTopicPartitions
 
 
-def _refused_partitions(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
-    """Removes denied topics. A request that has no topic left is answered here: no topics means all."""
+def _allowed_names(
+    environment: Environment, context: Context, request: Any
+) -> Generator[None, None, tuple[list[str], list[str]]]:
+    """(allowed, denied) names of the topics of a request: of all topics if it has none."""
     access, lists_all = environment.access, not request.topics
-    names = list(environment.image.topics) if lists_all else [topic.name for topic in request.topics]
-    allowed = [n for n in names if access.allows(context, Operation.DESCRIBE, _TOPIC, n, quiet=lists_all)]
-    if request.cursor is not None and request.cursor.topic_name not in allowed and lists_all:
-        # The cursor's topic may have been deleted, or hidden, since.
-        allowed = [name for name in allowed if name >= request.cursor.topic_name]
-        request.cursor = None
-    request.topics = [TopicRequest(name=name) for name in allowed]
-    return None if allowed else DescribeTopicPartitionsResponse()
+    names = list(environment.image.topics) if lists_all else (topic.name for topic in request.topics)
+    allowed: list[str] = []
+    denied: dict[str, None] = {}
+    for name in names:
+        if access.allows(context, Operation.DESCRIBE, _TOPIC, name, quiet=lists_all):
+            allowed.append(name)
+        elif not lists_all:
+            denied[name] = None
+        yield
+    return allowed, list(denied)
 
 
-def _described_partitions(environment: Environment, context: Context, request: Any) -> Merge:
-    def merge(response: Any) -> Any:
-        for topic in response.topics:
-            if topic.topic_authorized_operations != _NOT_REQUESTED and not topic.error_code:
-                topic.topic_authorized_operations = environment.access.operations(context, _TOPIC, topic.name)
-        return response
+def _requested(names: list[str]) -> Generator[None, None, list[TopicRequest]]:
+    topics = []
+    for name in names:
+        topics.append(TopicRequest(name=name))
+        yield
+    return topics
 
-    return merge
+
+def _described_partitions(
+    environment: Environment, context: Context, response: Any, denied: list[str]
+) -> Generator[None, None, Any]:
+    for topic in response.topics:
+        yield
+        if topic.topic_authorized_operations != _NOT_REQUESTED and not topic.error_code:
+            topic.topic_authorized_operations = environment.access.operations(context, _TOPIC, topic.name)
+    for name in denied:
+        yield
+        response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=_DENIED, name=name))
+    return response
 
 
 def check_describe_topic_partitions(environment: Environment, api: Api[Any, Any], handler: Any) -> Any:
-    inner = splitting(_described_partitions)(environment, api, handler)
-    guarded = refusing(_refused_partitions)(environment, api, inner)
+    """Removes denied topics. A request that has no topic left is answered here: no topics means all."""
 
-    def serve(context: Context, request: Any) -> Any:
-        requested = [topic.name for topic in request.topics]
-        response = guarded(context, request)
-        allowed = {topic.name for topic in request.topics}
+    async def serve(context: Context, request: Any) -> Any:
+        lists_all, cursor = not request.topics, request.cursor
+        allowed, denied = await context.until_done(_allowed_names(environment, context, request))
+        if cursor is not None and lists_all and cursor.topic_name not in allowed:
+            # The cursor's topic may have been deleted, or hidden, since.
+            allowed = [name for name in allowed if name >= cursor.topic_name]
+            request.cursor = None
+        request.topics = await context.until_done(_requested(allowed))
+        response: Any = DescribeTopicPartitionsResponse()
+        if allowed:
+            response = handler(context, request)
+            if isinstance(response, Deferred):
+                response = await awaited(response)
         # Denied topics come with the first page.
-        if request.cursor is None:
-            response.topics += [
-                DescribeTopicPartitionsResponseTopic(error_code=_DENIED, name=name)
-                for name in dict.fromkeys(requested)
-                if name not in allowed
-            ]
-        return response
+        shown = denied if request.cursor is None else []
+        return await context.until_done(_described_partitions(environment, context, response, shown))
 
     return serve

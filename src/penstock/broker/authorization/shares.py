@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.broker.authorization.forms import REASONS, Environment, Merge, refusal, refusing, splitting
+from penstock.broker.authorization.groups import split_description
 from penstock.broker.base.context import Context
 from penstock.model.errors import ErrorCode
 from penstock.security.acls import Operation, ResourceType
@@ -95,40 +96,9 @@ def refuse_state(context: Context, request: Any, code: ErrorCode) -> Any:
 
 
 def _describe(environment: Environment, context: Context, request: Any) -> Merge:
-    """A group whose members have a topic that may not be described is denied as a whole, as in Kafka."""
-    access = environment.access
-    allowed, denied = environment.split(context, Operation.DESCRIBE, _GROUP, request.group_ids, str)
-    request.group_ids = allowed
-
-    def hides(group: Any) -> bool:
-        names = {
-            name
-            for member in group.members
-            for name in (
-                *member.subscribed_topic_names,
-                *(p.topic_name for p in member.assignment.topic_partitions),
-            )
-        }
-        return not all(access.allows(context, Operation.DESCRIBE, _TOPIC, name) for name in names)
-
-    def merge(response: Any) -> Any:
-        for group in response.groups:
-            if group.authorized_operations >= 0:
-                group.authorized_operations = access.operations(context, _GROUP, group.group_id)
-        message = "The group has described topic(s) that the client is not authorized to describe."
-        response.groups = [
-            DescribedGroup(group_id=group.group_id, error_code=_NO_TOPIC, error_message=message)
-            if hides(group)
-            else group
-            for group in response.groups
-        ]
-        response.groups += [
-            DescribedGroup(group_id=name, error_code=_NO_GROUP, error_message=REASONS[_NO_GROUP])
-            for name in denied
-        ]
-        return response
-
-    return merge
+    return split_description(
+        environment, context, request, DescribedGroup, lambda member: (member.assignment,)
+    )
 
 
 def _describe_offsets(environment: Environment, context: Context, request: Any) -> Merge:

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from penstock.broker.authorization import cluster, groups, metadata, shares, topics, transactions
+from penstock.broker.authorization import (
+    cluster,
+    find_coordinator,
+    group_offsets,
+    groups,
+    metadata,
+    shares,
+    streams,
+    topics,
+    transactions,
+)
 from penstock.broker.authorization.forms import Check, Environment, on_cluster, on_group, open_to_all
 from penstock.broker.base.context import Handler
 from penstock.security.acls import Operation
@@ -37,9 +47,9 @@ RULES: Final[dict[int, Rule]] = {
     1: Rule("Topic Read; with a replica id Cluster ClusterAction", cluster.check_internal_fetch),
     2: Rule("Topic Describe", topics.check_list_offsets),
     3: Rule("Topic Describe; Topic or Cluster Create to create topics", metadata.check_metadata),
-    8: Rule("Group Read and Topic Read", groups.check_offset_commit),
-    9: Rule("Group Describe and Topic Describe", groups.check_offset_fetch),
-    10: Rule("Group or TransactionalId Describe", groups.check_find_coordinator),
+    8: Rule("Group Read and Topic Read", group_offsets.check_offset_commit),
+    9: Rule("Group Describe and Topic Describe", group_offsets.check_offset_fetch),
+    10: Rule("Group or TransactionalId Describe", find_coordinator.check_find_coordinator),
     11: Rule("Group Read", on_group(_OP.READ)),
     12: Rule("Group Read", on_group(_OP.READ)),
     13: Rule("Group Read", on_group(_OP.READ)),
@@ -88,7 +98,7 @@ RULES: Final[dict[int, Rule]] = {
     ),
     45: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_reassignments)),
     46: Rule("Cluster Describe", _DESCRIBE),
-    47: Rule("Group Delete and Topic Read", groups.check_offset_delete),
+    47: Rule("Group Delete and Topic Read", group_offsets.check_offset_delete),
     48: Rule("Cluster DescribeConfigs", on_cluster(_OP.DESCRIBE_CONFIGS)),
     49: Rule("Cluster AlterConfigs", on_cluster(_ALTER_CONFIGS, refuse=cluster.refuse_quotas)),
     50: Rule("Cluster Describe", _DESCRIBE),
@@ -132,6 +142,11 @@ RULES: Final[dict[int, Rule]] = {
         range(83, 88),
         Rule("Cluster ClusterAction", on_cluster(_OP.CLUSTER_ACTION, refuse=shares.refuse_state)),
     ),
+    88: Rule(
+        "Group Read; Topic Describe of the topology's topics; Topic or Cluster Create for internal topics",
+        streams.check_heartbeat,
+    ),
+    89: Rule("Group Describe; Topic Describe of the topology's topics", streams.check_describe),
     90: Rule("Group Describe and Topic Describe", shares.check_describe_offsets),
     91: Rule("Group Read and Topic Read", shares.check_alter_offsets),
     92: Rule("Group Delete and Topic Read", shares.check_delete_offsets),

@@ -14,7 +14,7 @@ from penstock.broker.authorization.forms import (
 )
 from penstock.broker.base.context import Context
 from penstock.metadata.configs import GROUP as GROUP_CONFIGS
-from penstock.metadata.image import ROLE
+from penstock.metadata.image import LINK, REVOCATION, ROLE
 from penstock.metadata.image import TOPIC as TOPIC_CONFIGS
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.ids import NO_TOPIC_ID, TopicId
@@ -265,7 +265,8 @@ def config_check(
 ) -> Any:
     """A check of configs by resource: of topics, of groups, and of the cluster for all others.
 
-    The members of a role are configs of the role. To change them needs Alter on the cluster, as ACLs do.
+    The members of a role are configs of the role. To change them needs Alter on the cluster, as ACLs do, and
+    so do closing the connections of a principal and links to other clusters.
     """
 
     def may(environment: Environment, context: Context, resource: Any) -> ErrorCode:
@@ -276,7 +277,7 @@ def config_check(
             allowed = access.allows(context, operation, ResourceType.GROUP, name)
             return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
         needed = operation
-        if resource.resource_type == ROLE:
+        if resource.resource_type in (ROLE, REVOCATION, LINK):
             needed = Operation.ALTER if operation is Operation.ALTER_CONFIGS else Operation.DESCRIBE
         allowed = access.allows_on_cluster(context, needed)
         return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from penstock.broker.authorization.forms import (
@@ -52,6 +53,8 @@ _NO_TXN: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NO_CLUSTER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 #: the first version of AddPartitionsToTxn that brokers send
 _BATCHED: Final = 4
+#: partitions between two yields
+_STEP: Final = 64
 
 
 def _init_producer_id(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
@@ -85,30 +88,44 @@ def _add_partitions(environment: Environment, api: Api[Any, Any], context: Conte
         if access.allows_on_cluster(context, Operation.CLUSTER_ACTION):
             return None
         return AddPartitionsToTxnResponse(error_code=_NO_CLUSTER)
-    topics = request.v3_and_below_topics
-
-    def response(code_of: Any) -> AddPartitionsToTxnResponse:
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=[
-                AddPartitionsToTxnTopicResult(
-                    name=topic.name,
-                    results_by_partition=[
-                        AddPartitionsToTxnPartitionResult(
-                            partition_index=index, partition_error_code=code_of(topic.name)
-                        )
-                        for index in topic.partitions
-                    ],
-                )
-                for topic in topics
-            ]
-        )
-
     if not access.allows(context, Operation.WRITE, _TXN, request.v3_and_below_transactional_id):
-        return response(lambda name: _NO_TXN)
-    denied = {t.name for t in topics if not access.allows(context, Operation.WRITE, _TOPIC, t.name)}
+        return _unadded(request, lambda name: _NO_TXN)
+    return _denied_additions(environment, context, request)
+
+
+def _denied_additions(
+    environment: Environment, context: Context, request: Any
+) -> Generator[None, None, AddPartitionsToTxnResponse | None]:
+    denied = set()
+    for topic in request.v3_and_below_topics:
+        if not environment.access.allows(context, Operation.WRITE, _TOPIC, topic.name):
+            denied.add(topic.name)
+        yield
     if not denied:
         return None
-    return response(lambda name: _NO_TOPIC if name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return (
+        yield from _unadded(
+            request, lambda name: _NO_TOPIC if name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
+        )
+    )
+
+
+def _unadded(
+    request: Any, code_of: Callable[[str], ErrorCode]
+) -> Generator[None, None, AddPartitionsToTxnResponse]:
+    response = AddPartitionsToTxnResponse()
+    for topic in request.v3_and_below_topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name)
+        code = code_of(topic.name)
+        for number, index in enumerate(topic.partitions, 1):
+            result.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            )
+            if not number % _STEP:
+                yield
+        response.results_by_topic_v3_and_below.append(result)
+        yield
+    return response
 
 
 def _txn_offset_error(topic: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:

@@ -16,6 +16,7 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.security.acls import CLUSTER_NAME, Operation, ResourceType
 from penstock.security.authorizer import Authorizer
+from penstock.security.principal import Session
 
 __all__ = ["Access", "access_of"]
 
@@ -47,11 +48,22 @@ class Access:
         """Whether a request may do an operation. A denial is audited, unless it only filters a list."""
         allowed = self._authorizer.allows(context.session, operation, resource_type, name)
         if not allowed and not quiet:
-            self._audit.denied(context, operation.name, resource_type.name, name)
+            self._audit.denied(context, operation, resource_type, name)
         return allowed
 
     def allows_on_cluster(self, context: Context, operation: Operation, quiet: bool = False) -> bool:
         return self.allows(context, operation, _CLUSTER, CLUSTER_NAME, quiet)
+
+    def is_super_user(self, context: Context) -> bool:
+        return self._authorizer.is_super_user(context.session)
+
+    def is_node(self, session: Session) -> bool:
+        """Whether a principal may act as a node of the cluster: it has ClusterAction."""
+        return self._authorizer.allows(session, Operation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME)
+
+    def denied_trust(self, context: Context) -> None:
+        """Audit that a request may not change configs of trust."""
+        self._audit.denied(context, Operation.ALTER_CONFIGS, _CLUSTER, CLUSTER_NAME)
 
     def allows_on_any(self, context: Context, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether a request may do an operation on at least one resource of a type."""
@@ -81,7 +93,7 @@ class Access:
                 name = known.name
             if allows(context.session, operation, _TOPIC, name):
                 return find(topic, index)
-            self._audit.denied(context, operation.name, _TOPIC.name, name)
+            self._audit.denied(context, operation, _TOPIC, name)
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
         return find_allowed
@@ -89,9 +101,9 @@ class Access:
 
 def access_of(config: BrokerConfig, image: ClusterImage, audit: Audit) -> Access | None:
     """The access control of a broker; None if no authorizer is configured."""
-    is_enabled = bool(config["authorizer.class.name"])
-    super_users = [user.strip() for user in str(config["super.users"]).split(";") if user.strip()]
-    everyone = bool(config["allow.everyone.if.no.acl.found"])
+    is_enabled = bool(config.authorizer_class_name)
+    super_users = [user.strip() for user in config.super_users.split(";") if user.strip()]
+    everyone = config.allow_everyone_if_no_acl_found
     if not is_enabled:
         return None
     return Access(Authorizer(lambda: image.acls, super_users, everyone), image, audit)

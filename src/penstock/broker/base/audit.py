@@ -3,6 +3,9 @@
 Events have the fields of OCSF: class 3002 (authentication) or 6003 (API activity). They go to the logger
 `audit`, one line each, to the topic `__audit`, or to both.
 
+A denied request has one event, whatever number of names it has. The event has the number of denials by
+operation and resource type, and the first names of each.
+
 Policy: a denial or a failed authentication is never waited for. Equal events within a window are one event
 with a count. A broker writes `penstock.audit.events.per.second.max` events per second, with a second's worth
 at once, and drops the others, so a client that is denied many times cannot fill the disk or slow the broker
@@ -17,68 +20,49 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.broker.base.audit_details import Details, cut, details_of
+from penstock.broker.base.audit_details import Details, cut, details_of, shown
+from penstock.broker.base.audit_output import (
+    ACCESSES,
+    ATTEMPTS,
+    CHANGES,
+    DATA_CHANGES,
+    SESSIONS,
+    AuditOutput,
+    AuditSink,
+    CallLater,
+)
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import AsyncHandler, Context, Handler
-from penstock.broker.base.logs import get_logger
+from penstock.broker.base.data_access import READ, Access, DataAccess
+from penstock.broker.base.denials import Denials, DeniedKind
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ProtocolError
 from penstock.model.ids import AUDIT_TOPIC
 from penstock.net.deferred import Deferred
+from penstock.security.acls import Operation, ResourceType
 from penstock.security.principal import Session
 
 __all__ = ["Audit"]
 
-log = get_logger("audit")
 _AUTHENTICATION: Final = 3002
 _API_ACTIVITY: Final = 6003
 _FAILURE: Final = 2
 _SUCCESS: Final = 1
-#: OCSF's activities: log on; and of APIs other than create, read, update and delete
+#: OCSF's activities: log on and off; create, read, and what is neither create, read, update nor delete
 _LOGON: Final = 1
+_LOGOFF: Final = 2
+_CREATE: Final = 1
+_READ: Final = 2
 _OTHER: Final = 99
 
 
 #: how long an administrative request waits for room in the queue
 _ROOM_S: Final = 30.0
-#: different events that are counted at a time; others are written one by one
-_REPEATED_MAX: Final = 1000
-
-#: calls a function after a time, as `loop.call_later`
-CallLater = Callable[[float, Callable[[], None]], object]
-
-
-class _Repeated:
-    """An event that was written, and how often it has happened again since."""
-
-    __slots__ = ("again", "event")
-
-    def __init__(self, event: dict[str, Any]) -> None:
-        self.event = event
-        self.again = 0
-
-
-class _Allowance:
-    """A number of events per second, with a second's worth at once."""
-
-    __slots__ = ("_counted_at", "_left", "_now", "_per_s")
-
-    def __init__(self, per_s: int, now: Callable[[], float]) -> None:
-        self._per_s = float(per_s)
-        self._now = now
-        self._left = self._per_s
-        self._counted_at = now()
-
-    def take(self) -> bool:
-        now = self._now()
-        self._left = min(self._per_s, self._left + (now - self._counted_at) * self._per_s)
-        self._counted_at = now
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
+#: how long denials wait for the response of their request
+_PENDING_S: Final = 10.0
 
 
 class Audit:
@@ -91,39 +75,93 @@ class Audit:
         *,
         to_log: bool = True,
         queue: AuditQueue | None = None,
+        sinks: Sequence[AuditSink] = (),
         blocks: bool = False,
         aggregation_s: float = 0.0,
         call_later: CallLater | None = None,
         internal: str | None = None,
+        has_sessions: bool = True,
         wall_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """With `events_per_s` of 0 no events are written. `queue` leads to the audit topic.
 
         Equal events within `aggregation_s` are counted; `call_later` reports the count at its end.
-        `internal` is the name of the internal listener, `wall_ms` the time of events in the topic.
+        With `has_sessions`, logins and the ends of sessions are written. `internal` is the name of the
+        internal listener, `wall_ms` the time of events in the topic.
         """
-        self._allowance = _Allowance(events_per_s, now)
-        self._allowance_of_changes = _Allowance(events_per_s, now)
-        self._allowance_of_data = _Allowance(events_per_s, now)
-        self._is_off = events_per_s == 0
-        self._to_log = to_log
-        self._queue = queue
-        self._blocks = blocks
-        self._aggregation_s = aggregation_s
-        self._call_later = call_later
+        self._output = AuditOutput(
+            events_per_s,
+            now,
+            to_log=to_log,
+            queue=queue,
+            sinks=sinks,
+            blocks=blocks,
+            aggregation_s=aggregation_s,
+            call_later=call_later,
+            wall_ms=wall_ms,
+        )
+        self._has_sessions = has_sessions
         self._internal = internal
-        self._wall_ms = wall_ms
-        self._repeated: dict[tuple[object, ...], _Repeated] = {}
-        self.dropped = 0
+        #: the denials of requests that have no response yet, in the order of the first ones
+        self._open: dict[Denials, None] = {}
+        self._is_watching = False
+        #: None if no topic's reads and writes are audited
+        self.accesses: DataAccess | None = None
         #: denied operations by operation and type of the resource
         self.denials: Counter[tuple[str, str]] = Counter()
 
-    def denied(self, context: Context, operation: str, resource_type: str, resource: str) -> None:
-        """A request was denied an operation on a resource."""
-        self.denials[operation, resource_type] += 1
-        if resource == AUDIT_TOPIC and context.session.listener == self._internal:
+    def watch_data(self, patterns: Sequence[str], window_s: float, image: ClusterImage) -> None:
+        """Audit reads and writes of topics, by name or by prefix and star."""
+        assert self._output.call_later is not None
+        self.accesses = DataAccess(
+            patterns, window_s, image, self._accessed, self._output.count_dropped, self._output.call_later
+        )
+
+    def _accessed(self, access: Access) -> None:
+        hosts = {"hosts": access.hosts} if len(access.hosts) > 1 else {}
+        self._write(
+            "data_accessed",
+            _API_ACTIVITY,
+            _READ if access.operation == READ else _CREATE,
+            _SUCCESS,
+            access.session,
+            operation=access.operation,
+            resource_type="TOPIC",
+            resource=access.topic,
+            accesses=access.accesses,
+            bytes=access.bytes,
+            **hosts,
+            kind=ACCESSES,
+        )
+
+    def denied(
+        self, context: Context, operation: Operation, resource_type: ResourceType, resource: str
+    ) -> None:
+        """A request was denied an operation on a resource. Its event is written when the request is done."""
+        collected = context.denials
+        if collected is None:
+            collected = context.denials = Denials(context, self._denials_ended)
+            self._open[collected] = None
+            self._watch_open()
+        collected.add(operation, resource_type, resource)
+
+    def _denials_ended(self, collected: Denials) -> None:
+        """Write the one event of a request that was denied something."""
+        self._open.pop(collected, None)
+        context, kinds = collected.context, list(collected)
+        for kind in kinds:
+            self.denials[kind.operation, kind.resource_type] += kind.count
+        first = kinds[0]
+        is_audit_topic = len(kinds) == 1 and first.samples == [AUDIT_TOPIC]
+        if is_audit_topic and context.session.listener == self._internal:
             # Writing audit events is never audited: each event would bring another one.
             return
+        several: dict[str, Any] = {}
+        if len(kinds) > 1 or first.count > 1:
+            several = {
+                "denials": sum(kind.count for kind in kinds),
+                "denied": [_kind(each) for each in kinds],
+            }
         self._repeat(
             "access_denied",
             _API_ACTIVITY,
@@ -132,16 +170,35 @@ class Audit:
             context.session,
             api=context.stats.name,
             client_id=context.client_id,
-            operation=operation,
-            resource_type=resource_type,
-            resource=resource,
+            operation=first.operation,
+            resource_type=first.resource_type,
+            resource=first.samples[0],
+            **several,
         )
+
+    def _watch_open(self) -> None:
+        """Write the denials of requests that never get a response: their connections are gone."""
+        if self._is_watching or self._output.call_later is None:
+            return
+        self._is_watching = True
+        # A request that is open now, and still at the next call, is late.
+        late = list(self._open)
+
+        def look() -> None:
+            self._is_watching = False
+            for collected in late:
+                if collected in self._open:
+                    collected.end()
+            if self._open:
+                self._watch_open()
+
+        self._output.call_later(_PENDING_S, look)
 
     def audited(self, handler: AsyncHandler) -> AsyncHandler:
         """A handler that audits each request that the active controller has executed."""
 
         async def serve(context: Context, request: Any) -> Any:
-            reserved = self._queue if self._blocks else None
+            reserved = self._output.queue if self._output.blocks else None
             if reserved is not None and not await reserved.reserve(_ROOM_S):
                 raise ProtocolError("the queue of audit events is full, so nothing is changed: try again")
             try:
@@ -199,7 +256,7 @@ class Audit:
             api=context.stats.name,
             client_id=context.client_id,
             **{name: value for name, value in optional.items() if value},
-            allowance=self._allowance_of_data,
+            kind=DATA_CHANGES,
         )
 
     def changed(self, context: Context, details: Details, *, validate_only: bool = False) -> None:
@@ -220,11 +277,13 @@ class Audit:
             api=context.stats.name,
             client_id=context.client_id,
             **{name: value for name, value in optional.items() if value},
-            allowance=self._allowance_of_changes if has_changed else self._allowance,
+            kind=CHANGES if has_changed else ATTEMPTS,
         )
 
     def authentication_failed(self, session: Session, mechanism: str, reason: str) -> None:
         """A client could not authenticate. `reason` has no part of a password or token."""
+        # The claimed name is no principal: any client can claim it.
+        claimed: dict[str, Any] = {"user": shown(session.claimed)} if session.claimed else {}
         self._repeat(
             "authentication_failed",
             _AUTHENTICATION,
@@ -232,34 +291,59 @@ class Audit:
             _FAILURE,
             session,
             mechanism=mechanism,
+            **claimed,
             reason=reason,
+            **({"client_id": session.client_id} if session.client_id else {}),
         )
 
+    def authenticated(self, session: Session, mechanism: str) -> None:
+        """A client has authenticated, or has done so again in its session (KIP-368)."""
+        event = "authenticated" if session.authentications == 1 else "reauthenticated"
+        self._session_event(event, _LOGON, session, mechanism)
+
+    def session_closed(self, session: Session) -> None:
+        """The connection of a client has ended; no event if the client has never authenticated."""
+        if session.authentications:
+            self._session_event("session_closed", _LOGOFF, session, session.mechanism or "TLS")
+
+    def _session_event(self, event: str, activity: int, session: Session, mechanism: str) -> None:
+        if self._has_sessions:
+            self._repeat(
+                event,
+                _AUTHENTICATION,
+                activity,
+                _SUCCESS,
+                session,
+                mechanism=mechanism,
+                kind=SESSIONS,
+            )
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """The number of dropped events, by reason."""
+        return self._output.dropped
+
+    def close(self) -> None:
+        """Write the collected events before the broker stops."""
+        for collected in list(self._open):
+            collected.end()
+        if self.accesses is not None:
+            self.accesses.close()
+        self._output.close()
+
     def _repeat(
-        self, event: str, class_uid: int, activity: int, status: int, session: Session, **fields: Any
+        self,
+        event: str,
+        class_uid: int,
+        activity: int,
+        status: int,
+        session: Session,
+        *,
+        kind: str = ATTEMPTS,
+        **fields: Any,
     ) -> None:
         """Write an event that may happen often: once, and then how often it has happened again."""
-        written = _described(event, class_uid, activity, status, session, fields)
-        key = tuple(written.values())
-        known = self._repeated.get(key)
-        if known is not None:
-            known.again += 1
-            return
-        if self._aggregation_s and self._call_later is not None and len(self._repeated) < _REPEATED_MAX:
-            self._repeated[key] = _Repeated(written)
-            self._call_later(self._aggregation_s, lambda: self._end_window(key))
-        self._emit(dict(written))
-
-    def _end_window(self, key: tuple[object, ...]) -> None:
-        """Write how often an event has happened again, and count on if it has."""
-        assert self._call_later is not None
-        known = self._repeated[key]
-        if not known.again:
-            del self._repeated[key]
-            return
-        again, known.again = known.again, 0
-        self._call_later(self._aggregation_s, lambda: self._end_window(key))
-        self._emit({**known.event, "count": again})
+        self._output.repeat(_described(event, class_uid, activity, status, session, fields), kind)
 
     def _write(
         self,
@@ -269,29 +353,20 @@ class Audit:
         status: int,
         session: Session,
         *,
-        allowance: _Allowance,
+        kind: str,
         **fields: Any,
     ) -> None:
-        self._emit(_described(event, class_uid, activity, status, session, fields), allowance)
+        self._output.emit(_described(event, class_uid, activity, status, session, fields), kind)
 
-    def _emit(self, event: dict[str, Any], allowance: _Allowance | None = None) -> None:
-        if self._is_off:
-            return
-        allowance = allowance or self._allowance
-        # A change that has waited for room in the queue is not dropped after that.
-        has_room = self._blocks and self._queue is not None and allowance is self._allowance_of_changes
-        if not allowance.take() and not has_room:
-            self.dropped += event.get("count", 1)
-            return
-        queue = self._queue
-        if queue is not None:
-            self.dropped += queue.take_lost()
-        if self.dropped:
-            event["dropped"], self.dropped = self.dropped, 0
-        if queue is not None and not queue.put({**event, "time": self._wall_ms()}):
-            self.dropped = event.get("count", 1) + event.get("dropped", 0)
-        if self._to_log:
-            log.info(event["event"], **{name: value for name, value in event.items() if name != "event"})
+
+def _kind(kind: DeniedKind) -> dict[str, Any]:
+    """One operation and type of a request with several denials, with the first names."""
+    return {
+        "operation": kind.operation,
+        "resource_type": kind.resource_type,
+        "count": kind.count,
+        "resources": [cut(name) for name in kind.samples],
+    }
 
 
 def _described(
@@ -306,6 +381,7 @@ def _described(
         "principal": str(session.principal),
         "host": session.host,
         "listener": session.listener,
+        **({"visitor": session.visitor} if session.visitor else {}),
         **fields,
     }
     return {name: cut(value) if isinstance(value, str) else value for name, value in described.items()}

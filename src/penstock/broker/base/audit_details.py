@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import format_topic_id
+from penstock.quotas.entities import ENTITY_TYPES
 from penstock.security.acls import Acl
+from penstock.security.mechanisms import scram_name
 from penstock.wire.apis.add_raft_voter import AddRaftVoterRequest
 from penstock.wire.apis.alter_client_quotas import AlterClientQuotasRequest
 from penstock.wire.apis.alter_configs import AlterConfigsRequest
@@ -35,13 +37,15 @@ from penstock.wire.apis.remove_raft_voter import RemoveRaftVoterRequest
 from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest
 from penstock.wire.apis.update_features import UpdateFeaturesRequest
 
-__all__ = ["RESOURCES_MAX", "TEXT_MAX", "Details", "cut", "details_of", "names_resources"]
+__all__ = ["RESOURCES_MAX", "TEXT_MAX", "Details", "cut", "details_of", "names_resources", "shown"]
 
 #: characters of a text in an event: clients choose names and client ids, of up to 32 KB each
 TEXT_MAX: Final = 256
 #: resources of an event, and characters of all their texts; the others are counted
 RESOURCES_MAX: Final = 20
 _CHARACTERS_MAX: Final = 4096
+#: features of a request that are looked at
+_FEATURES_MAX: Final = 1000
 
 #: an error code of a part of a request, and the resource without it
 _Found: TypeAlias = tuple[dict[str, Any], int]
@@ -49,7 +53,7 @@ _Find: TypeAlias = Callable[[Any, Any], Iterator[_Found]]
 
 _TOPIC: Final = "TOPIC"
 _GROUP: Final = "GROUP"
-#: types of resources that have configs, as the protocol numbers them; 100 is Penstock's
+#: types of resources that have configs, as the protocol numbers them; from 100 on Penstock's
 _CONFIG_TYPES: Final = {
     2: _TOPIC,
     4: "BROKER",
@@ -57,8 +61,11 @@ _CONFIG_TYPES: Final = {
     16: "CLIENT_METRICS",
     32: _GROUP,
     100: "ROLE",
+    101: "REVOCATION",
+    102: "LINK",
 }
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+#: stands for a resource that an event has no room for
+_LEFT_OUT: Final[dict[str, Any]] = {}
 
 
 class Details(NamedTuple):
@@ -81,11 +88,11 @@ def details_of(request: Any, response: Any) -> Details:
     left_out = characters = good = bad = 0
     for resource, code in find(request, response) if find is not None else ():
         good, bad = good + (not code), bad + bool(code)
-        if code:
-            resource["error"] = _error(code)
         if left_out or len(resources) == RESOURCES_MAX or characters > _CHARACTERS_MAX:
             left_out += 1
             continue
+        if code:
+            resource["error"] = _error(code)
         resources.append(_cut(resource))
         characters += len(str(resources[-1]))
     return Details(not error and (good > 0 or not bad), resources, left_out, _error(error) if error else None)
@@ -99,6 +106,14 @@ def names_resources(request: type) -> bool:
 def cut(text: str) -> str:
     """A text of at most TEXT_MAX characters, the last of which shows that others are left out."""
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
+
+
+def shown(text: str) -> str:
+    """A text that a client without authentication chooses: cut, with control characters escaped."""
+    kept = text[: TEXT_MAX + 1]
+    if not kept.isprintable():
+        kept = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in kept)
+    return cut(kept)
 
 
 def _cut(resource: dict[str, Any]) -> dict[str, Any]:
@@ -184,9 +199,15 @@ def _created_acls(request: Any, response: Any) -> Iterator[_Found]:
 
 
 def _deleted_acls(request: Any, response: Any) -> Iterator[_Found]:
+    """A filter may select thousands of bindings: only those that an event has room for get a text."""
+    number = 0
     for wanted, result in zip(request.filters, response.filter_results, strict=False):
         for acl in result.matching_acls:
-            yield _named("ACL", _acl_text(acl, acl.pattern_type)), acl.error_code
+            number += 1
+            named = _LEFT_OUT
+            if number <= RESOURCES_MAX:
+                named = _named("ACL", _acl_text(acl, acl.pattern_type))
+            yield named, acl.error_code
         if result.error_code:
             yield _named("ACL", wanted.resource_name_filter or "*"), result.error_code
 
@@ -206,27 +227,31 @@ def _acl_text(acl: Any, pattern: int) -> str:
 
 
 def _users(request: Any, response: Any) -> Iterator[_Found]:
-    changes: dict[str, list[str]] = {}
+    """A request may name any number of users: only those that an event has room for are looked at."""
+    changes: dict[str, list[str]] = {result.user: [] for result in response.results[:RESOURCES_MAX]}
     for verb, parts in (("delete", request.deletions), ("set", request.upsertions)):
         for part in parts:
-            mechanism = _MECHANISMS.get(part.mechanism, part.mechanism)
-            changes.setdefault(part.name, []).append(f"{verb} {mechanism}")
-    for result in response.results:
-        yield _named("USER", result.user, changes.get(result.user, ())), result.error_code
+            if part.name in changes:
+                changes[part.name].append(f"{verb} {scram_name(part.mechanism)}")
+    for result in response.results[:RESOURCES_MAX]:
+        yield _named("USER", result.user, changes[result.user]), result.error_code
+    for result in response.results[RESOURCES_MAX:]:
+        yield _LEFT_OUT, result.error_code
 
 
 def _quotas(request: Any, response: Any) -> Iterator[_Found]:
     for entry, result in zip(request.entries, response.entries, strict=False):
         names = (
             f"{each.entity_type}={'<default>' if each.entity_name is None else each.entity_name}"
-            for each in entry.entity
+            for each in entry.entity[: len(ENTITY_TYPES) + 1]
         )
         yield _named("QUOTA", ",".join(names), (op.key for op in entry.ops)), result.error_code
 
 
 def _features(request: Any, response: Any) -> Iterator[_Found]:
     codes = {result.feature: result.error_code for result in response.results}
-    for each in request.feature_updates:
+    # There are a few features: a request that names more is refused.
+    for each in request.feature_updates[:_FEATURES_MAX]:
         yield _named("FEATURE", each.feature), codes.get(each.feature, response.error_code)
 
 

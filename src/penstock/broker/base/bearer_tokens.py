@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from penstock.broker.base.logs import get_logger
 from penstock.model.config.listeners import is_loopback
 from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.model.installation import pip_install
 from penstock.security.sasl import Identity, TokenRefused
 from penstock.security.sasl_users import parse_jaas
 
@@ -30,11 +32,13 @@ _ALGORITHMS: Final = (
 _UNKNOWN_KEY_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 1 << 20
+#: characters of the header of a token
+_HEADER_MAX: Final = 8 << 10
+#: the start of the year 10000; milliseconds instead of seconds are beyond it
+_LAST_TIME_S: Final = 253_402_300_800
 #: characters of a key id in the log
 _KID_SHOWN: Final = 64
-_MISSING: Final = (
-    "OAUTHBEARER needs PyJWT and cryptography: install them with `pip install 'penstock[security]'`"
-)
+_MISSING: Final = f"OAUTHBEARER needs PyJWT and cryptography: install them with `{pip_install('security')}`"
 
 
 class BearerTokens:
@@ -101,7 +105,7 @@ class BearerTokens:
             log.warning("token_keys_unavailable", error=str(e))
 
     def verify(self, token: str) -> Identity:
-        """The identity in a token; TokenRefused if it is not valid."""
+        """The identity in a token; TokenRefused if it is not valid. Runs in a worker thread."""
         try:
             return self._identity(token)
         except self._jwt.PyJWTError as e:
@@ -111,7 +115,7 @@ class BearerTokens:
             raise TokenRefused(f"malformed token: {type(e).__name__}") from e
 
     def _identity(self, token: str) -> Identity:
-        key, algorithms = self._key(self._jwt.get_unverified_header(token))
+        key, algorithms = self._key(_header(token))
         claims = self._jwt.decode(
             token,
             key,
@@ -121,6 +125,9 @@ class BearerTokens:
             leeway=self._skew_s,
             options={"require": ["exp", self._subject], "verify_aud": bool(self._audience)},
         )
+        for claim in ("exp", "nbf", "iat"):
+            if claim in claims:
+                _check_time(claim, claims[claim])
         name = claims[self._subject]
         if not isinstance(name, str) or not name:
             raise TokenRefused(f"the claim {self._subject} is not a name")
@@ -135,6 +142,8 @@ class BearerTokens:
 
     def _key(self, header: dict[str, Any]) -> tuple[Any, list[str]]:
         kid = header.get("kid")
+        if not isinstance(kid, str | None):
+            raise TokenRefused("the key id of the token is not a text")
         key = self._keys.get(kid)
         if key is None and kid is None and len(self._keys) == 1:
             key = next(iter(self._keys.values()))
@@ -161,6 +170,24 @@ class BearerTokens:
         return keys
 
 
+def _header(token: str) -> dict[str, Any]:
+    """The header of a token, which is not verified. The rest is decoded once, with the key."""
+    text = token.partition(".")[0]
+    if len(text) > _HEADER_MAX:
+        raise TokenRefused(f"the header of the token has {len(text)} characters, limit {_HEADER_MAX}")
+    header = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    if not isinstance(header, dict):
+        raise TokenRefused("the header of the token is not a JSON object")
+    return header
+
+
+def _check_time(claim: str, value: object) -> None:
+    """Refuse values that are no time (RFC 7519, section 2): PyJWT accepts texts, and any year."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < _LAST_TIME_S:  # type: ignore[operator]
+        raise TokenRefused(f"the claim {claim} is not a time before the year 10000")
+
+
 def _risks(url: str, audience: Sequence[str]) -> Iterator[str]:
     """Settings that accept more tokens than an operator may expect."""
     if not audience:
@@ -179,14 +206,18 @@ def _algorithms(key: dict[str, Any], name: str) -> list[str]:
 
 
 def _read(url: str, ca_file: str | None) -> bytes:
-    import ssl  # only OAUTHBEARER pays for the imports
+    # Only OAUTHBEARER pays for the imports.
     from http.client import HTTPException
-    from urllib.request import urlopen
+    from urllib.error import HTTPError
 
-    context = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else None
+    from penstock.net.redirects import opener
+
     try:
-        with urlopen(url, timeout=_TIMEOUT_S, context=context) as response:
+        with opener(url, ca_file).open(url, timeout=_TIMEOUT_S) as response:
             content: bytes = response.read(_MAX_BYTES + 1)
+    except HTTPError as e:
+        with e:
+            raise ValueError(str(e)) from None
     except HTTPException as e:
         raise ValueError(f"the response is incomplete: {e!r}") from e
     if len(content) > _MAX_BYTES:

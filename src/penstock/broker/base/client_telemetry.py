@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from penstock.model.errors import ApiError
+from penstock.model.regexes import compile_regex
 from penstock.observability.client_telemetry import ClientAggregates, ClientInstances, subscriptions_of
 
 __all__ = ["ClientTelemetry"]
@@ -28,12 +30,7 @@ class ClientTelemetry:
 
 def _compiled(pattern: str) -> Any:
     """A pattern that cannot take long, whatever a client names itself; None if there is none."""
-    # Imported here: few clusters have subscriptions.
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
-    except re2.error:
+        return compile_regex(pattern)
+    except ApiError:
         return None

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from penstock.broker.base.denials import Denials
+from penstock.broker.base.metering import RequestMeter, timed
 from penstock.broker.base.metrics import ApiStats
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
+from penstock.net.turns import Turns
 from penstock.security.principal import Principal, Session
 
-__all__ = ["AsyncHandler", "Context", "Handler", "RequestTasks"]
+__all__ = ["AsyncHandler", "Context", "Handler", "LargeContext", "MeteredContext", "RequestTasks"]
 
 T = TypeVar("T")
 
 
 class RequestTasks(Protocol):
     """Runs what requests of one listener wait for."""
+
+    turns: Turns
 
     def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]: ...
 
@@ -32,7 +37,9 @@ class Context:
         "answers",
         "client_id",
         "connection",
+        "denials",
         "handled_ns",
+        "has_begun",
         "marks",
         "stats",
         "tasks",
@@ -44,8 +51,14 @@ class Context:
     handled_ns: int
     marks: dict[str, int]
     answers: Sequence[Any]
+    #: Set when a long computation begins: those that follow hold its result, so they wait for no other.
+    has_begun: bool
     #: whether another broker has forwarded the request of a client
     is_forwarded: bool = False
+    #: whether the request is too large to be handled at once: its handler has to take turns
+    is_large: bool = False
+    #: charges the request to the quotas of its client; None for a client without a quota
+    meter: RequestMeter | None = None
 
     def __init__(
         self,
@@ -61,6 +74,8 @@ class Context:
         self.client_id = client_id
         self.version = version
         self.stats = stats
+        #: the denials of the request, from the first one on; the dispatcher ends them with the response
+        self.denials: Denials | None = None
 
     @property
     def listener(self) -> Listener:
@@ -93,7 +108,91 @@ class Context:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
         """Answer with the result of a coroutine: for handlers that have to wait after all."""
-        return self.tasks.spawn(self, work)
+        return self.tasks.spawn(self, work if self.meter is None else timed(work, self.meter))
+
+    def in_turns(self, steps: Generator[object, None, T]) -> T | Deferred[T]:
+        """Answer with the result of a computation that may be long; each of its steps has to be short.
+
+        A short computation is done at once. A long one lets other requests go on between its slices, and the
+        connection serves no further request until it is done.
+        """
+        done = self.tasks.turns.run_first(steps)
+        if done is not None:
+            return done[0]
+        self.connection.stall()
+        return self.spawn(self._finish(steps))
+
+    async def until_done(self, steps: Generator[object, None, T]) -> T:
+        """The result of a computation that may be long, for coroutines; see `in_turns`."""
+        done = self.tasks.turns.run_first(steps)
+        if done is not None:
+            return done[0]
+        self.connection.stall()
+        return await self._finish(steps)
+
+    async def _finish(self, steps: Generator[object, None, T]) -> T:
+        """The rest of a computation. The connection is stalled until then."""
+        try:
+            return await self.compute(steps)
+        finally:
+            self.connection.unstall()
+
+    async def compute(self, steps: Generator[object, None, T]) -> T:
+        """The result of a long computation, of which a client has few in progress at once."""
+        begins = not getattr(self, "has_begun", False)
+        self.has_begun = True
+        return await self.tasks.turns.run(steps, self.connection, begins=begins)
+
+    async def turn(self) -> None:
+        """Wait between two parts of a long computation, each of at most a few milliseconds."""
+        await self.tasks.turns.large_turn(self.connection)
+
+    def after_turn(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """A coroutine that begins when it is the client's turn.
+
+        Why: tasks of many connections would all begin in one iteration of the event loop. The connection
+        serves no later request before that, which keeps the order of requests. It is stalled now, not when
+        the coroutine starts: the next request may be in the same bytes.
+        """
+        self.connection.stall()
+        return self._after_turn(work)
+
+    async def _after_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self.tasks.turns.turn(self.connection)
+        except BaseException:
+            work.close()
+            raise
+        finally:
+            self.connection.unstall()
+        return await work
+
+
+class LargeContext(Context):
+    """The context of a large request."""
+
+    __slots__ = ()
+
+    is_large = True
+
+
+class MeteredContext(Context):
+    """The context of a request with a meter: contexts without one do not store that, which takes steps."""
+
+    __slots__ = ("is_large", "meter")
+
+    def __init__(
+        self,
+        tasks: RequestTasks,
+        connection: Connection,
+        client_id: str | None,
+        version: int,
+        stats: ApiStats,
+        meter: RequestMeter,
+    ) -> None:
+        super().__init__(tasks, connection, client_id, version, stats)
+        self.meter = meter
+        self.is_large = False
 
 
 #: (context, request) to a response or a (writer, content), a Deferred of either, None, or a coroutine

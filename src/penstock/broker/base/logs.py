@@ -1,19 +1,26 @@
 """The broker's log: structured events, one per line, to one stream.
 
 A module gets its logger once: `log = get_logger("flusher")`, then `log.info("flushed", bytes=n)`. Nothing is
-written before `configure` is called, so a broker inside an application's process stays silent. structlog's
-global configuration belongs to the application and is not changed. Events carry names, numbers and addresses,
-never the contents of records.
+written before `configure` is called, so a broker inside an application's process stays silent. Events carry
+names, numbers and addresses, never the contents of records.
+
+A broker process writes its log with `configure_queued`: lines go through a bounded queue to a thread, so
+a reader that stalls does not hold the event loop. `configure` writes each line at once, for tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Literal, TextIO, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import time
+from typing import Any, Final, TextIO, TypeAlias
 
+from penstock.broker.base.line_writer import LineWriter
+from penstock.broker.base.log_events import LogEvent, LogFormat, Renderer, renderer
 from penstock.observability.limited_log import EVENTS_PER_MINUTE, LimitedLog
 
 __all__ = [
@@ -22,19 +29,26 @@ __all__ = [
     "LogFormat",
     "Logger",
     "configure",
+    "configure_queued",
+    "dropped_lines",
+    "end",
+    "flush",
     "get_logger",
+    "has_colours",
     "levels",
     "limited_warnings",
+    "put_line",
     "set_level",
 ]
 
-LogFormat: TypeAlias = Literal["human", "text", "json"]
 _Write: TypeAlias = Callable[..., None]
 
 #: from the least severe to the most
 LEVELS = ("debug", "info", "warning", "error")
 #: the name of the level that applies to components without their own level
 ROOT = "root"
+#: how long the end of a process waits for a reader that stalls
+_FLUSH_S: Final = 2.0
 
 
 def _ignore(event: str, **fields: object) -> None:
@@ -59,7 +73,10 @@ class Logger:
 
 _loggers: dict[str, Logger] = {}
 _levels: dict[str, str] = {ROOT: "info"}
-_writer: Callable[[str], dict[str, _Write]] | None = None
+#: takes each event; None before the log is configured
+_take: Callable[[LogEvent], object] | None = None
+#: the queue of a process whose lines are written by a thread
+_lines: LineWriter | None = None
 
 
 def get_logger(component: str) -> Logger:
@@ -83,13 +100,69 @@ def limited_warnings(component: str, per_minute: int = EVENTS_PER_MINUTE) -> Lim
 
 
 def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:
-    """Write events of `level` and above to `stream` (standard error).
+    """Write events of `level` and above to `stream` (standard error), each at once.
 
     `text` is key=value pairs, `json` an object per line, `human` lines for a terminal.
     """
-    global _writer
-    _writer = _structlog_writer(format, stream or sys.stderr)
+    global _take, _lines
+    to = stream or sys.stderr
+    render = renderer(format, has_colours(to))
+
+    def take(event: LogEvent) -> None:
+        to.write(render(event) + "\n")
+        to.flush()
+
+    _take, _lines = take, None
     set_level(ROOT, level)
+
+
+def configure_queued(
+    level: str, format: LogFormat, write: Callable[[bytes], None], *, coloured: bool = False
+) -> LineWriter:
+    """Write events with `write`, which may block, in a thread. The end of the process flushes the queue."""
+    global _take, _lines
+    render = renderer(format, coloured)
+    lines = LineWriter("log", write, partial(_gap_line, render))
+
+    def take(event: LogEvent) -> None:
+        lines.put(event.level, event.size, lambda: _encoded(render(event)))
+
+    if _lines is None:
+        atexit.register(flush)
+    _take, _lines = take, lines
+    set_level(ROOT, level)
+    return lines
+
+
+def put_line(line: bytes, level: str) -> None:
+    """Write a line that another process has rendered; dropped if the log is not configured."""
+    if _lines is not None:
+        _lines.put(level, len(line), lambda: line + b"\n")
+
+
+def flush(timeout_s: float = _FLUSH_S) -> bool:
+    """Wait until all lines are written; false if the reader stalls."""
+    return _lines is None or _lines.flush(timeout_s)
+
+
+def end() -> bool:
+    """Flush for the last time: the end of the process does not wait for a reader that stalls once more."""
+    atexit.unregister(flush)
+    return flush()
+
+
+def dropped_lines() -> Mapping[str, int]:
+    """The number of lines that the log has lost, by level."""
+    return {} if _lines is None else _lines.dropped
+
+
+def _gap_line(render: Renderer, counts: Mapping[str, int]) -> bytes:
+    fields = {"dropped": sum(counts.values()), **counts, "reason": "the reader of the log is too slow"}
+    return _encoded(render(LogEvent(time(), "warning", "logs", "log_lines_dropped", fields)))
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def levels() -> dict[str, str]:
@@ -108,44 +181,19 @@ def set_level(component: str, level: str | None) -> None:
 
 
 def _attach(logger: Logger) -> None:
-    if _writer is not None:
+    if _take is not None:
         threshold = LEVELS.index(_levels.get(logger.component, _levels[ROOT]))
-        for name, write in _writer(logger.component).items():
-            setattr(logger, name, write if LEVELS.index(name) >= threshold else _ignore)
+        for nth, name in enumerate(LEVELS):
+            setattr(logger, name, _write_of(_take, name, logger.component) if nth >= threshold else _ignore)
 
 
-def _has_colours(stream: TextIO) -> bool:
+def _write_of(take: Callable[[LogEvent], object], level: str, component: str) -> _Write:
+    def write(event: str, **fields: Any) -> None:
+        take(LogEvent(time(), level, component, event, fields))
+
+    return write
+
+
+def has_colours(stream: TextIO) -> bool:
     """Whether the stream is a terminal with colours; NO_COLOR switches them off (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _structlog_writer(format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
-    import structlog  # imported only by a process that writes a log
-
-    renderer: Any
-    if format == "json":
-        renderer = structlog.processors.JSONRenderer()
-    elif format == "human":
-        from penstock.broker.base.log_lines import human_line
-
-        renderer = human_line(_has_colours(stream))
-    else:
-        renderer = structlog.processors.LogfmtRenderer(
-            key_order=["timestamp", "level", "component", "event"], bool_as_flag=False
-        )
-    log = structlog.wrap_logger(
-        structlog.WriteLogger(stream),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(0),
-    )
-
-    def writes(component: str) -> dict[str, _Write]:
-        bound = log.bind(component=component)
-        return {name: getattr(bound, name) for name in LEVELS}
-
-    return writes

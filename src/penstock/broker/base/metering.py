@@ -1,6 +1,6 @@
 """Quotas at one request: its meters, the time that it takes, and the throttle time of its response.
 
-A broker without client quotas creates none of these objects.
+The requests of clients without a quota have no meter.
 """
 
 from __future__ import annotations
@@ -9,16 +9,9 @@ from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter_ns
 from typing import Any, Final, TypeVar
 
-from penstock.broker.base.context import Context, RequestTasks
-from penstock.broker.base.metrics import ApiStats
-from penstock.model.errors import ApiError, ErrorCode
-from penstock.net.connection import Connection
-from penstock.net.listener import Listener
-from penstock.quotas.clients import ClientLimits, ClientQuotas
-from penstock.quotas.entities import Quotas
-from penstock.quotas.rates import MutationMeter
+from penstock.quotas.clients import ClientLimits
 
-__all__ = ["MeteredContext", "MutationQuota", "MutationQuotas", "RequestMeter", "timed"]
+__all__ = ["RequestMeter", "charged", "timed"]
 
 T = TypeVar("T")
 #: nanoseconds of handling to percents of a second
@@ -63,10 +56,17 @@ class RequestMeter:
         if self._is_time_charged or self._limits.request is None:
             return
         self._is_time_charged = True
-        spent_ns = self._spent_ns
         if self._resumed_ns is not None:
-            spent_ns += perf_counter_ns() - self._resumed_ns
+            self.pause()
+            self.resume()
+        spent_ns, self._spent_ns = self._spent_ns, 0
         self._raise(self._limits.request.charge(spent_ns * _PERCENT_PER_NS, self._now_ms()))
+
+    def charge_rest(self) -> None:
+        """Charge the time since `charge_time`: a large response is encoded after its throttle time is set."""
+        if self._limits.request is not None and self._is_time_charged:
+            spent_ns, self._spent_ns = self._spent_ns, 0
+            self._limits.request.charge(spent_ns * _PERCENT_PER_NS, self._now_ms())
 
     def charge_fetch(self, size: int) -> int:
         """Charge the bytes of a Fetch response and the time of its request; the throttle time.
@@ -93,24 +93,6 @@ class RequestMeter:
 
     def _raise(self, throttle_ms: int) -> None:
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
-
-
-class MeteredContext(Context):
-    """The context of a request whose client has a quota."""
-
-    __slots__ = ("meter",)
-
-    def __init__(
-        self,
-        tasks: RequestTasks,
-        connection: Connection,
-        client_id: str | None,
-        version: int,
-        stats: ApiStats,
-        meter: RequestMeter,
-    ) -> None:
-        super().__init__(tasks, connection, client_id, version, stats)
-        self.meter = meter
 
 
 class _Timed(Awaitable[T]):
@@ -149,61 +131,9 @@ async def timed(work: Awaitable[T], meter: RequestMeter) -> T:
     return await _Timed(work, meter)
 
 
-class MutationQuota:
-    """The quota of controller mutations at one request (KIP-599)."""
-
-    __slots__ = ("_is_strict", "_meter", "_now_ms", "throttle_ms")
-
-    def __init__(self, meter: MutationMeter | None, is_strict: bool, now_ms: Callable[[], int]) -> None:
-        self._meter = meter
-        self._is_strict = is_strict
-        self._now_ms = now_ms
-        #: the throttle time of the response
-        self.throttle_ms = 0
-
-    def charge(self, partitions: int) -> None:
-        """Charge partitions that are created or deleted.
-
-        A strict quota that is used up raises THROTTLING_QUOTA_EXCEEDED and charges nothing.
-        """
-        meter = self._meter
-        if meter is None:
-            return
-        if not self._is_strict:
-            self.throttle_ms = max(self.throttle_ms, meter.charge(partitions, self._now_ms()))
-            return
-        throttle_ms = meter.charge_strictly(partitions, self._now_ms())
-        if throttle_ms:
-            self.throttle_ms = max(self.throttle_ms, throttle_ms)
-            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
-
-
-class MutationQuotas:
-    """Finds the quota of controller mutations of a request, on the active controller."""
-
-    def __init__(
-        self,
-        client_quotas: ClientQuotas,
-        quotas: Callable[[], tuple[Quotas, object]],
-        now_ms: Callable[[], int],
-        internal: Listener | None,
-    ) -> None:
-        """`quotas` returns the quotas of the metadata and their generation."""
-        self._client_quotas = client_quotas
-        self._quotas = quotas
-        self._now_ms = now_ms
-        self._internal = internal
-
-    def of(self, context: Context, strict_from: int) -> MutationQuota:
-        """The quota of a request; strict from a version on. Requests of the nodes have none."""
-        meter = None
-        self._client_quotas.update(*self._quotas())
-        if self._client_quotas.has_any and not self._is_exempt(context):
-            limits = self._client_quotas.limits(
-                context.principal.name, context.client_id or "", self._now_ms()
-            )
-            meter = None if limits is None else limits.mutations
-        return MutationQuota(meter, context.version >= strict_from, self._now_ms)
-
-    def _is_exempt(self, context: Context) -> bool:
-        return context.listener is self._internal and not context.is_forwarded
+async def charged(work: Awaitable[T], meter: RequestMeter) -> T:
+    """The result of `work`, with its time charged, also the part after the throttle time was set."""
+    try:
+        return await timed(work, meter)
+    finally:
+        meter.charge_rest()

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from penstock.remote.stats import RemoteStats
+from penstock.tiering.stats import CopyStats
+
 __all__ = ["ApiStats", "Histogram", "Metrics", "TopicStats", "Traffic"]
 
 #: enough for any number of nanoseconds, so that `observe` needs no check
@@ -125,6 +128,8 @@ class Metrics:
         self.replication_bytes_out = 0
         #: ISR changes of partitions that this broker leads
         self.isr_shrinks = 0
+        #: those whose replicas have not left by a controlled shutdown
+        self.isr_shrinks_unplanned = 0
         self.isr_expands = 0
         #: bytes of sealed segments that the scrubber has checked; damaged ranges found, and repaired
         self.scrubbed_bytes = 0
@@ -145,6 +150,10 @@ class Metrics:
         #: spans and metrics that were exported, and those that were dropped, by signal
         self.exported: dict[str, int] = {}
         self.export_dropped: dict[str, int] = {}
+        #: reads of a mounted backup
+        self.remote = RemoteStats()
+        #: copies to the archive of tiered storage
+        self.copies = CopyStats()
         #: errors of follower fetchers: partitions that could not be followed
         self.replication_errors = 0
 

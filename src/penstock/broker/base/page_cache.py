@@ -1,7 +1,7 @@
 """Reads that must not block the event loop on a disk.
 
 A read of bytes that are not in the page cache raises `ColdPages`. A worker thread then reads those pages, and
-the read is tried again.
+the read is tried again. Bytes of an archive (`ColdRemote`) are loaded into a cache in the same way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from penstock.model.errors import StorageError
+from penstock.model.errors import BrokerError
 from penstock.ports import Workers
 from penstock.storage.scan import ColdPages
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class StoredPartition(Protocol):
     """A partition whose log is read."""
 
-    def read_failed(self, error: OSError) -> StorageError:
+    def read_failed(self, error: OSError) -> BrokerError:
         """Mark the partition's directory as failed; returns the error to raise."""
         ...
 
@@ -34,16 +34,18 @@ async def retry_when_cached(partition: StoredPartition, workers: Workers, read: 
             return read()
         except ColdPages as cold:
             try:
-                await workers.in_thread(cold.warm)
+                await cold.load(workers)
             except OSError as e:
                 raise partition.read_failed(e) from e
 
 
-async def warm_pages(workers: Workers, cold: Sequence[tuple[StoredPartition, ColdPages]]) -> None:
-    """Read pages of several partitions into the page cache; a failure marks its partition's directory."""
-    warmed = await asyncio.gather(
-        *(workers.in_thread(pages.warm) for _, pages in cold), return_exceptions=True
-    )
+async def warm_pages(workers: Workers, cold: Sequence[tuple[StoredPartition, ColdPages]]) -> bool:
+    """Read pages of several partitions into the page cache; a failure marks its partition's directory.
+
+    Returns false if some bytes are still missing, for which a request should not wait longer.
+    """
+    warmed = await asyncio.gather(*(pages.load(workers) for _, pages in cold), return_exceptions=True)
     for (partition, _), error in zip(cold, warmed, strict=True):
         if isinstance(error, OSError):
             partition.read_failed(error)
+    return False not in warmed

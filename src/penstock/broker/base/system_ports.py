@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import random
 import re
 import shutil
 import sys
@@ -19,7 +18,8 @@ from collections.abc import Callable
 from functools import cache
 
 from penstock.broker.base.descriptors import DESCRIPTORS, EXHAUSTED
-from penstock.ports import Buffer, File
+from penstock.net.randomness import SystemRng
+from penstock.ports import Buffer, File, Space
 
 __all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
 
@@ -73,19 +73,6 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-
-class SystemRng:
-    __slots__ = ("_random",)
-
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
-
-    def token(self, size: int) -> bytes:
-        return os.urandom(size)
-
-    def uniform(self, low: float, high: float) -> float:
-        return self._random.uniform(low, high)
 
 
 class OsFile:
@@ -161,6 +148,15 @@ class OsFile:
             return bytes(memoryview(data)[:read])
         return None
 
+    def is_cached(self, position: int) -> bool:
+        return self.pread_cached(1, position) is not None
+
+    def pread_verified(self, size: int, position: int) -> bytes:
+        return self.pread(size, position)
+
+    def never_written(self, position: int, end: int) -> int | None:
+        return None
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._write_rest(memoryview(data), position)
         self._size = max(self._size, position + len(data))
@@ -208,7 +204,10 @@ class OsFiles:
         try:
             os.mkdir(path, _DIRECTORY_MODE)
         except FileNotFoundError:
-            self.makedirs(os.path.dirname(path))
+            parent = os.path.dirname(path)
+            if os.path.isdir(parent):  # a file system without new directories, such as /proc
+                raise
+            self.makedirs(parent)
             self.makedirs(path)
         except OSError:
             if not os.path.isdir(path):
@@ -216,6 +215,9 @@ class OsFiles:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def takes_appends(self, path: str) -> bool:
+        return True
 
     def read(self, path: str) -> bytes:
         # A start reads three files per partition, so `briefly` is called only in a shortage.
@@ -267,9 +269,11 @@ class OsFiles:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> Space:
         volume = os.statvfs(path)
-        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+        size = volume.f_frsize
+        reserved = volume.f_bfree - volume.f_bavail
+        return Space(volume.f_blocks * size, volume.f_bavail * size, reserved * size)
 
 
 def _read(path: str) -> bytes:

@@ -48,6 +48,8 @@ class SystemWorkers:
     async def in_process(self, function: Callable[..., T], *args: Any) -> T:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
+            # Without it, the child would import modules of the working directory.
+            "-P",
             "-m",
             __name__,
             stdin=asyncio.subprocess.PIPE,

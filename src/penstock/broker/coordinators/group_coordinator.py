@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from penstock.broker.base.logs import get_logger, limited_warnings
+from penstock.broker.base.regexes import Regexes
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
@@ -17,6 +20,8 @@ from penstock.groups.ledger import Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.groups.share_state import InitializeShareState
+from penstock.groups.targets import ReportRefusedTarget
+from penstock.groups.topic_regexes import ResolveTopicRegexes
 from penstock.metadata.configs import GROUP
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.metadata.topics import NewTopic
@@ -32,6 +37,9 @@ from penstock.wire.schema import Struct
 __all__ = ["GroupCoordinator"]
 
 _UUID_BYTES: Final = 16
+#: topics whose rights are checked in one turn of the event loop
+_CHECKED_AT_ONCE: Final = 500
+log = get_logger("coordinator")
 
 
 class GroupCoordinator:
@@ -48,12 +56,15 @@ class GroupCoordinator:
         create_topic: Callable[[NewTopic], Awaitable[None]],
         is_clock_trusted: Callable[[], bool],
         persister: SharePersister,
+        regexes: Regexes,
     ) -> None:
         """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
         self._config = config
         self._image = image
         self._rng = rng
         self._persister = persister
+        self._regexes = regexes
+        self._warn = limited_warnings("coordinator")
         self._env = Environment(GroupSettings.of(config), image, self._new_uuid, is_clock_trusted)
         settings = HostSettings(
             lambda: GroupShard(self._env),
@@ -111,8 +122,42 @@ class GroupCoordinator:
             answered(response)
 
     def _run_effect(self, index: int, effect: Effect) -> None:
-        assert isinstance(effect, InitializeShareState)
-        self._persister.spawn(self._initialize_shares(index, effect))
+        if isinstance(effect, ResolveTopicRegexes):
+            self._persister.spawn(self._resolve_regexes(index, effect))
+        elif isinstance(effect, ReportRefusedTarget):
+            self._warn(
+                "group_target_refused",
+                group=effect.group_id,
+                epoch=effect.epoch,
+                members=effect.members,
+                member=effect.member_id,
+                reason=effect.reason,
+            )
+        else:
+            assert isinstance(effect, InitializeShareState)
+            self._persister.spawn(self._initialize_shares(index, effect))
+
+    async def _resolve_regexes(self, index: int, effect: ResolveTopicRegexes) -> None:
+        """Match the expressions of a group with the topics, and pass the outcome to the shard."""
+        names = list(self._image.topics)
+        found: dict[str, frozenset[str]] = {}
+        for regex in effect.regexes:
+            try:
+                matching = await self._regexes.matching(regex, names)
+            except ApiError as e:
+                # A record of another implementation, or too many topics for the expression.
+                log.warning("regex_not_resolved", group=effect.group_id, regex=regex, error=e.message)
+                matching = []
+            found[regex] = frozenset(await self._describable(effect, matching))
+        self.runtime.notify(index, lambda shard: shard.topics_resolved(effect, found))
+
+    async def _describable(self, effect: ResolveTopicRegexes, names: Sequence[str]) -> list[str]:
+        """The topics that the group's member may describe, found a slice at a time."""
+        found: list[str] = []
+        for start in range(0, len(names), _CHECKED_AT_ONCE):
+            found += filter(effect.may_describe, names[start : start + _CHECKED_AT_ONCE])
+            await asyncio.sleep(0)
+        return found
 
     async def _initialize_shares(self, index: int, effect: InitializeShareState) -> None:
         """Have the state of share partitions created, and pass the result to the shard."""
@@ -122,7 +167,7 @@ class GroupCoordinator:
         def event(shard: GroupShard) -> None:
             group = shard.shares.get(effect.group_id)
             if group is not None:
-                shard.shares.state.answered(group, wanted, failed)
+                shard.shares.state.creation_ended(group, wanted, failed)
 
         self.runtime.notify(index, event)
 
@@ -137,17 +182,17 @@ class GroupCoordinator:
         }
 
     def _new_topic(self) -> NewTopic:
-        config = cast("dict[str, Any]", self._config)
+        config = self._config
         return NewTopic(
             OFFSETS_TOPIC,
-            config["offsets.topic.num.partitions"],
+            config.offsets_topic_num_partitions,
             # A broker without an internal listener is a cluster of one. In any other cluster the configured
             # number applies, even while fewer brokers are registered.
-            1 if self._config.internal_endpoint is None else config["offsets.topic.replication.factor"],
+            1 if config.internal_endpoint is None else config.offsets_topic_replication_factor,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
-                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
 

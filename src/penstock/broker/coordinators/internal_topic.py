@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from penstock.coordination.partitioning import partition_of
 from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.topics import NewTopic
-from penstock.model.config import BrokerConfig
 from penstock.model.errors import TopicAlreadyExists
 
-__all__ = ["InternalTopic", "new_state_topic"]
+__all__ = ["InternalTopic", "StateTopic", "new_state_topic"]
+
+
+class StateTopic(NamedTuple):
+    """The configs of the topic of a coordinator's state."""
+
+    partitions: int
+    replicas: int
+    min_isr: int
+    segment_bytes: int
 
 
 def new_state_topic(
-    name: str, config: BrokerConfig, prefix: str, topic_configs: Mapping[str, str]
+    name: str, wanted: StateTopic, is_alone: bool, topic_configs: Mapping[str, str]
 ) -> NewTopic:
-    """The topic of a coordinator's state, by the broker configs that start with `prefix`."""
-    values: Mapping[str, Any] = config
-    # A broker without an internal listener is a cluster of one.
-    replicas = 1 if config.internal_endpoint is None else values[f"{prefix}.replication.factor"]
+    """The topic of a coordinator's state. A broker without an internal listener is alone in its cluster."""
+    replicas = 1 if is_alone else wanted.replicas
     return NewTopic(
         name,
-        values[f"{prefix}.num.partitions"],
+        wanted.partitions,
         replicas,
         configs={
             **topic_configs,
-            "min.insync.replicas": str(min(values[f"{prefix}.min.isr"], replicas)),
-            "segment.bytes": str(values[f"{prefix}.segment.bytes"]),
+            "min.insync.replicas": str(min(wanted.min_isr, replicas)),
+            "segment.bytes": str(wanted.segment_bytes),
         },
     )
 

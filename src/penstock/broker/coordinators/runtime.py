@@ -93,7 +93,7 @@ class CoordinatorRuntime(Generic[S]):
         this turn of the event loop. The log does not have them yet.
         """
         host = self._hosts.get(index)
-        return () if host is None else host.records.of_producer(producer_id)
+        return () if host is None else host.decisions.records.of_producer(producer_id)
 
     def submit_to(
         self, index: int, operation: Operation[S], error_response: Callable[[ApiError], Struct]

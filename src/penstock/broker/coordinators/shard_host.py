@@ -25,12 +25,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.decisions import RECORDS_AT_ONCE, Decisions
 from penstock.broker.coordinators.effects import UncommittedEffects
 from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.replies import PendingReply, ReplySender, UncommittedReplies
-from penstock.broker.coordinators.shard_log import UnappendedRecords, append_records, request_error
+from penstock.broker.coordinators.shard_log import append_records, largest_record, request_error
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply
+from penstock.coordination.outbox import Effect, LogRecord, Outbox
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
@@ -66,12 +67,10 @@ class CoordinatorShardHost(Generic[S]):
 
     __slots__ = (
         "_decided_end",
-        "_effects",
         "_failures",
         "_flush_due",
         "_load_timeout",
         "_reload",
-        "_replies",
         "_sender",
         "_settings",
         "_task",
@@ -80,9 +79,9 @@ class CoordinatorShardHost(Generic[S]):
         "_uncommitted",
         "_uncommitted_effects",
         "_waiting_for_load",
+        "decisions",
         "parked",
         "partition",
-        "records",
         "shard",
     )
 
@@ -105,9 +104,7 @@ class CoordinatorShardHost(Generic[S]):
 
     def _reset(self) -> None:
         #: output of the turns since the last flush
-        self.records = UnappendedRecords()
-        self._replies: list[tuple[PendingReply, Reply]] = []
-        self._effects: list[Effect] = []
+        self.decisions = Decisions()
         #: the end offset of the appended records that the shard's state is based on
         self._decided_end = 0
         self._sender = ReplySender()
@@ -153,6 +150,7 @@ class CoordinatorShardHost(Generic[S]):
 
     def _loaded(self, shard: S) -> None:
         self.shard = shard
+        shard.outbox.record_bytes_max = lambda: largest_record(self.partition)
         self._decided_end = self.partition.log.end_offset
         self._begin(shard)
         shard.on_loaded()
@@ -188,9 +186,9 @@ class CoordinatorShardHost(Generic[S]):
         if self._reload is not None:
             self._reload.cancel()
             self._reload = None
-        self.partition.waiters.pop(self, None)
+        self.partition.readers.pop(self, None)
         self._uncommitted_effects.drop()
-        failed = [pending for pending, _ in self._replies]
+        failed = self.decisions.pending()
         failed += self._uncommitted.take_all()
         failed += self.parked
         failed += [pending for _, pending in self._take_waiting_for_load()]
@@ -237,7 +235,7 @@ class CoordinatorShardHost(Generic[S]):
             response = pending.error_response(e)
         outbox = shard.outbox
         # A reply must not overtake the commit of records that it is based on.
-        if response is not None and not (self.records or self._uncommitted or self._is_ahead):
+        if response is not None and not (self.decisions.records or self._uncommitted or self._is_ahead):
             if outbox.records and self._commits_at_once(outbox):
                 error = self._append(outbox.records)
                 if error is not None:
@@ -284,8 +282,9 @@ class CoordinatorShardHost(Generic[S]):
             self._flush_due
             or outbox.replies
             or outbox.effects
+            or len(outbox.records) > RECORDS_AT_ONCE
             or partition.leadership is not None
-            or partition.flusher.acks_wait
+            or partition.sync.flusher.acks_wait
         )
 
     @property
@@ -302,12 +301,8 @@ class CoordinatorShardHost(Generic[S]):
             self._set_timer(next_ms, shard.timers.now_ms)
 
     def _take(self, outbox: Outbox) -> None:
-        for pending, reply in outbox.replies:
-            assert isinstance(pending, PendingReply)
+        for pending, _ in self.decisions.add(outbox):
             self.parked.pop(pending, None)
-            self._replies.append((pending, reply))
-        self.records += outbox.records
-        self._effects += outbox.effects
         outbox.clear()
         self._gather()
 
@@ -330,23 +325,26 @@ class CoordinatorShardHost(Generic[S]):
         return None
 
     def _flush(self) -> None:
-        """Append the records of the last turns together."""
+        """Append the records of the last turns together; many of them in several turns of the event loop."""
         self._flush_due = False
-        if not (self.records or self._replies or self._effects):
+        if not self.decisions.units:
             return
-        records, self.records = self.records, UnappendedRecords()
+        records, replies, effects = self.decisions.take()
         partition = self.partition
-        if records and self._append(records) is not None:
+        error = self._append(records) if records else None
+        if error is not None:
+            for pending, _ in replies:
+                pending.fail(error)
             return
-        replies, self._replies = self._replies, []
+        if self.decisions.units:
+            self._gather()
         self._decided_end = partition.log.end_offset
         self._uncommitted.add(self._decided_end, replies)
-        if self._effects:
-            self._uncommitted_effects.add(self._decided_end, self._effects)
-            self._effects = []
-        partition.waiters[self] = None
-        if records and partition.flusher.acks_wait:
-            partition.flusher.when_flushed(self._flushed)
+        if effects:
+            self._uncommitted_effects.add(self._decided_end, effects)
+        partition.readers[self] = None
+        if records and partition.sync.flusher.acks_wait:
+            partition.sync.flusher.when_flushed(self._flushed)
         self._release()
 
     def _flushed(self, error: StorageError | None) -> None:
@@ -366,7 +364,7 @@ class CoordinatorShardHost(Generic[S]):
         replies = self._uncommitted.take_committed(high_watermark)
         effects = self._uncommitted_effects.take_committed(high_watermark)
         if not self._uncommitted and not self._uncommitted_effects:
-            self.partition.waiters.pop(self, None)
+            self.partition.readers.pop(self, None)
         if self.partition.leading:  # not so if a turn without records was the last before the resignation
             for effect in effects:
                 self._run_effect(effect)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from penstock.broker.base.logs import get_logger
@@ -18,7 +18,7 @@ from penstock.coordination.outbox import (
     item_of,
 )
 from penstock.coordination.shard import CoordinatorShard
-from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, MessageTooLarge
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.control import EndTransaction, build_end_transaction, parse_end_transaction
@@ -27,10 +27,14 @@ from penstock.storage.guards import VerificationGuard
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
 
-__all__ = ["Loader", "UnappendedRecords", "append_records", "request_error"]
+__all__ = ["Loader", "append_records", "largest_record", "request_error"]
 
 log = get_logger("coordinator")
 _READ_BYTES: Final = 1 << 20
+#: records that are replayed between two turns of other requests; each takes some 10 µs
+_REPLAYED_AT_ONCE: Final = 300
+#: so many bytes of a record, such as the partitions of a member, count as a record
+_LARGE_BYTES: Final = 400
 #: more than a record costs beside its key and value: lengths, offset and timestamp
 _RECORD_OVERHEAD: Final = 64
 _OF_PRODUCER: Final = (TransactionalRecords, EndMarker)
@@ -46,32 +50,16 @@ _APPEND_ERRORS: Final = {
 }
 
 
-class UnappendedRecords(list[LogRecord]):
-    """Records that a shard has decided on, in their order, before they are appended together."""
-
-    __slots__ = ("_by_producer", "_indexed")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._by_producer: dict[int, list[TransactionalRecords | EndMarker]] = {}
-        #: the number of records that `_by_producer` covers: most turns have no transactions and need none
-        self._indexed = 0
-
-    def of_producer(self, producer_id: int) -> Sequence[TransactionalRecords | EndMarker]:
-        """The records and markers of a producer's transactions."""
-        while self._indexed < len(self):
-            record = self[self._indexed]
-            self._indexed += 1
-            if isinstance(record, TransactionalRecords | EndMarker):
-                self._by_producer.setdefault(record.producer_id, []).append(record)
-        return self._by_producer.get(producer_id, ())
-
-
 def request_error(error: Exception) -> ApiError:
     """The error of a request whose records were not appended, by the error of the append."""
     if isinstance(error, ApiError):
         return ApiError(_APPEND_ERRORS.get(error.code, error.code), str(error))
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
+
+
+def largest_record(partition: Partition) -> int:
+    """The size of the largest key and value that the log takes in a batch of one record."""
+    return partition.log.appender.rules.message_bytes_max - HEADER_SIZE - _RECORD_OVERHEAD
 
 
 def append_records(partition: Partition, records: Sequence[LogRecord], now_ms: int) -> None:
@@ -122,6 +110,10 @@ def _append_plain(partition: Partition, records: Sequence[EncodedRecord], now_ms
     if not records:
         return
     rules = partition.log.appender.rules
+    largest = max(len(value or b"") for _, value in records)
+    if largest > rules.message_bytes_max:
+        # Before it is copied, several times: a request may have brought 100 MB.
+        raise MessageTooLarge(f"a record of {largest} bytes, limit {rules.message_bytes_max}")
     batches = build_keyed_batch(records, now_ms)
     if len(batches) > rules.message_bytes_max:
         batches = _split(records, now_ms, rules.message_bytes_max)
@@ -197,8 +189,9 @@ class Loader:
                 # Compaction has removed all records from `offset` on.
                 return
             data = memoryview(await self._workers.in_thread(found.read))
-            offset = _replay_batches(data, offset, end, shard)
-            await asyncio.sleep(0)
+            for reached in _replay_batches(data, offset, end, shard):
+                offset = reached
+                await asyncio.sleep(0)
 
     def _sound_from(self, partition: Partition, offset: int) -> int:
         """`offset`, or the end of the damaged range that contains it. Reports each skipped range."""
@@ -216,22 +209,31 @@ class Loader:
         return offset
 
 
-def _replay_batches(data: memoryview, offset: int, end: int, shard: CoordinatorShard) -> int:
-    """Replay the whole batches in `data`, from `offset` to before `end`. Returns the next offset."""
-    start = offset
+def _replay_batches(data: memoryview, offset: int, end: int, shard: CoordinatorShard) -> Iterator[int]:
+    """Replay the whole batches in `data`, from `offset` to before `end`. Yields the next offset.
+
+    Yields after some records, so that other requests are served in between, and at last at the end.
+    """
+    start, replayed = offset, 0
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]
         # No checksum covers a batch's base offset. So its offsets are checked against the log's.
         if not offset < header.next_offset <= end or not crc_matches(batch, header):
             raise CorruptLog(f"no sound batch at offset {offset}")
-        _replay_batch(batch, header, shard)
+        for _ in _replay_batch(batch, header, shard):
+            yield offset
         offset = header.next_offset
+        replayed += 1 + min(header.record_count, _REPLAYED_AT_ONCE) + header.size // _LARGE_BYTES
+        if replayed > _REPLAYED_AT_ONCE:
+            replayed = 0
+            yield offset
     if offset == start:
         raise CorruptLog(f"no whole batch at offset {offset}")
-    return offset
+    yield offset
 
 
-def _replay_batch(batch: memoryview, header: BatchHeader, shard: CoordinatorShard) -> None:
+def _replay_batch(batch: memoryview, header: BatchHeader, shard: CoordinatorShard) -> Iterator[None]:
+    """Replay a batch. Yields after some records."""
     producer_id, producer_epoch = header.producer_id, header.producer_epoch
     if header.is_control:
         marker = parse_end_transaction(batch)
@@ -239,6 +241,11 @@ def _replay_batch(batch: memoryview, header: BatchHeader, shard: CoordinatorShar
             shard.replay_end_transaction_marker(producer_id, producer_epoch, marker.committed)
         return
     replay = shard.replay
+    replayed = 0
     for record in iter_records(batch):
         if record.key is not None:
             replay(record.offset, producer_id, producer_epoch, record.key, record.value)
+            replayed += 1 + len(record.value or b"") // _LARGE_BYTES
+        if replayed >= _REPLAYED_AT_ONCE:
+            replayed = 0
+            yield

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, cast
 
 from penstock.broker.coordinators.host_settings import HostSettings
-from penstock.broker.coordinators.internal_topic import InternalTopic, new_state_topic
+from penstock.broker.coordinators.internal_topic import InternalTopic, StateTopic, new_state_topic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.replica.partitions import Partitions
@@ -41,7 +40,7 @@ class ShareCoordinator:
             lambda: ShareShard(self._env),
             clock,
             loader,
-            cast("dict[str, Any]", config)["share.coordinator.write.timeout.ms"] / 1000,
+            config.share_coordinator_write_timeout_ms / 1000,
             self._run_effect,
         )
         topic = InternalTopic(SHARE_STATE_TOPIC, image, self._new_topic, create_topic)
@@ -65,8 +64,13 @@ class ShareCoordinator:
     def _new_topic(self) -> NewTopic:
         return new_state_topic(
             SHARE_STATE_TOPIC,
-            self._config,
-            "share.coordinator.state.topic",
+            StateTopic(
+                self._config.share_coordinator_state_topic_num_partitions,
+                self._config.share_coordinator_state_topic_replication_factor,
+                self._config.share_coordinator_state_topic_min_isr,
+                self._config.share_coordinator_state_topic_segment_bytes,
+            ),
+            self._config.internal_endpoint is None,
             {
                 "cleanup.policy": "delete",
                 "retention.ms": "-1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
@@ -15,7 +15,7 @@ from penstock.wire.apis import initialize_share_group_state as initialize
 from penstock.wire.apis import read_share_group_state as read
 from penstock.wire.apis import read_share_group_state_summary as summary
 from penstock.wire.apis import write_share_group_state as write
-from penstock.wire.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from penstock.wire.apis.read_share_group_state_summary import ReadShareGroupStateSummaryRequest, ShardToRead
 from penstock.wire.schema import Struct
 
 __all__ = ["ShareStateService", "coordinator_key"]
@@ -86,7 +86,9 @@ class ShareStateService:
 
     def summary(self, request: ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
         if request.shards:
-            return self._lowest_starts(request)
+            partitions = {(t.topic_id, data.partition) for t in request.topics for data in t.partitions}
+            # Each once: a summary takes as long as its shard has groups.
+            return self.lowest_starts(partitions, {each.index: each for each in request.shards}.values())
         return self._each(
             request,
             lambda shard, item: shard.summary(item[0]),
@@ -95,13 +97,12 @@ class ShareStateService:
             summary.ReadShareGroupStateSummaryResponse,
         )
 
-    def _lowest_starts(self, request: ReadShareGroupStateSummaryRequest) -> Struct | Deferred[Struct]:
+    def lowest_starts(
+        self, partitions: Collection[tuple[bytes, int]], shards: Iterable[ShardToRead]
+    ) -> Struct | Deferred[Struct]:
         """The lowest start offsets of all groups, by shard. Refuses shards in another leader epoch."""
-        partitions = {
-            (topic.topic_id, data.partition) for topic in request.topics for data in topic.partitions
-        }
 
-        def operate(shard: ShareShard, wanted: summary.ShardToRead) -> Struct:
+        def operate(shard: ShareShard, wanted: ShardToRead) -> Struct:
             partition = self._runtime.partition(wanted.index)
             if partition is None or partition.leader_epoch != wanted.leader_epoch:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
@@ -111,11 +112,11 @@ class ShareStateService:
             ]
             return summary.ShardResult(index=wanted.index, starts=starts)
 
-        def error_response(wanted: summary.ShardToRead, error: ApiError) -> Struct:
+        def error_response(wanted: ShardToRead, error: ApiError) -> Struct:
             return summary.ShardResult(index=wanted.index, error_code=error.code)
 
         return self._runtime.submit_each(
-            [(wanted.index, wanted) for wanted in request.shards],
+            [(wanted.index, wanted) for wanted in shards],
             operate,
             error_response,
             lambda results: summary.ReadShareGroupStateSummaryResponse(shards=results),

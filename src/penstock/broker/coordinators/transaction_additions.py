@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.context import Context
 from penstock.broker.coordinators.replies import PendingReply
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import INTERNAL_TOPICS
+from penstock.model.steps import at_once
 from penstock.net.deferred import Deferred
 from penstock.transactions.metadata import TopicPartition
 from penstock.transactions.shard import Addition, TransactionShard
@@ -29,6 +32,10 @@ __all__ = ["BATCHED_FROM", "FENCED_FROM", "PartitionAdditions", "gathered", "kno
 #: the first versions with PRODUCER_FENCED, and with several transactions: those are of brokers
 FENCED_FROM: Final = 2
 BATCHED_FROM: Final = 4
+#: partitions between two yields
+_STEP: Final = 64
+#: the error of each partition of a transaction
+_Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 
 
 class PartitionAdditions:
@@ -49,18 +56,67 @@ class PartitionAdditions:
 
     def add(self, transaction: AddPartitionsToTxnTransaction, version: int) -> Struct | Deferred[Struct]:
         """The result for one transaction. One bad partition fails all: none is added."""
-        of_client = version < BATCHED_FROM
-        wanted = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-        failed = {p: code for p in wanted if (code := self._check_partition(p, of_client))}
-        result = partial(_result, transaction.transactional_id)
-        if failed:
-            return result({p: failed.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in wanted})
+        transactional_id = transaction.transactional_id
+        codes, has_failed = at_once(self._checked(transaction, version < BATCHED_FROM))
+        if has_failed:
+            return at_once(_result(transactional_id, codes))
+        return self._submit(
+            transaction, version, codes, lambda found: at_once(_result(transactional_id, found))
+        )
+
+    async def add_in_turns(
+        self, context: Context, transaction: AddPartitionsToTxnTransaction, version: int
+    ) -> Struct:
+        """As `add`, for a transaction with many partitions. Only the decision itself is made at once."""
+        transactional_id = transaction.transactional_id
+        codes, has_failed = await context.until_done(self._checked(transaction, version < BATCHED_FROM))
+        if not has_failed:
+            decided: list[_Codes] = []
+
+            def respond(found: _Codes) -> Struct:
+                decided.append(found)
+                return AddPartitionsToTxnResult(transactional_id=transactional_id)
+
+            response = self._submit(transaction, version, codes, respond)
+            if isinstance(response, Deferred):
+                await awaited(response)
+            codes = decided[-1]
+        return await context.until_done(_result(transactional_id, codes))
+
+    def _checked(
+        self, transaction: AddPartitionsToTxnTransaction, of_client: bool
+    ) -> Generator[None, None, tuple[_Codes, bool]]:
+        """The error of each partition, and whether any has one."""
+        codes: _Codes = {}
+        has_failed = False
+        for topic in transaction.topics:
+            for index in topic.partitions:
+                code = codes[topic.name, index] = self._check_partition((topic.name, index), of_client)
+                has_failed = has_failed or bool(code)
+                if not len(codes) % _STEP:
+                    yield
+            yield
+        if has_failed:
+            for number, (partition, code) in enumerate(codes.items()):
+                if not code:
+                    codes[partition] = ErrorCode.OPERATION_NOT_ATTEMPTED
+                if not number % _STEP:
+                    yield
+        return codes, has_failed
+
+    def _submit(
+        self,
+        transaction: AddPartitionsToTxnTransaction,
+        version: int,
+        wanted: _Codes,
+        result: Callable[[_Codes], Struct],
+    ) -> Struct | Deferred[Struct]:
         addition = Addition(
             transaction.transactional_id,
             transaction.producer_id,
             transaction.producer_epoch,
             frozenset(wanted),
-            0 if of_client else 2,
+            0 if version < BATCHED_FROM else 2,
         )
 
         def respond(code: ErrorCode) -> Struct:
@@ -90,18 +146,18 @@ def known_error(code: ErrorCode, knows_fenced: bool) -> ErrorCode:
     return code
 
 
-def _result(transactional_id: str, codes: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResult:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (name, index), code in codes.items():
-        result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        topics.setdefault(name, []).append(result)
-    return AddPartitionsToTxnResult(
-        transactional_id=transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
-            for name, results in topics.items()
-        ],
-    )
+def _result(transactional_id: str, codes: _Codes) -> Generator[None, None, AddPartitionsToTxnResult]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for number, ((name, index), code) in enumerate(codes.items(), 1):
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = AddPartitionsToTxnTopicResult(name=name)
+        topic.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+        if not number % _STEP:
+            yield
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
 
 
 def gathered(

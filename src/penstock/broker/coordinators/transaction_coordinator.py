@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
 
 from penstock.broker.coordinators.host_settings import HostSettings
-from penstock.broker.coordinators.internal_topic import InternalTopic, new_state_topic
+from penstock.broker.coordinators.internal_topic import InternalTopic, StateTopic, new_state_topic
 from penstock.broker.coordinators.marker_sender import MarkerSender, MarkerTransport, Term
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.shard_log import Loader
@@ -56,7 +55,7 @@ class TransactionCoordinator:
             lambda: TransactionShard(self._env),
             clock,
             loader,
-            cast("dict[str, Any]", config)["request.timeout.ms"] / 1000,
+            config.request_timeout_ms / 1000,
             self._run_effect,
         )
         topic = InternalTopic(TRANSACTIONS_TOPIC, image, self._new_topic, create_topic)
@@ -113,8 +112,13 @@ class TransactionCoordinator:
     def _new_topic(self) -> NewTopic:
         return new_state_topic(
             TRANSACTIONS_TOPIC,
-            self._config,
-            "transaction.state.log",
+            StateTopic(
+                self._config.transaction_state_log_num_partitions,
+                self._config.transaction_state_log_replication_factor,
+                self._config.transaction_state_log_min_isr,
+                self._config.transaction_state_log_segment_bytes,
+            ),
+            self._config.internal_endpoint is None,
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",

@@ -1,31 +1,25 @@
-"""The fetch of a client: which bytes of which partitions, and the response.
-
-Bytes leave as file ranges that go to the socket unread. A consumer reads up to the high watermark, or up to
-the last stable offset if it reads committed records only.
-"""
+"""The fetch of a client: its limits over all partitions, and the response. `partition_read` reads each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
+from penstock.broker.base.data_access import DataAccess
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.base.metrics import TopicStats
-from penstock.broker.fetch.pipeline import SMALL_RANGE, Fetch, FetchEnvironment, FetchRead
+from penstock.broker.fetch.partition_read import QUIET, FetchLimits, described, failed, read_partition
+from penstock.broker.fetch.pipeline import Fetch, FetchEnvironment, FetchRead
 from penstock.broker.fetch.sessions import FetchSession, WantedPartition
 from penstock.broker.replica.partition import Partition
-from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
-from penstock.replication.leader import LeaderState
 from penstock.security.acls import Operation
-from penstock.storage.log import Log
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -33,7 +27,7 @@ from penstock.wire.apis.fetch import (
     PartitionData,
 )
 
-__all__ = ["ClientEnvironment", "ClientFetch", "FetchLimits", "read_partition"]
+__all__ = ["ClientEnvironment", "ClientFetch"]
 
 _STORAGE_ERROR_FROM: Final = 6
 #: errors that do not end the wait for other partitions
@@ -42,16 +36,6 @@ _UNKNOWN: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-
-
-class FetchLimits(NamedTuple):
-    max_bytes: int
-    #: read committed records only, up to the last stable offset
-    committed: bool
-    #: true if only a leader may answer: clients that know of racks may read from followers (KIP-392)
-    only_leader: bool = True
-    #: finds the replica that a client at an offset should rather read from, if any
-    nearest: Callable[[LeaderState, int], int | None] | None = None
 
 
 class ClientRead(FetchRead):
@@ -71,7 +55,7 @@ class ClientRead(FetchRead):
     def describe_quiet(self, committed: bool) -> None:
         """Build the answers that `ClientFetch.read` left out, because most fetches wait instead."""
         for position, partition in self.quiet:
-            answer = self.answers[position] = _described(partition, partition.index)
+            answer = self.answers[position] = described(partition, partition.index)
             if committed:
                 answer.aborted_transactions = []
         self.quiet = []
@@ -80,8 +64,12 @@ class ClientRead(FetchRead):
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment(FetchEnvironment):
     hints: LeaderHints
+    #: closes the fetch session of an id
+    close_session: Callable[[int], None]
     #: None if every client may read everything
     access: Access | None = None
+    #: None if no topic's reads are audited
+    accesses: DataAccess | None = None
 
 
 class ClientFetch(Fetch[ClientRead]):
@@ -90,6 +78,7 @@ class ClientFetch(Fetch[ClientRead]):
     __slots__ = ("_find", "_incremental", "_limits", "_session", "_waited_for", "_wanted")
 
     environment: ClientEnvironment
+    new_read: Callable[[], ClientRead] = ClientRead
 
     def __init__(
         self,
@@ -114,26 +103,26 @@ class ClientFetch(Fetch[ClientRead]):
 
         With `may_wait`, partitions that are read to their end are `quiet`: their answers are left out.
         """
-        read = ClientRead()
+        read = self.new_read()
         find, limits = self._find, self._limits
         left = limits.max_bytes
         for want in self._wanted:
             partition = find(want.topic, want.index)
             if isinstance(partition, ErrorCode):
-                answer = _failed(want.index, partition)
+                answer = failed(want.index, partition)
             else:
                 try:
                     answer = read_partition(partition, want, left, limits, not read.size, may_wait)
-                    if answer is _QUIET:
+                    if answer is QUIET:
                         read.quiet.append((len(read.answers), partition))
                         read.answers.append(answer)
                         continue
                 except ApiError as e:
-                    answer = _failed(want.index, e.code)
+                    answer = failed(want.index, e.code)
                     answer.aborted_transactions = None
                 except ColdPages as e:
                     read.cold.append((partition, e))
-                    answer = _described(partition, want.index)
+                    answer = described(partition, want.index)
             if answer.records:
                 size = len(answer.records)
                 read.size += size
@@ -149,6 +138,31 @@ class ClientFetch(Fetch[ClientRead]):
                 read.is_urgent = True
             read.answers.append(answer)
         return read
+
+    def part(self, wanted: Sequence[WantedPartition]) -> PartOfFetch:
+        """The same fetch of some of its partitions."""
+        return PartOfFetch(
+            self.context, self.environment, wanted, self._limits, self._session, self._incremental
+        )
+
+    def throttled(self, read: ClientRead) -> FetchResponse | None:
+        """The empty response to a client that has used up its quota; None for any other (KIP-219)."""
+        meter = self.context.meter
+        throttle_ms = 0 if meter is None else meter.charge_fetch(read.size)
+        if not throttle_ms:
+            return None
+        # The fetch session stays as it is, so the next response has everything that this one leaves out.
+        session = self._session
+        if session is not None and not self._incremental:
+            # Like Kafka: a full request that is throttled starts no session.
+            self.environment.close_session(session.id)
+            session = None
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether only committed records are read."""
+        return self._limits.committed
 
     def still_missing(self, read: ClientRead, missing: int) -> int:
         """Like Kafka, wait only if all bytes up to each partition's limit are less than the minimum.
@@ -186,17 +200,15 @@ class ClientFetch(Fetch[ClientRead]):
     def subscribe(self) -> None:
         committed = self._limits.committed
         for partition in self._waited_for:
-            if committed:
-                partition.committed_waiters[self] = partition.log.last_stable_offset
-            else:
-                partition.waiters[self] = None
+            partition.readers[self] = partition.log.last_stable_offset if committed else None
 
     def unsubscribe(self) -> None:
-        committed = self._limits.committed
         for partition in self._waited_for:
-            (partition.committed_waiters if committed else partition.waiters).pop(self, None)
+            partition.readers.pop(self, None)
 
     def respond(self, read: ClientRead) -> FetchResponse:
+        if self.context.meter is not None and (throttled := self.throttled(read)) is not None:
+            return throttled
         if read.quiet:
             read.describe_quiet(self._limits.committed)
         if read.errors and self.context.version < _STORAGE_ERROR_FROM:
@@ -204,6 +216,8 @@ class ClientFetch(Fetch[ClientRead]):
         session = self._session
         for stats, size in read.served:
             stats.bytes_out += size
+        if self.environment.accesses is not None:
+            self.environment.accesses.served(self.context, read.served)
         answers: Iterable[tuple[WantedPartition, PartitionData]] = zip(
             self._wanted, read.answers, strict=True
         )
@@ -242,103 +256,27 @@ class ClientFetch(Fetch[ClientRead]):
         )
 
 
-#: stands for an answer that is not built yet
-_QUIET: Final = PartitionData()
+class PartOfFetch(ClientFetch):
+    """Some partitions of a large fetch."""
 
+    __slots__ = ("_before",)
 
-def read_partition(
-    partition: Partition,
-    want: WantedPartition,
-    left: int,
-    limits: FetchLimits,
-    at_least_one: bool,
-    may_wait: bool = False,
-) -> PartitionData:
-    """The answer for one partition, with up to `left` bytes. Raises ApiError, or ColdPages to be loaded.
+    def read_behind(self, before: int, may_wait: bool) -> ClientRead:
+        """As `read`, within the limits of the whole fetch, of which `before` bytes were read already."""
+        self._before, limits = before, self._limits
+        self._limits = limits._replace(max_bytes=max(0, limits.max_bytes - before))
+        try:
+            return self.read(may_wait)
+        finally:
+            self._limits = limits
 
-    Longer than other functions because every fetch runs it: a call for each step would cost more.
-    """
-    _, committed, only_leader, nearest = limits
-    partition.check_leader_epoch(want.current_leader_epoch, only_leader)
-    if partition.flusher.health.offline is not None:
-        partition.check_online()
-    log = partition.log
-    if want.last_fetched_epoch >= 0:
-        epoch, end = partition.end_offset_for_epoch(want.last_fetched_epoch)
-        if end < 0:
-            raise OffsetOutOfRange
-        if epoch < want.last_fetched_epoch or end < want.fetch_offset:
-            return _diverging(partition, want.index, epoch, end)
-    if nearest is not None and partition.leadership is not None:
-        replica = nearest(partition.leadership.state, want.fetch_offset)
-        if replica is not None:
-            return _redirected(partition, want.index, replica)
-    upper = partition.readable_end(committed)
-    if may_wait and want.fetch_offset == upper:
-        return _QUIET
-    answer = _described(partition, want.index)
-    if upper == log.end_offset:
-        newest = log.newest(want.fetch_offset)
-        if newest is not None and (at_least_one or len(newest) <= min(left, want.max_bytes)):
-            answer.records = newest
-            if committed:
-                answer.aborted_transactions = []
-            return answer
-    if left or at_least_one:
-        limit = min(want.max_bytes, left)
-        found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)
-        if found is not None:
-            if committed:
-                upper = min(upper, log.offset_behind(want.fetch_offset, found))
-            try:
-                answer.records = found.read() if found.size <= SMALL_RANGE else found
-            except OSError as e:
-                raise partition.read_failed(e) from e
-    elif not log.log_start_offset <= want.fetch_offset <= log.end_offset:
-        raise OffsetOutOfRange
-    if committed:
-        # Like Kafka, a response without records lists no transactions.
-        answer.aborted_transactions = _aborted(log, want.fetch_offset, upper) if answer.records else []
-    return answer
+    def new_read(self) -> ClientRead:
+        read = ClientRead()
+        read.size = self._before
+        return read
 
-
-def _diverging(partition: Partition, index: int, epoch: int, end_offset: int) -> PartitionData:
-    """The answer to a client whose last epoch ends at `end_offset` in this log: it has to truncate."""
-    answer = _described(partition, index)
-    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return answer
-
-
-def _redirected(partition: Partition, index: int, replica: int) -> PartitionData:
-    """The answer to a client that is to fetch from a replica in its rack (KIP-392)."""
-    answer = _described(partition, index)
-    answer.preferred_read_replica = replica
-    return answer
-
-
-def _aborted(log: Log, start: int, upper: int) -> list[AbortedTransaction]:
-    """The aborted transactions in a range; ColdPages if their index has to be read from the disk."""
-    return [
-        AbortedTransaction(producer_id=producer_id, first_offset=first)
-        for producer_id, first in log.aborted_transactions(start, upper, cached_only=True)
-    ]
-
-
-def _described(partition: Partition, index: int) -> PartitionData:
-    log = partition.log
-    return PartitionData(
-        partition_index=index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        # Only a consumer of committed records receives a list.
-        aborted_transactions=None,
-        records=b"",
-    )
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+    def throttled(self, read: ClientRead) -> None:
+        """The whole fetch is charged, not its parts."""
 
 
 def _rename_storage_errors(answers: Iterable[PartitionData]) -> None:

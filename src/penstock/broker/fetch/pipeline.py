@@ -20,10 +20,11 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.net.deferred import Deferred
 from penstock.ports import Workers
+from penstock.storage.log import Log
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import FetchResponse
 
-__all__ = ["SMALL_RANGE", "Fetch", "FetchEnvironment", "FetchRead", "WaitingFetch"]
+__all__ = ["SMALL_RANGE", "Fetch", "FetchEnvironment", "FetchRead", "WaitingFetch", "newest_within"]
 
 #: a range up to this size is copied, which is cheaper than the system calls of `sendfile`
 SMALL_RANGE: Final = 24 << 10
@@ -213,9 +214,25 @@ class Fetch(WaitingFetch, Generic[ReadT]):
     async def _warm(self, read: ReadT) -> Any:
         """Load cold pages and read again. After a few attempts the response has the bytes that there are."""
         for _ in range(_WARM_TRIES):
-            await warm_pages(self.environment.workers, read.cold)
+            is_loaded = await warm_pages(self.environment.workers, read.cold)
             self.context.mark("disk")
             read = self.read(False)
-            if not read.cold:
+            if not (read.cold and is_loaded):
                 break
         return self.respond(read)
+
+
+def newest_within(log: Log, offset: int, upper: int, limit: int | None) -> bytes | None:
+    """`Log.newest` for a client that may read up to `upper`, and `limit` bytes; None for any other read.
+
+    Every read of a client asks here first, by the general and the repeated path, and for share groups.
+    `Log.newest` is not called, because each fetch runs this.
+    """
+    first, end, batches = log.appender.newest
+    if first != offset or end != upper or upper != log.end_offset or offset < log.log_start_offset:
+        return None
+    if limit is not None and len(batches) > limit:
+        return None
+    if log.health.offline is not None:
+        log.health.check()
+    return batches

@@ -19,14 +19,15 @@ from typing import Any, Final, Protocol, TypeAlias
 from penstock.broker.base import repeated
 from penstock.broker.base.context import Context
 from penstock.broker.base.metrics import TopicStats
-from penstock.broker.fetch.client_fetch import ClientEnvironment, FetchLimits, read_partition
-from penstock.broker.fetch.pipeline import WaitingFetch
+from penstock.broker.fetch.client_fetch import ClientEnvironment
+from penstock.broker.fetch.partition_read import FetchLimits, read_partition
+from penstock.broker.fetch.pipeline import WaitingFetch, newest_within
 from penstock.broker.fetch.sessions import FINAL_EPOCH, WantedPartition, wanted_partitions
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.security.acls import Operation
 from penstock.storage.scan import ColdPages
-from penstock.wire.apis.fetch import FETCH, FetchRequest
+from penstock.wire.apis.fetch import FETCH, FetchRequest, names_replica
 from penstock.wire.repeated_client_fetch import ClientFetchTemplate, RepeatedFetchResponse
 from penstock.wire.schema import Records
 
@@ -156,18 +157,14 @@ class RepeatedClientFetch(WaitingFetch):
         if self._limits.committed:
             # All partitions were read to their end.
             for partition, offset in zip(self._partitions, self._offsets, strict=True):
-                partition.committed_waiters[self] = offset
+                partition.readers[self] = offset
         else:
             for partition in self._partitions:
-                partition.waiters[self] = None
+                partition.readers[self] = None
 
     def unsubscribe(self) -> None:
-        if self._limits.committed:
-            for partition in self._partitions:
-                partition.committed_waiters.pop(self, None)
-        else:
-            for partition in self._partitions:
-                partition.waiters.pop(self, None)
+        for partition in self._partitions:
+            partition.readers.pop(self, None)
         if self.following is None:
             self.close_wait()
 
@@ -191,7 +188,7 @@ class RepeatedClientFetch(WaitingFetch):
             if (
                 partition.leader_epoch != leader_epoch
                 or not partition.hosted
-                or partition.flusher.health.offline is not None
+                or partition.health.offline is not None
             ):
                 return None
             log = partition.log
@@ -202,11 +199,10 @@ class RepeatedClientFetch(WaitingFetch):
             upper = stable if committed else high_watermark
             if offset == upper:
                 continue
-            records: Records | None = None
             try:
-                if upper == log.end_offset:
-                    records = log.newest(offset)
-                if records is None or (size and len(records) > min(max_bytes - size, most)):
+                limit = min(max_bytes - size, most) if size else None
+                records: Records | None = newest_within(log, offset, upper, limit)
+                if records is None:
                     records = self._read_log(partition, offset, most, size)
             except (ApiError, ColdPages):
                 return None
@@ -300,7 +296,7 @@ class ClientFetchLearner:
     __slots__ = ("_environment", "_general")
 
     #: the versions whose requests may be repeated
-    versions = range(ClientFetchTemplate.FIRST_VERSION, FETCH.max_version + 1)
+    versions = ClientFetchTemplate.VERSIONS
 
     def __init__(self, general: GeneralFetch, environment: ClientEnvironment) -> None:
         self._general = general
@@ -325,14 +321,19 @@ class ClientFetchLearner:
     ) -> RepeatedClientFetch | None:
         limits = self._general.limits(context, request)
         template = ClientFetchTemplate.of(request, frame, body_at)
-        if template is None or limits.nearest is not None or _names_replica(request):
+        if template is None or limits.nearest is not None or names_replica(request):
+            # A request that names a replica needs ClusterAction, which the general pipeline checks.
             return None
         places: list[_Place] = []
         find, access = self._environment.partitions.find, self._environment.access
+        accesses = self._environment.accesses
         allowed = find if access is None else access.finder(context, Operation.READ, find)
         for want in wanted_partitions(request, by_id=True):
             partition = allowed(want.topic, want.index)
             if isinstance(partition, ErrorCode) or want.last_fetched_epoch >= 0:
+                return None
+            if accesses is not None and accesses.watches(partition.stats.name):
+                # The general pipeline counts reads for the audit.
                 return None
             epoch = want.current_leader_epoch
             leader_epoch = partition.leader_epoch if epoch == _ANY_EPOCH else epoch
@@ -340,9 +341,3 @@ class ClientFetchLearner:
         return RepeatedClientFetch(
             context, self._environment, template, request, places, limits, self._general.answer_now
         )
-
-
-def _names_replica(request: FetchRequest) -> bool:
-    """Whether a request names a replica: it needs ClusterAction, which the general pipeline checks."""
-    state = request.replica_state
-    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)

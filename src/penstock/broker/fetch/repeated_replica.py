@@ -32,6 +32,7 @@ from penstock.model.errors import ApiError
 from penstock.security.acls import Operation
 from penstock.wire.apis.fetch import FETCH, FetchRequest
 from penstock.wire.repeated_replica_fetch import PARTITION_FIELDS, ReplicaFetchTemplate
+from penstock.wire.replica_fetch import VERSIONS as RESPONSE_VERSIONS
 from penstock.wire.replica_fetch import FetchedPartition, write_response
 
 __all__ = ["RepeatedReplicaFetches", "ReplicaFetchLearner"]
@@ -67,8 +68,10 @@ class RepeatedReplicaFetches(WaitingFetch):
         self._epoch: object = None
         self.prepare_wait(environment.call_soon)
 
-    def fits(self, request: FetchRequest) -> bool:
+    def fits(self, context: Context, session: ReplicaSession, request: FetchRequest) -> bool:
         """Returns true if a request is one of those that are recognised here."""
+        if session is not self.session or context.version != self.context.version:
+            return False
         return self._template.fits(self.context.client_id, request)
 
     # -- requests
@@ -106,7 +109,8 @@ class RepeatedReplicaFetches(WaitingFetch):
                 return None
             log = partition.log
             # A log whose last record has the same epoch as ours is a prefix of ours, up to our end.
-            if log.leader_epochs.latest != last_epoch or not log.log_start_offset <= offset <= log.end_offset:
+            start_offset, end_offset = log.local_log_start_offset, log.end_offset
+            if log.leader_epochs.latest != last_epoch or not start_offset <= offset <= end_offset:
                 return None
             positions[followed] = (leadership, offset, last_epoch, start)
         if named != len(positions) + 1:
@@ -208,7 +212,7 @@ class ReplicaFetchLearner:
     __slots__ = ("_environment", "_sessions")
 
     #: the versions whose requests may be repeated
-    versions = (FETCH.max_version,)
+    versions = tuple(version for version in ReplicaFetchTemplate.VERSIONS if version in RESPONSE_VERSIONS)
 
     def __init__(self, sessions: ReplicaSessions, environment: ReplicaEnvironment) -> None:
         self._sessions = sessions
@@ -223,9 +227,9 @@ class ReplicaFetchLearner:
         if session is None:
             return
         known = context.connection.memo
-        if isinstance(known, RepeatedReplicaFetches) and known.session is session and known.fits(request):
+        if isinstance(known, RepeatedReplicaFetches) and known.fits(context, session, request):
             return
-        template = ReplicaFetchTemplate.of(context.client_id, request)
+        template = ReplicaFetchTemplate.of(context.version, context.client_id, request)
         if template is not None:
             context.connection.memo = RepeatedReplicaFetches(
                 context, self._environment, session, request, template

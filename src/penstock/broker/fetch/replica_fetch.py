@@ -21,9 +21,9 @@ from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.model.ids import TopicId
 from penstock.ports import Clock
 from penstock.replication.epochs import EpochEnd, diverging_epoch
+from penstock.storage.log import Log
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import (
-    FETCH,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -31,7 +31,13 @@ from penstock.wire.apis.fetch import (
     PartitionData,
 )
 from penstock.wire.compiler import Part
-from penstock.wire.replica_fetch import FEW, FetchedPartition, ReplicaFetchResponse, write_response
+from penstock.wire.replica_fetch import (
+    FEW,
+    VERSIONS,
+    FetchedPartition,
+    ReplicaFetchResponse,
+    write_response,
+)
 from penstock.wire.schema import Records
 
 __all__ = ["ReplicaEnvironment", "ReplicaFetch"]
@@ -119,8 +125,8 @@ class ReplicaFetch(Fetch[ReplicaRead]):
             partition = found
             followed.subscribe(partition)
         try:
-            if partition.flusher.health.offline is not None:
-                partition.check_online()
+            if partition.health.offline is not None:
+                partition.health.check()
             if followed.accepted_by is None or followed.accepted_by is not partition.leadership:
                 diverging = self._accept_position(partition, followed)
                 if diverging is not None:
@@ -150,6 +156,7 @@ class ReplicaFetch(Fetch[ReplicaRead]):
         if diverging is None:
             if not log.log_start_offset <= offset <= log.end_offset:
                 raise OffsetOutOfRange
+            _check_local(log, offset)
             followed.report_position(partition, self._now_ms)
         return diverging
 
@@ -167,6 +174,7 @@ class ReplicaFetch(Fetch[ReplicaRead]):
             newest = log.newest(followed.fetch_offset)
             if newest is not None:
                 return newest
+        _check_local(log, followed.fetch_offset)
         found = log.read(
             followed.fetch_offset,
             min(followed.max_bytes, left),
@@ -197,9 +205,15 @@ class ReplicaFetch(Fetch[ReplicaRead]):
         if session.id == NO_SESSION:
             session.close()
         self.environment.metrics.replication_bytes_out += read.size
-        if self.context.version == FETCH.max_version and not read.refused and len(fetched) <= FEW:
+        if self.context.version in VERSIONS and not read.refused and len(fetched) <= FEW:
             return write_response, (session.id, fetched)
         return _response(session.id, fetched, read.refused)
+
+
+def _check_local(log: Log, offset: int) -> None:
+    """Refuse what only the archive has: the follower builds its state from there (KIP-405)."""
+    if offset < log.local_log_start_offset:
+        raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
 
 
 def _response(

@@ -3,12 +3,14 @@
 A session's epoch counts its requests, so that a lost or repeated request is noticed. The table of sessions
 has a fixed number of slots. A new session takes over a slot only from a session that has been idle for the
 eviction time, or that is smaller and as old. A request that gets no slot is answered in full, without a
-session.
+session. So is a request of a client whose sessions have a quarter of all partitions already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from copy import copy
 from typing import Final, TypeAlias
 
 from penstock.model.errors import ApiError, ErrorCode
@@ -23,6 +25,12 @@ FINAL_EPOCH: Final = -1
 _LAST_EPOCH: Final = 0x7FFFFFFF
 #: the most partitions of all sessions together: some 300 bytes each, and clients may name any number
 _MOST_PARTITIONS: Final = 1_000_000
+#: the part of them that the sessions of one client may have
+_OWNERS: Final = 4
+#: the most partitions of sessions of one client, and of its fetches without a session that wait
+OWNER_PARTITIONS: Final = _MOST_PARTITIONS // _OWNERS
+#: partitions of a piece of a large request
+_PIECE: Final = 500
 
 #: a topic as the request names it: by id from version 13 on, by name before
 TopicKey: TypeAlias = str | TopicId
@@ -92,13 +100,33 @@ def wanted_partitions(request: FetchRequest, by_id: bool) -> Iterable[WantedPart
             )
 
 
+def pieces(request: FetchRequest) -> Iterator[FetchRequest]:
+    """Requests that change a session by some partitions each, and together as `request` does."""
+    for lists in ("topics", "forgotten_topics_data"):
+        piece = FetchRequest()
+        size = 0
+        for topic in getattr(request, lists):
+            for start in range(0, len(topic.partitions), _PIECE):
+                part = copy(topic)
+                part.partitions = topic.partitions[start : start + _PIECE]
+                getattr(piece, lists).append(part)
+                size += len(part.partitions)
+                if size >= _PIECE:
+                    yield piece
+                    piece, size = FetchRequest(), 0
+        yield piece
+
+
 class FetchSession:
     """The partitions of one client, in the order in which they are served."""
 
-    __slots__ = ("by_id", "created_at", "epoch", "id", "partitions", "used_at")
+    __slots__ = ("by_id", "counted", "created_at", "epoch", "id", "owner", "partitions", "used_at")
 
-    def __init__(self, session_id: int, by_id: bool, now: float) -> None:
+    def __init__(self, session_id: int, by_id: bool, now: float, owner: Hashable = None) -> None:
         self.id = session_id
+        self.owner = owner
+        #: its partitions that the table has counted
+        self.counted = 0
         self.epoch = INITIAL_EPOCH + 1
         self.by_id = by_id
         self.created_at = now
@@ -143,6 +171,7 @@ class FetchSessions:
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
         self._partitions = 0
+        self._by_owner: Counter[Hashable] = Counter()
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -151,28 +180,70 @@ class FetchSessions:
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partitions -= len(session.partitions)
+            self._count(session, 0)
 
-    def start(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
+    def _count(self, session: FetchSession, partitions: int) -> None:
+        self._partitions += partitions - session.counted
+        self._by_owner[session.owner] += partitions - session.counted
+        session.counted = partitions
+        if not self._by_owner[session.owner]:
+            del self._by_owner[session.owner]
+
+    def _is_too_much(self, owner: Hashable, added: int) -> bool:
+        """Whether all sessions, or those of a client, have too many partitions with `added` ones."""
+        most = self._most_partitions
+        if self._partitions + added > most:
+            return True
+        return owner is not None and self._by_owner[owner] + added > most // _OWNERS
+
+    def start(self, request: FetchRequest, by_id: bool, owner: Hashable = None) -> FetchSession | None:
         """A new session with the request's partitions; None if there is no slot."""
+        session = self.open(request, by_id, owner)
+        if session is not None:
+            self.change(session, request)
+        return session
+
+    def open(self, request: FetchRequest, by_id: bool, owner: Hashable = None) -> FetchSession | None:
+        """A new session without partitions, which `change` adds; None if there is no slot.
+
+        `owner` is the client that it is counted for.
+        """
         self.close(request.session_id)
         size = sum(len(t.partitions) for t in request.topics)
-        if self._partitions + size > self._most_partitions or not self._make_room(size):
+        if self._is_too_much(owner, size) or not self._make_room(size):
             return None
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._new_id()
-        session = FetchSession(session_id, by_id, self._now())
-        session.update(request)
-        self._sessions[session_id] = session
-        self._partitions += len(session.partitions)
+        session = self._sessions[session_id] = FetchSession(session_id, by_id, self._now(), owner)
         return session
+
+    def change(self, session: FetchSession, request: FetchRequest) -> None:
+        """Update the partitions of a session. It ends if there are too many."""
+        session.update(request)
+        if self._sessions.get(session.id) is not session:
+            # It was evicted while a large request was computed.
+            return
+        self._count(session, len(session.partitions))
+        if self._is_too_much(session.owner, 0):
+            self.close(session.id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def resume(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
         """The session of an incremental request, updated by it.
 
         None if no partition is left: like Kafka, an empty session ends.
         """
+        session = self.find(request, by_id)
+        if request.topics or request.forgotten_topics_data:
+            self.change(session, request)
+        if not session.partitions:
+            self.close(session.id)
+            return None
+        return session
+
+    def find(self, request: FetchRequest, by_id: bool) -> FetchSession:
+        """The session of an incremental request, which `change` has to update; ApiError if there is none."""
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -184,16 +255,6 @@ class FetchSessions:
         session.used_at = self._now()
         # Order of use is order of eviction.
         self._sessions[session.id] = self._sessions.pop(session.id)
-        if request.topics or request.forgotten_topics_data:
-            self._partitions -= len(session.partitions)
-            session.update(request)
-            self._partitions += len(session.partitions)
-            if self._partitions > self._most_partitions:
-                self.close(session.id)
-                raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if not session.partitions:
-            self.close(session.id)
-            return None
         return session
 
     def _make_room(self, size: int) -> bool:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.node.controller import Controller
-from penstock.metadata.access import create_acls, delete_acls
+from penstock.metadata.access import create_acls, delete_acls, find_acls
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.scram import alter_credentials, describe_credentials
+from penstock.metadata.levels import ACCESS, refused
+from penstock.metadata.scram import alter_credentials, describe_credentials, divided_by_user
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.steps import Steps, slices
+from penstock.net.deferred import Deferred
 from penstock.ports import Rng
 from penstock.security.acls import Acl, AclFilter, check_filter
 from penstock.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from penstock.wire.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from penstock.wire.apis.delete_acls import (
@@ -34,10 +39,13 @@ from penstock.wire.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from penstock.wire.schema import Struct
 
 __all__ = ["AccessHandlers"]
 
+#: bindings of a response that are built in one step
+_STEP: Final = 200
+#: users whose credentials are altered together
+_USERS_AT_ONCE: Final = 100
 _DISABLED: Final = ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
@@ -64,7 +72,9 @@ class AccessHandlers:
             for c in request.creations
         ]
         results: Sequence[ApiError | None] = [_DISABLED] * len(acls)
-        if self._has_authorizer:
+        if (off := refused(self._image.features, ACCESS)) is not None:
+            results = [off] * len(acls)
+        elif self._has_authorizer:
             results = await self._controller.change(
                 lambda: create_acls(self._image, acls, lambda: self._rng.token(16))
             )
@@ -81,17 +91,11 @@ class AccessHandlers:
         filters = [_filter(wanted) for wanted in request.filters]
         results: Sequence[list[Acl] | ApiError] = [_DISABLED] * len(filters)
         if self._has_authorizer:
-            results = await self._controller.change(lambda: delete_acls(self._image, filters))
-        return DeleteAclsResponse(
-            filter_results=[
-                DeleteAclsFilterResult(error_code=found.code, error_message=str(found))
-                if isinstance(found, ApiError)
-                else DeleteAclsFilterResult(matching_acls=[_deleted(acl) for acl in found])
-                for found in results
-            ]
-        )
+            found = await context.until_done(find_acls(self._image, filters))
+            results = await self._controller.change(lambda: delete_acls(self._image, found))
+        return await context.until_done(_deletions(results))
 
-    def describe_acls(self, context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    def describe_acls(self, context: Context, request: DescribeAclsRequest) -> Any:
         wanted = _filter(request)
         try:
             if not self._has_authorizer:
@@ -99,8 +103,13 @@ class AccessHandlers:
             check_filter(wanted)
         except ApiError as e:
             return DescribeAclsResponse(error_code=e.code, error_message=str(e))
+        return context.in_turns(self._described(wanted))
+
+    def _described(self, wanted: AclFilter) -> Generator[None, None, DescribeAclsResponse]:
         resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-        for _, acl in self._image.acls.matching(wanted):
+        for number, (_, acl) in enumerate((yield from self._image.acls.search(wanted))):
+            if number % _STEP == 0:
+                yield
             key = acl[:3]
             if key not in resources:
                 resources[key] = DescribeAclsResource(
@@ -118,16 +127,44 @@ class AccessHandlers:
 
     def describe_user_scram_credentials(
         self, context: Context, request: DescribeUserScramCredentialsRequest
-    ) -> DescribeUserScramCredentialsResponse:
-        return describe_credentials(self._image, request)
+    ) -> DescribeUserScramCredentialsResponse | Deferred[DescribeUserScramCredentialsResponse]:
+        return context.in_turns(describe_credentials(self._image, request))
 
     async def alter_user_scram_credentials(
         self, context: Context, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        def decide() -> tuple[Sequence[Struct], AlterUserScramCredentialsResponse]:
-            return alter_credentials(self._image, request)
+        if (off := refused(self._image.features, ACCESS)) is not None:
+            names = dict.fromkeys(
+                [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+            )
+            return AlterUserScramCredentialsResponse(
+                results=[
+                    AlterUserScramCredentialsResult(user=name, error_code=off.code, error_message=str(off))
+                    for name in names
+                ]
+            )
+        if len(request.deletions) + len(request.upsertions) <= _USERS_AT_ONCE:
+            return await self._controller.change(lambda: alter_credentials(self._image, request))
+        response = AlterUserScramCredentialsResponse()
+        for part in await context.until_done(divided_by_user(request, _USERS_AT_ONCE)):
+            await context.turn()
+            altered = await self._controller.change(partial(alter_credentials, self._image, part))
+            response.results += altered.results
+        return response
 
-        return await self._controller.change(decide)
+
+def _deletions(results: Sequence[list[Acl] | ApiError]) -> Steps[DeleteAclsResponse]:
+    response = DeleteAclsResponse()
+    for found in results:
+        if isinstance(found, ApiError):
+            result = DeleteAclsFilterResult(error_code=found.code, error_message=str(found))
+        else:
+            result = DeleteAclsFilterResult()
+            for some in slices(found):
+                result.matching_acls += map(_deleted, some)
+                yield
+        response.filter_results.append(result)
+    return response
 
 
 def _filter(request: Any) -> AclFilter:

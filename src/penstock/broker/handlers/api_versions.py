@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.features import SUPPORTED_FEATURES
-from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import (
@@ -37,12 +38,14 @@ class ApiVersionsHandler:
 
     def __init__(
         self,
-        node: ClusterNode,
+        image: ClusterImage,
+        quorum: QuorumDriver,
         apis: Iterable[Api[Any, Any]],
         is_offered: Callable[[Api[Any, Any]], bool] = lambda api: True,
     ) -> None:
         """`apis` are the APIs that the listener serves. Some are listed only while `is_offered` is true."""
-        self._node = node
+        self._image = image
+        self._quorum = quorum
         self._apis = apis
         self._is_offered = is_offered
 
@@ -63,7 +66,7 @@ class ApiVersionsHandler:
                 for name, (low, high) in _shown_features().items()
                 if low or context.version >= _ZERO_MIN_FROM
             ],
-            finalized_features_epoch=self._node.image.offset,
+            finalized_features_epoch=self._image.offset,
             finalized_features=[
                 FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
                 for name, level in self._levels().items()
@@ -71,8 +74,8 @@ class ApiVersionsHandler:
         )
 
     def _levels(self) -> dict[str, int]:
-        levels = dict(self._node.image.features)
-        if self._node.quorum.state.history.latest_offset >= 0:
+        levels = dict(self._image.features)
+        if self._quorum.state.history.latest_offset >= 0:
             # The metadata log contains the voters: that is level 1 of kraft.version (KIP-853).
             levels[_KRAFT_VERSION] = 1
         return levels

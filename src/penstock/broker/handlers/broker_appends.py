@@ -16,6 +16,7 @@ from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
+from penstock.net.deferred import Deferred
 from penstock.ports import Workers
 from penstock.records.batch import HEADER, read_header
 from penstock.records.header_fields import PRODUCER_ID
@@ -74,8 +75,8 @@ class BrokerAppends:
             if leadership is not None:
                 leadership.check_enough_replicas()
             last_offset = await self._append_once(partition, batch)
-            if partition.acks_wait:
-                await partition.flusher.flush()
+            if partition.sync.acks_wait:
+                await partition.sync.flusher.flush()
         except ApiError as e:
             return e.code
         if leadership is None:
@@ -90,18 +91,25 @@ class BrokerAppends:
         return await committed
 
     async def _append_once(self, partition: Partition, batch: bytes) -> int:
-        """The last offset of a batch that was appended, now or before."""
+        """The last offset of a batch that was appended, now or before.
+
+        Only the leader answers for a batch of before: the log of a follower, or of a broker that has just
+        been started, may have batches that were never committed and are about to be truncated.
+        """
         try:
             return await self._append_checked(partition, batch)
         except ApiError:
             # The batch may have been appended before the configs of the topic or the clock have changed.
-            written = _repeated(partition, batch)
+            written = _repeated(partition, batch) if partition.leading else None
             if written is None:
                 raise
             return written.last_offset
 
     async def _append_checked(self, partition: Partition, batch: bytes) -> int:
         data, origin = memoryview(bytearray(batch)), _origin(batch)
+        if partition.is_mirror:
+            # Dead letters and messages of delay topics would be records that the source does not have.
+            partition.check_client_append()
         try:
             return partition.append(data, origin).last_offset
         except LongWalk as walk:
@@ -109,8 +117,19 @@ class BrokerAppends:
             await self._workers.in_thread(walk.check)
             return partition.append(data, origin, walk.rules).last_offset
 
-    async def produce(self, context: Context, request: ProduceRequest) -> ProduceResponse:
-        """Produce on the internal listener: batches that another broker writes, and nothing else."""
+    def produce(self, context: Context, request: ProduceRequest) -> Deferred[ProduceResponse]:
+        """Produce on the internal listener: batches that another broker writes, and nothing else.
+
+        The batches are copied before this returns. Connections share their receive buffer, and the next
+        request of any of them is written to it before the task begins.
+        """
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytes(data.records))
+        return context.spawn(self._produce(context, request))
+
+    async def _produce(self, context: Context, request: ProduceRequest) -> ProduceResponse:
         access = self._access
         refusal = None
         if access is not None and not access.allows_on_cluster(context, Operation.CLUSTER_ACTION):

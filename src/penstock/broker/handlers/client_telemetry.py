@@ -12,7 +12,6 @@ from typing import Any, Final
 from penstock.broker.base.client_telemetry import ClientTelemetry
 from penstock.broker.base.context import Context
 from penstock.model.config import BrokerConfig
-from penstock.model.config.keys import as_integer
 from penstock.model.errors import CorruptMessage, ErrorCode, RecordListTooLarge
 from penstock.observability.client_telemetry import ClientInstance, id_text
 from penstock.observability.otlp import client_metrics, with_resource
@@ -148,7 +147,7 @@ class ClientTelemetryHandlers:
 
     @property
     def _max_bytes(self) -> int:
-        return as_integer(self._config["telemetry.max.bytes"])
+        return self._config.telemetry_max_bytes
 
     def _now_ms(self) -> int:
         return int(1000 * self._clock.monotonic())

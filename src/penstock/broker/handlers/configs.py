@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.base.context import Context
+from penstock.broker.handlers.config_checks import check_link_configs, check_stays_reachable
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
 from penstock.broker.handlers.topic_times import with_times
+from penstock.broker.handlers.trust import TrustGuard
 from penstock.broker.node.controller import Controller
-from penstock.metadata.access import check_role
+from penstock.metadata.access import check_revocation, check_role
 from penstock.metadata.configs import (
     GROUP,
     Alteration,
     alter_incrementally,
-    check_min_isr,
+    check_change,
     config_records,
 )
-from penstock.metadata.image import BROKER, CLIENT_METRICS, ROLE, TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, CLIENT_METRICS, LINK, REVOCATION, ROLE, TOPIC, ClusterImage
+from penstock.metadata.levels import check_topic
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
@@ -32,14 +36,16 @@ from penstock.model.config import (
     ConfigType,
     check_client_metrics,
     check_group_configs,
+    check_topic_configs,
     describe_broker,
     describe_client_metrics,
     describe_dynamic_default,
     describe_group,
     describe_topic,
-    resolve_topic_configs,
 )
-from penstock.model.config.security_keys import listener_name
+from penstock.model.config.broker_checks import is_sensitive
+from penstock.model.config.links import check_link_name, describe_link
+from penstock.model.config.trust_keys import changed_names
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from penstock.ports import Clock
 from penstock.wire.apis import alter_configs as legacy
@@ -61,13 +67,8 @@ from penstock.wire.schema import Struct
 
 __all__ = ["ConfigHandlers", "is_of_this_node"]
 
-#: limits of connections, which cannot be 0 while the broker runs
-_CONNECTION_LIMITS: Final = (
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connection.creation.rate",
-)
 _BROKER_LOGGER: Final = 8
+_INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 _LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, CLIENT_METRICS, GROUP)
 #: the configs that can be set, by resource type
 _KEYS: Final = {
@@ -82,13 +83,20 @@ class ConfigHandlers:
     """The APIs that describe and alter configs."""
 
     def __init__(
-        self, config: BrokerConfig, node_id: int, image: ClusterImage, clock: Clock, controller: Controller
+        self,
+        config: BrokerConfig,
+        node_id: int,
+        image: ClusterImage,
+        clock: Clock,
+        controller: Controller,
+        trust: TrustGuard,
     ) -> None:
         self._config = config
         self._node_id = node_id
         self._image = image
         self._clock = clock
         self._controller = controller
+        self._trust = trust
 
     def describe_configs(self, context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         response = DescribeConfigsResponse()
@@ -114,7 +122,7 @@ class ConfigHandlers:
         if resource.resource_type == TOPIC:
             check_topic_name(name)
             if name not in self._image.topics:
-                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             entries = describe_topic(self._config, self._image.topic_configs(name), names)
             return with_times(entries, self._image.topics[name], names)
         if resource.resource_type == BROKER:
@@ -133,6 +141,8 @@ class ConfigHandlers:
             return describe_client_metrics(self._image.configs.get((CLIENT_METRICS, name), {}), names)
         if resource.resource_type == ROLE:
             return _members(self._image.configs.get((ROLE, name), {}), names)
+        if resource.resource_type == LINK:
+            return describe_link(self._image.configs.get((LINK, name), {}), names)
         raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
     def _check_is_registered(self, name: str) -> None:
@@ -159,7 +169,8 @@ class ConfigHandlers:
             if key[0] == _BROKER_LOGGER and counts[key] == 1:
                 code, message = self._alter_loggers(key[1], alterations, request.validate_only)
             else:
-                code, message = await self._alter(key, alter, request.validate_only)
+                named = [alteration.name for alteration in alterations]
+                code, message = await self._alter(context, key, alter, named, request.validate_only)
             response.responses.append(
                 incremental.AlterConfigsResourceResponse(
                     error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
@@ -187,7 +198,8 @@ class ConfigHandlers:
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
             replace = _replacer(resource.configs) if counts[key] == 1 else _refuse_twice
-            code, message = await self._alter(key, replace, request.validate_only)
+            secrets = [each.name for each in resource.configs if is_sensitive(each.name)]
+            code, message = await self._alter(context, key, replace, secrets, request.validate_only)
             response.responses.append(
                 legacy.AlterConfigsResourceResponse(
                     error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
@@ -197,21 +209,32 @@ class ConfigHandlers:
 
     async def _alter(
         self,
+        context: Context,
         resource: tuple[int, str],
         alter: Callable[[Mapping[str, str]], dict[str, str]],
+        named: Sequence[str],
         validate_only: bool,
     ) -> tuple[int, str | None]:
-        """Alter one resource; returns the error code and message for the response."""
+        """Alter one resource; returns the error code and message for the response.
+
+        The configs in `named` count as changed even if they keep their value: the answer to a client without
+        rights must not show whether a value is right.
+        """
         image = self._image
 
         def decide() -> tuple[Sequence[Struct], None]:
             self._check_resource(resource)
-            values = alter(image.configs.get(resource, {}))
-            self._check_values(resource, values)
+            if resource[0] == BROKER:
+                self._trust.check(context, named)
+            current = image.configs.get(resource, {})
+            values = alter(current)
+            if resource[0] == BROKER:
+                self._trust.check(context, changed_names(current, values))
+            self._check_values(resource, values, current)
             if resource[0] == TOPIC and resource[1] not in image.topics:
                 # After the check of the values: like Kafka, which reports invalid values for any topic.
-                raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
-            check_min_isr(resource, values)
+                raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist.")
+            check_change(resource, current, values)
             records = config_records(image, resource, values, self._clock.now_ms())
             return ([] if validate_only else records), None
 
@@ -234,26 +257,34 @@ class ConfigHandlers:
             _check_group_name(name)
         elif kind == CLIENT_METRICS:
             _check_subscription_name(name)
-        elif kind != ROLE:
+        elif kind == LINK:
+            check_link_name(name)
+        elif kind not in (ROLE, REVOCATION):
             raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
 
-    def _check_values(self, resource: tuple[int, str], values: Mapping[str, str]) -> None:
-        kind, name = resource
-        config = self._config
+    def _check_values(
+        self, resource: tuple[int, str], values: Mapping[str, str], current: Mapping[str, str]
+    ) -> None:
+        (kind, name), config = resource, self._config
         for key, value in values.items():
             if len(value) > 32767:
                 raise InvalidConfig(f"The value of {key} is longer than 32767 characters")
         if kind == TOPIC:
-            resolve_topic_configs(values, config)
+            check_topic_configs(values, config, current)
+            check_topic(self._image.features, values, current)
         elif kind == GROUP:
             check_group_configs(values, config)
         elif kind == CLIENT_METRICS:
             check_client_metrics(values)
         elif kind == ROLE:
             check_role(resource, values)
+        elif kind == REVOCATION:
+            check_revocation(resource, values)
+        elif kind == LINK:
+            check_link_configs(self._image, name, values)
         else:
             try:
-                _check_stays_reachable(values)
+                check_stays_reachable(values)
                 if name:
                     config.check_dynamic(dynamic=values)
                 else:
@@ -270,7 +301,7 @@ class ConfigHandlers:
             kinds: Iterable[int] = (CLIENT_METRICS,)
         else:
             kinds = request.resource_types or _LISTABLE
-        unknown = [kind for kind in kinds if kind not in (*_LISTABLE, ROLE)]
+        unknown = [kind for kind in kinds if kind not in (*_LISTABLE, ROLE, LINK)]
         if unknown:
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         response = ListConfigResourcesResponse()
@@ -280,14 +311,14 @@ class ConfigHandlers:
                 names = self._image.topics
             elif kind in (BROKER, _BROKER_LOGGER):
                 names = [str(node) for node in self._image.brokers]
-            elif kind in (GROUP, CLIENT_METRICS, ROLE):
+            elif kind in (GROUP, CLIENT_METRICS, ROLE, LINK):
                 names = [name for known, name in self._image.configs if known == kind]
             response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
         return response
 
 
 def _broker_id(name: str) -> int:
-    if not name.lstrip("-").isdigit():
+    if not _INTEGER.fullmatch(name):
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
     return int(name)
 
@@ -358,15 +389,3 @@ def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[st
         return values
 
     return replace
-
-
-def _check_stays_reachable(values: Mapping[str, str]) -> None:
-    """Reject limits of 0 connections: no client could connect to raise them again."""
-    for name, text in values.items():
-        of_listener = listener_name(name)
-        key = name if of_listener is None else of_listener.key.name
-        exempt = key == "max.connections.per.ip" and values.get(f"{key}.overrides")
-        if key in _CONNECTION_LIMITS and BROKER_KEYS[key].parse(text) == 0 and not exempt:
-            raise InvalidConfig(
-                f"{name} cannot be 0 while the broker runs: no client could connect to change it"
-            )

@@ -13,6 +13,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.metadata.image import ClusterImage
+from penstock.metadata.levels import TRANSACTIONS, refused
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.find_coordinator import (
     Coordinator,
@@ -56,6 +57,8 @@ class CoordinatorLookup:
             is_known = context.version >= _SHARE_KEYS_FROM and self._are_shares_enabled()
             if not is_known or not all(map(_is_share_key, _keys(context, request))):
                 return None
+        if request.key_type == _TRANSACTION_KEY and not TRANSACTIONS.is_on(self._image.features):
+            return None
         return self._runtimes.get(request.key_type)
 
     def find_coordinator(self, context: Context, request: FindCoordinatorRequest) -> Any:
@@ -83,10 +86,18 @@ class CoordinatorLookup:
     ) -> FindCoordinatorResponse:
         listener = context.listener.name
         if runtime is None:
-            found = [_no_such_coordinator(request.key_type, key) for key in _keys(context, request)]
+            found = [self._refused(request.key_type, key) for key in _keys(context, request)]
         else:
             found = [self._coordinator(listener, runtime, key) for key in _keys(context, request)]
         return _response(context, found)
+
+    def _refused(self, key_type: int, key: str) -> Coordinator:
+        """The answer for unknown types, for abilities that are off, and for invalid keys of share groups."""
+        off = refused(self._image.features, TRANSACTIONS) if key_type == _TRANSACTION_KEY else None
+        message = f"This broker has no coordinators of type {key_type}" if off is None else str(off)
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+        )
 
     def _coordinator(self, listener: str, runtime: CoordinatorRuntime[Any], key: str) -> Coordinator:
         index = runtime.topic.partition_for(key)
@@ -130,10 +141,3 @@ def _response(context: Context, found: list[Coordinator]) -> FindCoordinatorResp
         host=only.host,
         port=only.port,
     )
-
-
-def _no_such_coordinator(key_type: int, key: str) -> Coordinator:
-    """The error for unknown types, and for share groups where they are not enabled or the key is invalid."""
-    code = ErrorCode.INVALID_REQUEST
-    message = f"This broker has no coordinators of type {key_type}"
-    return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.model.ids import NO_TOPIC_ID, TopicId
+from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
+from penstock.net.deferred import Deferred
 from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -44,6 +47,8 @@ __all__ = ["GroupOffsetHandlers"]
 _BY_TOPIC_ID: Final = 10
 _BATCHED_GROUPS_FROM: Final = 8
 _GROUP_ERROR_FROM: Final = 2
+#: partitions of a response of an old version that are converted in one step
+_CONVERTED_AT_ONCE: Final = 250
 
 
 class GroupOffsetHandlers:
@@ -106,13 +111,45 @@ class GroupOffsetHandlers:
                     for t in request.topics
                 ]
             wanted = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-        groups = self._groups
-        return groups.submit_each(
+        if any(group.topics is None for group in wanted):
+            return context.spawn(self._fetch_all(context, request.require_stable, wanted))
+        return self._groups.submit_each(
             ((group.group_id, group) for group in wanted),
             partial(self._fetch_group, context, request.require_stable),
             lambda group, error: _fetch_error(version, group, error.code),
             lambda responses: _fetch_response(version, responses),
         )
+
+    async def _fetch_all(
+        self, context: Context, require_stable: bool, wanted: Sequence[OffsetFetchRequestGroup]
+    ) -> OffsetFetchResponse:
+        """The response to a request for all offsets of groups, made in slices."""
+        version, image = context.version, self._image
+        topics_of: dict[int, Iterator[OffsetFetchResponseTopics]] = {}
+
+        def fetch(shard: GroupShard, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+            if group.topics is not None:
+                return self._fetch_group(context, require_stable, shard, group)
+            response = OffsetFetchResponseGroup(group_id=group.group_id)
+            topics_of[id(response)] = shard.fetch_all(group, require_stable)
+            return response
+
+        found = self._groups.submit_each(
+            ((group.group_id, group) for group in wanted),
+            fetch,
+            lambda group, error: _fetch_error(version, group, error.code),
+            lambda responses: OffsetFetchResponse(groups=responses),
+        )
+        response = cast(OffsetFetchResponse, await awaited(found) if isinstance(found, Deferred) else found)
+
+        def complete() -> Generator[None, None, OffsetFetchResponse]:
+            for group in response.groups:
+                for topic in topics_of.get(id(group), ()):
+                    _add_topic(group, topic, image if version >= _BY_TOPIC_ID else None)
+                    yield
+            return (yield from _response_in_steps(version, response.groups))
+
+        return await context.until_done(complete())
 
     def _fetch_group(
         self, context: Context, require_stable: bool, shard: GroupShard, group: OffsetFetchRequestGroup
@@ -130,15 +167,8 @@ class GroupOffsetHandlers:
                     topic.name = known.name
                     named.append(topic)
             group.topics = named
-        everything = group.topics is None
         response: OffsetFetchResponseGroup = shard.fetch(group, require_stable)
         response.topics += unknown
-        if by_id and everything:
-            # This version identifies topics by id alone.
-            for found in response.topics:
-                topic_image = image.topics.get(found.name)
-                found.topic_id = NO_TOPIC_ID if topic_image is None else topic_image.id
-            response.topics = [t for t in response.topics if t.topic_id != NO_TOPIC_ID]
         return response
 
     # -- OffsetDelete
@@ -240,26 +270,46 @@ def _fetch_error(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) 
     return response
 
 
+def _add_topic(
+    group: OffsetFetchResponseGroup, topic: OffsetFetchResponseTopics, image: ClusterImage | None
+) -> None:
+    """Add a topic, or a further part of the last one. With `image`, topics are identified by id alone."""
+    if group.topics and group.topics[-1].name == topic.name:
+        group.topics[-1].partitions += topic.partitions
+        return
+    if image is not None:
+        known = image.topics.get(topic.name)
+        if known is None:
+            return
+        topic.topic_id = known.id
+    group.topics.append(topic)
+
+
 def _fetch_response(version: int, groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return at_once(_response_in_steps(version, groups))
+
+
+def _response_in_steps(
+    version: int, groups: list[OffsetFetchResponseGroup]
+) -> Generator[None, None, OffsetFetchResponse]:
+    """Old versions have one group, and other structures for its topics."""
     if version >= _BATCHED_GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     only = groups[0]
-    return OffsetFetchResponse(
-        error_code=only.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=p.partition_index,
-                        committed_offset=p.committed_offset,
-                        committed_leader_epoch=p.committed_leader_epoch,
-                        metadata=p.metadata,
-                        error_code=p.error_code,
-                    )
-                    for p in topic.partitions
-                ],
+    response = OffsetFetchResponse(error_code=only.error_code)
+    for topic in only.topics:
+        shown = OffsetFetchResponseTopic(name=topic.name)
+        response.topics.append(shown)
+        for number, p in enumerate(topic.partitions, 1):
+            shown.partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=p.partition_index,
+                    committed_offset=p.committed_offset,
+                    committed_leader_epoch=p.committed_leader_epoch,
+                    metadata=p.metadata,
+                    error_code=p.error_code,
+                )
             )
-            for topic in only.topics
-        ],
-    )
+            if not number % _CONVERTED_AT_ONCE:
+                yield
+    return response

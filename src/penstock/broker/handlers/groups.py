@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from penstock.broker.base.access import Access
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
+from penstock.broker.base.regexes import Regexes
+from penstock.broker.base.steps import sorted_in_steps
 from penstock.broker.coordinators.replies import PendingReply
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.groups.ledger import Client
@@ -35,10 +39,11 @@ from penstock.wire.apis.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from penstock.wire.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from penstock.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.wire.schema import Struct
 
-__all__ = ["GroupHandlers", "client_of"]
+__all__ = ["GroupHandlers", "client_of", "sort_names"]
 
 #: bits of the operations that are allowed on a group while there is no authorizer: read, delete, describe,
 #: and describe and alter its configs
@@ -49,18 +54,30 @@ _NULL_PROTOCOL_FROM: Final = 7
 _BATCHED_MEMBERS_FROM: Final = 3
 _NOT_FOUND_FROM: Final = 6
 _PROTOCOL_NAMED_FROM: Final = 5
+#: the most groups that are listed without turns of other requests
+_LISTED_AT_ONCE: Final = 1000
 
 
 def client_of(context: Context) -> Client:
     return Client(context.client_id or "", f"/{context.host}", context.version)
 
 
+async def sort_names(context: Context, request: Any) -> None:
+    """Sort the many names of a heartbeat in slices: the group keeps them sorted."""
+    if request.subscribed_topic_names is not None:
+        names = request.subscribed_topic_names
+        request.subscribed_topic_names = await context.until_done(sorted_in_steps(names))
+
+
 class GroupHandlers:
     """The APIs of group members and of administrators of groups."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupShard], access: Access | None = None) -> None:
+    def __init__(
+        self, groups: CoordinatorRuntime[GroupShard], regexes: Regexes, access: Access | None = None
+    ) -> None:
         """`access` is None without an authorizer."""
         self._groups = groups
+        self._regexes = regexes
         self._access = access
 
     # -- members
@@ -132,6 +149,15 @@ class GroupHandlers:
             client.may_describe = lambda topic: access.allows(
                 context, Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True
             )
+        regex = request.subscribed_topic_regex
+        if (regex and not self._regexes.is_checked(regex)) or context.is_large:
+            return context.spawn(self._check_and_heartbeat(context, request, client))
+        client.regex_error = self._regexes.error_of(regex) if regex else None
+        return self._submit_heartbeat(request, client)
+
+    def _submit_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> Struct | Deferred[Struct]:
         return self._groups.submit(
             request.group_id,
             lambda shard, _: shard.consumer_heartbeat(request, client),
@@ -140,11 +166,40 @@ class GroupHandlers:
             ),
         )
 
+    async def _check_and_heartbeat(
+        self, context: Context, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> Struct:
+        """Have a regular expression checked by a worker before it gets into the log. Sort many names."""
+        if request.subscribed_topic_regex:
+            client.regex_error = await self._regexes.check(request.subscribed_topic_regex)
+        await sort_names(context, request)
+        response = self._submit_heartbeat(request, client)
+        return await awaited(response) if isinstance(response, Deferred) else response
+
     # -- administration
 
     def list_groups(self, context: Context, request: ListGroupsRequest) -> Any:
         states = {state.strip().lower() for state in request.states_filter}
         types = {kind.strip().lower() for kind in request.types_filter}
+        if sum(shard.group_count for shard in self._shards()) > _LISTED_AT_ONCE:
+            return context.spawn(self._list_many(context, states, types))
+        return self._list(lambda shard: shard.list(states, types))
+
+    def _shards(self) -> Iterator[GroupShard]:
+        found = (self._groups.shard(index) for index in self._groups.indexes())
+        return (shard for shard in found if shard is not None)
+
+    async def _list_many(self, context: Context, states: set[str], types: set[str]) -> ListGroupsResponse:
+        """List so many groups that other requests go on meanwhile."""
+        listed: dict[GroupShard, Sequence[ListedGroup]] = {}
+        for shard in list(self._shards()):
+            listed[shard] = await context.until_done(shard.list_in_steps(states, types))
+        # The groups are those of records that may not be committed yet: a turn of each shard waits for them.
+        response = self._list(lambda shard: listed.get(shard, ()))
+        found = await awaited(response) if isinstance(response, Deferred) else response
+        return cast(ListGroupsResponse, found)
+
+    def _list(self, of_shard: Callable[[GroupShard], Sequence[ListedGroup]]) -> Struct | Deferred[Struct]:
         groups = self._groups
 
         def finish(responses: list[ListGroupsResponse]) -> ListGroupsResponse:
@@ -155,7 +210,7 @@ class GroupHandlers:
 
         return groups.submit_each(
             ((index, None) for index in groups.indexes()),
-            lambda shard, _: ListGroupsResponse(groups=[*shard.list(states, types)]),
+            lambda shard, _: ListGroupsResponse(groups=[*of_shard(shard)]),
             lambda _, error: ListGroupsResponse(error_code=error.code),
             finish,
         )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import limited_warnings
-from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.base.steps import sorted_in_steps
+from penstock.broker.handlers.topic_answers import bad_cursor, merged, refused, undescribed, why_unknown
+from penstock.broker.node.addresses import NodeAddresses
+from penstock.broker.node.peers import Peers
+from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.broker.replica.fenced_brokers import FencedBrokers
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from penstock.metadata.topics import check_topic_name
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
@@ -54,6 +58,8 @@ _BY_TOPIC_ID: Final = 12
 #: how long a response waits for the election after a leader's failure, and how often it checks
 _SUCCESSION_S: Final = 0.5
 _LOOK_S: Final = 0.01
+#: partitions between two yields
+_STEP: Final = 64
 #: endpoint types of DescribeCluster
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -65,16 +71,24 @@ class MetadataHandlers:
     def __init__(
         self,
         image: ClusterImage,
-        node: ClusterNode,
-        node_id: int,
+        cluster_id: str,
+        quorum: QuorumDriver,
+        peers: Peers,
+        addresses: NodeAddresses,
         auto_create: Callable[[str], Awaitable[None]],
         config: BrokerConfig,
         internal: Listener | None,
         fenced_brokers: FencedBrokers,
+        healing_notes: Callable[[], Iterable[str]],
     ) -> None:
+        """`auto_create` creates a topic by its name. `healing_notes` describes what self-healing does."""
         self._image = image
-        self._node = node
-        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._peers = peers
+        self._addresses = addresses
+        self._node_id = config.node_id
+        self._healing_notes = healing_notes
         self._auto_create = auto_create
         self._config = config
         self._internal = internal
@@ -83,13 +97,13 @@ class MetadataHandlers:
 
     def metadata(
         self, context: Context, request: MetadataRequest
-    ) -> MetadataResponse | Deferred[MetadataResponse | None]:
+    ) -> MetadataResponse | Deferred[MetadataResponse]:
         if request.topics:
             if context.version < _BY_TOPIC_ID and any(
                 t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics
             ):
-                return _refused(request.topics)
-            request.topics = _merged(request.topics)
+                return refused(request.topics)
+            request.topics = merged(request.topics)
         if request.topics and request.allow_auto_topic_creation and self._config.auto_create_topics_enable:
             known = self._image.topics
             missing = [
@@ -99,7 +113,7 @@ class MetadataHandlers:
                 return context.spawn(self._create_and_answer(context, request, missing))
         if self._internal is not None:
             return context.spawn(self._confirm_and_answer(context, request, {}))
-        return self._metadata(context, request, {})
+        return context.in_turns(self._metadata(context, request, {}))
 
     async def _create_and_answer(
         self, context: Context, request: MetadataRequest, missing: Iterable[str]
@@ -130,16 +144,18 @@ class MetadataHandlers:
         live = [
             node for node, *_, fenced in reachable_brokers(self._image, context.listener.name) if not fenced
         ]
-        await self._node.peers.confirm(node for node in live if node != self._node_id)
+        await self._peers.confirm(node for node in live if node != self._node_id)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _SUCCESSION_S
-        while self._awaits_succession(request) and loop.time() < deadline:  # noqa: ASYNC110 - of two states
+        while loop.time() < deadline:
+            if not await context.until_done(self._awaits_succession(request)):
+                break
             await asyncio.sleep(_LOOK_S)
-        return self._metadata(context, request, errors)
+        return await context.until_done(self._metadata(context, request, errors))
 
-    def _awaits_succession(self, request: MetadataRequest) -> bool:
+    def _awaits_succession(self, request: MetadataRequest) -> Generator[None, None, bool]:
         """Whether a leader of the requested topics has failed and no new leader is elected yet."""
-        missing = self._node.peers.missing()
+        missing = self._peers.missing()
         if not missing:
             return False
         image = self._image
@@ -150,17 +166,26 @@ class MetadataHandlers:
                 for t in request.topics
             ]
             requested = [topic for topic in found if topic is not None]
-        return any(p.leader in missing for topic in requested for p in topic.partitions.values())
+        for topic in requested:
+            for number, partition in enumerate(list(topic.partitions.values())):
+                if partition.leader in missing:
+                    return True
+                if not number % _STEP:
+                    yield
+        return False
 
     def _metadata(
         self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
-    ) -> MetadataResponse:
+    ) -> Generator[None, None, MetadataResponse]:
         """The response, with `errors` for topics that could not be created."""
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_REQUESTED
+        topics: list[MetadataResponseTopic] = []
         if request.topics is None or (context.version == 0 and not request.topics):
-            topics = [self._known(context, topic, operations) for topic in self._image.topics.values()]
+            for topic in list(self._image.topics.values()):
+                topics.append((yield from self._known(context, topic, operations)))
         else:
-            topics = [self._one(context, wanted, operations, errors) for wanted in request.topics]
+            for wanted in request.topics:
+                topics.append((yield from self._one(context, wanted, operations, errors)))
         # Java's admin client connects to every broker in the response, and waits for a stopped one in vain.
         lists_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
         return MetadataResponse(
@@ -169,7 +194,7 @@ class MetadataHandlers:
                 for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
                 if not fenced or (lists_leaving and self._fenced_brokers.is_listed(node))
             ],
-            cluster_id=self._node.cluster_id,
+            cluster_id=self._cluster_id,
             controller_id=self._node_id,
             topics=topics,
             cluster_authorized_operations=(
@@ -179,44 +204,50 @@ class MetadataHandlers:
 
     def _one(
         self, context: Context, wanted: MetadataRequestTopic, operations: int, errors: Mapping[str, ErrorCode]
-    ) -> MetadataResponseTopic:
+    ) -> Generator[None, None, MetadataResponseTopic]:
         image = self._image
         if wanted.topic_id != NO_TOPIC_ID:
             topic = image.topics_by_id.get(TopicId(wanted.topic_id))
             if topic is not None:
-                return self._known(context, topic, operations)
+                return (yield from self._known(context, topic, operations))
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
             )
         name = wanted.name or ""
         topic = image.topics.get(name)
         if topic is not None:
-            return self._known(context, topic, operations)
+            return (yield from self._known(context, topic, operations))
         return MetadataResponseTopic(
-            error_code=errors.get(name) or _why_unknown(name),
+            error_code=errors.get(name) or why_unknown(name),
             name=name,
             is_internal=name in INTERNAL_TOPICS,
             topic_authorized_operations=operations,
         )
 
-    def _known(self, context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    def _known(
+        self, context: Context, topic: TopicImage, operations: int
+    ) -> Generator[None, None, MetadataResponseTopic]:
+        # Listed, because the topic may change between two slices.
+        shown = list(topic.partitions.items())
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=self._partitions(MetadataResponsePartition, context, topic.partitions.items()),
+            partitions=(yield from self._partitions(MetadataResponsePartition, context, shown)),
             topic_authorized_operations=operations,
         )
 
     def _partitions(
         self, kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]
-    ) -> list[P]:
+    ) -> Generator[None, None, list[P]]:
         """The leaders and replicas of partitions, as partitions of one of the two responses."""
         brokers, listener = self._image.brokers, context.listener.name
         live = {node for node, known in brokers.items() if not known.fenced and listener in known.endpoints}
-        missing = self._node.peers.missing()
-        described = []
+        missing = self._peers.missing()
+        described: list[P] = []
         for index, partition in partitions:
+            if not len(described) % _STEP:
+                yield
             error, leader = ErrorCode.NONE, partition.leader
             if leader in missing:
                 # A client that gets a failed or hanging leader refreshes its metadata only much later.
@@ -249,8 +280,8 @@ class MetadataHandlers:
             )
         return DescribeClusterResponse(
             endpoint_type=_BROKERS,
-            cluster_id=self._node.cluster_id,
-            controller_id=_active_controller(self._image, self._node.leader_id, self._node_id),
+            cluster_id=self._cluster_id,
+            controller_id=_active_controller(self._image, self._quorum.state.leader_id, self._node_id),
             brokers=[
                 DescribeClusterBroker(
                     broker_id=node,
@@ -259,6 +290,7 @@ class MetadataHandlers:
                     rack=rack,
                     is_fenced=fenced,
                     machine=self._image.brokers[node].machine,
+                    epoch=self._image.brokers[node].epoch,
                 )
                 for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
                 if not fenced or request.include_fenced_brokers
@@ -266,9 +298,7 @@ class MetadataHandlers:
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_REQUESTED
             ),
-            healing_notes="\n".join(self._node.controller_loop.healer.notes())
-            if request.include_fenced_brokers
-            else "",
+            healing_notes="\n".join(self._healing_notes()) if request.include_fenced_brokers else "",
         )
 
     def _controllers(self, context: Context) -> DescribeClusterResponse:
@@ -278,45 +308,55 @@ class MetadataHandlers:
                 error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
                 error_message="This listener serves clients; send the request to a controller's listener",
             )
-        node = self._node
+        quorum = self._quorum.state
         return DescribeClusterResponse(
             endpoint_type=_CONTROLLERS,
-            cluster_id=self._node.cluster_id,
-            controller_id=node.leader_id,
+            cluster_id=self._cluster_id,
+            controller_id=quorum.leader_id,
             brokers=[
                 DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
-                for voter in node.quorum.state.voters
-                if (endpoint := node.endpoint_of(voter.key.id)) is not None
+                for voter in quorum.voters
+                if (endpoint := self._addresses.endpoint_of(voter.key.id)) is not None
             ],
         )
 
     def describe_topic_partitions(
         self, context: Context, request: DescribeTopicPartitionsRequest
-    ) -> DescribeTopicPartitionsResponse:
+    ) -> DescribeTopicPartitionsResponse | Deferred[DescribeTopicPartitionsResponse]:
+        return context.in_turns(self._described_topics(context, request))
+
+    def _described_topics(
+        self, context: Context, request: DescribeTopicPartitionsRequest
+    ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
         """Topics sorted by name, from the cursor on, with as many partitions as the limit allows."""
         image = self._image
-        names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
-        first = 0
+        wanted = (t.name for t in request.topics) if request.topics else list(image.topics)
+        names = yield from sorted_in_steps(wanted)
+        first = at = 0
         if request.cursor is not None:
             start, first = request.cursor.topic_name, request.cursor.partition_index
-            if first < 0 or (request.topics and start not in names):
-                return _bad_cursor(request)
-            names = [name for name in names if name >= start]
-            if start not in names[:1]:
+            at = bisect_left(names, start)
+            is_listed = at < len(names) and names[at] == start
+            if first < 0 or (request.topics and not is_listed):
+                return (yield from bad_cursor(request))
+            if not is_listed:
                 first = 0
         most = self._config.max_request_partition_size_limit
         left = max(1, min(request.response_partition_limit, most))
         response = DescribeTopicPartitionsResponse()
-        for name in names:
+        for number in range(at, len(names)):
+            name = names[number]
+            if not number % _STEP:
+                yield
             if not left:
                 response.next_cursor = Cursor(topic_name=name, partition_index=0)
                 break
             topic = image.topics.get(name)
             if topic is None:
-                response.topics.append(_undescribed(name, _why_unknown(name), TOPIC_OPERATIONS))
+                response.topics.append(undescribed(name, why_unknown(name), TOPIC_OPERATIONS))
                 continue
             shown = list(topic.partitions.items())[first : first + left]
-            response.topics.append(self._described(context, topic, shown))
+            response.topics.append((yield from self._described(context, topic, shown)))
             left -= len(shown)
             if first + len(shown) < len(topic.partitions):
                 response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
@@ -326,8 +366,8 @@ class MetadataHandlers:
 
     def _described(
         self, context: Context, topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
-    ) -> DescribeTopicPartitionsResponseTopic:
-        partitions = self._partitions(DescribeTopicPartitionsResponsePartition, context, shown)
+    ) -> Generator[None, None, DescribeTopicPartitionsResponseTopic]:
+        partitions = yield from self._partitions(DescribeTopicPartitionsResponsePartition, context, shown)
         for partition, (_, known) in zip(partitions, shown, strict=True):
             partition.eligible_leader_replicas = known.elr
             partition.last_known_elr = known.last_known_leader
@@ -340,31 +380,6 @@ class MetadataHandlers:
         )
 
 
-def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """The response to topic ids in versions 10 and 11, which do not support the field (KIP-516)."""
-    code = ErrorCode.INVALID_REQUEST
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in topics
-        ]
-    )
-
-
-def _merged(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Each topic once; if some topics are given by id, those given by name are ignored."""
-    by_id = {topic.topic_id: topic for topic in topics if topic.topic_id != NO_TOPIC_ID}
-    by_name = {topic.name: topic for topic in topics}
-    return list(by_id.values() or by_name.values())
-
-
-def _why_unknown(name: str) -> ErrorCode:
-    try:
-        check_topic_name(name)
-    except InvalidTopic as e:
-        return e.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int:
     """The active controller, if it is a broker that clients can reach; else this broker.
 
@@ -373,23 +388,6 @@ def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int
     """
     leader = image.brokers.get(leader_id)
     return node_id if leader is None or leader.fenced else leader.id
-
-
-def _bad_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """The response to a cursor whose topic was not requested, or whose partition is negative."""
-    code = ErrorCode.INVALID_REQUEST
-    return DescribeTopicPartitionsResponse(
-        topics=[_undescribed(topic.name, code, _NOT_REQUESTED) for topic in request.topics]
-    )
-
-
-def _undescribed(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=code,
-        name=name,
-        is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=operations,
-    )
 
 
 def reachable_brokers(image: ClusterImage, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:

@@ -124,7 +124,7 @@ class OffsetHandlers:
             raise UnsupportedVersion
         partition = self._find(topic, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        partition.check_online()
+        partition.health.check()
         log = partition.log
         if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
             await self._by_timestamp(context, partition, timestamp, reader, answer)
@@ -137,8 +137,10 @@ class OffsetHandlers:
         elif timestamp == EARLIEST_LOCAL:
             answer.offset = log.local_log_start_offset
         else:
-            # Without tiered storage there is no last tiered offset and no pending upload.
-            return
+            found = _tiered(partition, timestamp)
+            if found is None:
+                return
+            answer.offset = found
         answer.leader_epoch = _epoch_at(partition, answer.offset)
 
     async def _by_timestamp(
@@ -195,7 +197,7 @@ class OffsetHandlers:
                 try:
                     partition = self._find(topic.topic, wanted.partition)
                     partition.check_leader_epoch(wanted.current_leader_epoch)
-                    partition.check_online()
+                    partition.health.check()
                 except ApiError as e:
                     answer.error_code = e.code
                     continue
@@ -261,6 +263,20 @@ def _check_end_known(context: Context, partition: Partition, reader: _Reader) ->
     raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
+def _tiered(partition: Partition, timestamp: int) -> int | None:
+    """The last offset in the archive, or the first one that is to be copied; None if there is none.
+
+    As in Kafka, None also if this leader has not read the archive yet.
+    """
+    known = partition.archived
+    if known is None or not partition.log.config.remote_storage_enable:
+        return None
+    if timestamp == LATEST_TIERED:
+        return None if known.end_offset is None else known.end_offset - 1
+    start = partition.log.log_start_offset
+    return start if known.end_offset is None else max(start, known.end_offset)
+
+
 def _epoch_at(partition: Partition, offset: int) -> int:
     """The leader epoch of `offset`; at the log end offset the current epoch, even if it has no records."""
     if offset >= partition.log.end_offset:
@@ -287,7 +303,7 @@ async def _wait_for_replicas(
 def _delete_before(partition: Partition, offset: int) -> int:
     if partition.topic in COORDINATOR_TOPICS:
         raise InvalidTopic(f"Records of {partition.topic} are the state of a coordinator")
-    partition.check_online()
+    partition.health.check()
     if not partition.leading:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     log = partition.log

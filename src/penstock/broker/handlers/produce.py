@@ -15,7 +15,8 @@ from penstock.broker.produce.pending import (
     fill_refusal,
     respond,
 )
-from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later, append_verified
+from penstock.broker.produce.restored import RestoredAppends
+from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.model.errors import (
@@ -34,6 +35,7 @@ from penstock.storage.log import Appended
 from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
     PRODUCE,
+    RESTORED_ACKS,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -62,6 +64,7 @@ class ProduceHandler:
         """`access` is None if every client may write everything."""
         self._environment = environment
         self._access = access
+        self._restored = RestoredAppends(environment.partitions.find, access)
 
     def __call__(
         self, context: Context, request: ProduceRequest
@@ -76,6 +79,8 @@ class ProduceHandler:
         if self._access is not None:
             find = self._access.finder(context, Operation.WRITE, find)
         if acks not in _VALID_ACKS:
+            if acks == RESTORED_ACKS and request.restored is not None:
+                return self._restored(context, request, request.restored)
             return _refuse_acks(find, version, request)
         topics: list[TopicProduceResponse] = []
         pending: PendingProduce | None = None
@@ -109,13 +114,12 @@ class ProduceHandler:
                         answer = PartitionProduceResponse(index=data.index)
                         pending = pending or PendingProduce(environment, context, request, topics)
                         result = pending.expect_append(answer, len(batch))
-                        self._append_later(partition, batch, version, request, result)
+                        self._append_later(context, partition, batch, request, result)
                     else:
                         stats = partition.stats
                         stats.bytes_in += len(batch)
                         stats.records_in += appended[1] - appended[0] + 1
-                        # `partition.acks_wait`, without the call.
-                        waits = acks and (partition.sync_due or partition.flusher.acks_wait)
+                        waits = acks and partition.sync.acks_wait
                         acknowledgement = None
                         if is_one and appended[2] < 0:
                             acknowledgement = _acknowledged(partition, version, topic, appended)
@@ -127,7 +131,7 @@ class ProduceHandler:
                                 environment, context, request, topics, acknowledgement
                             )
                             if waits:
-                                pending.expect_flush(partition.flusher, answer)
+                                pending.expect_flush(partition.sync.flusher, answer)
                             if leadership is not None:
                                 pending.expect_commit(leadership, appended[1] + 1, answer)
                 except ApiError as e:
@@ -154,22 +158,28 @@ class ProduceHandler:
         guard = transactional.guard(partition, batch, version)
         if guard is None:
             return append_at_once(partition, batch)
-        return append_verified(partition, batch, guard) if guard is NO_VERIFICATION else None
+        return append_at_once(partition, batch, guard) if guard is NO_VERIFICATION else None
 
     def _append_later(
-        self, partition: Partition, batch: memoryview, version: int, request: ProduceRequest, result: Result
+        self,
+        context: Context,
+        partition: Partition,
+        batch: memoryview,
+        request: ProduceRequest,
+        result: Result,
     ) -> None:
         """Append a copy of `batch` when its transaction is verified, or when a worker has prepared it."""
         environment, transactional = self._environment, self._environment.transactional
         transactional_id, guard = request.transactional_id, None
+        version, client = context.version, context.connection
         if transactional_id is not None and transactional is not None and _is_transactional(batch):
             guard = transactional.guard(partition, batch, version)
             if guard is not None and guard is not NO_VERIFICATION:
                 transactional.park(
-                    partition, batch, guard, transactional_id, version, request.acks < 0, result
+                    partition, batch, guard, transactional_id, version, request.acks < 0, result, client
                 )
                 return
-        append_later(environment.workers, environment.memory, partition, batch, result, guard)
+        append_later(environment.workers, environment.memory, partition, batch, result, client, guard)
 
 
 def _acknowledged(

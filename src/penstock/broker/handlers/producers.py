@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
@@ -11,6 +12,7 @@ from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ErrorCode, InvalidTopic, PenstockError
+from penstock.storage.producer_state import ProducerState as WrittenState
 from penstock.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -23,6 +25,7 @@ from penstock.wire.apis.init_producer_id import InitProducerIdRequest, InitProdu
 __all__ = ["ProducerHandlers"]
 
 log = get_logger("producers")
+_PRODUCERS_AT_ONCE: Final = 100
 
 
 class ProducerHandlers:
@@ -54,9 +57,13 @@ class ProducerHandlers:
             return InitProducerIdResponse(error_code=code, producer_epoch=-1)
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
-    def describe_producers(
-        self, context: Context, request: DescribeProducersRequest
-    ) -> DescribeProducersResponse:
+    def describe_producers(self, context: Context, request: DescribeProducersRequest) -> Any:
+        return context.in_turns(self._described(request))
+
+    def _described(
+        self, request: DescribeProducersRequest
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        """A client can make any number of producer ids, and write to one partition with all of them."""
         response = DescribeProducersResponse()
         for topic in request.topics:
             answers = []
@@ -77,18 +84,22 @@ class ProducerHandlers:
                     answer.error_code = partition
                     answer.error_message = "This server does not host this topic-partition."
                     continue
-                answer.active_producers = [
-                    ProducerState(
-                        producer_id=producer_id,
-                        producer_epoch=state.epoch,
-                        last_sequence=state.last_sequence,
-                        last_timestamp=state.last_timestamp,
-                        coordinator_epoch=state.coordinator_epoch,
-                        current_txn_start_offset=(
-                            -1 if state.transaction_start is None else state.transaction_start
-                        ),
-                    )
-                    for producer_id, state in partition.log.producers.states.items()
-                ]
+                # They may change between two slices.
+                states = list(partition.log.producers.states.items())
+                for start in range(0, len(states), _PRODUCERS_AT_ONCE):
+                    some = states[start : start + _PRODUCERS_AT_ONCE]
+                    answer.active_producers += [_producer(producer_id, state) for producer_id, state in some]
+                    yield
             response.topics.append(TopicResponse(name=topic.name, partitions=answers))
         return response
+
+
+def _producer(producer_id: int, state: WrittenState) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=state.epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=-1 if state.transaction_start is None else state.transaction_start,
+    )

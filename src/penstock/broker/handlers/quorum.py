@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.addresses import NodeAddresses
 from penstock.broker.node.controller import NotController
+from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.broker.node.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import METADATA_TOPIC
@@ -47,19 +48,30 @@ _QUORUM_APIS: Final = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_
 class QuorumHandlers:
     """The APIs of the metadata quorum."""
 
-    def __init__(self, node: ClusterNode, node_id: int, listeners: Sequence[Listener], clock: Clock) -> None:
-        self._node = node
+    def __init__(
+        self,
+        cluster_id: str,
+        node_id: int,
+        quorum: QuorumDriver,
+        addresses: NodeAddresses,
+        listeners: Sequence[Listener],
+        awake_clock: Clock,
+    ) -> None:
+        """`awake_clock` is the clock of the quorum's timeouts."""
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._addresses = addresses
         self._node_id = node_id
         self._listeners = listeners
-        self._clock = clock
+        self._clock = awake_clock
 
     def to_quorum(self, context: Context, request: Any) -> Struct | Deferred[Struct]:
         """Pass Vote, EndQuorumEpoch, FetchSnapshot or Fetch of the metadata log to the Raft node.
 
         The response may come later: a Fetch waits for new records.
         """
-        node = self._node
-        if request.cluster_id not in (None, node.cluster_id):
+        addresses = self._addresses
+        if request.cluster_id not in (None, self._cluster_id):
             return _refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID)
         message = decode_request(request)
         if message is None:
@@ -67,24 +79,23 @@ class QuorumHandlers:
         answer: Deferred[Struct] = Deferred()
 
         def answered(response: raft.Response) -> None:
-            answer.resolve(encode_response(message, response, node.endpoint_of(response.leader_id)))
+            answer.resolve(encode_response(message, response, addresses.endpoint_of(response.leader_id)))
 
-        node.quorum.submit(message).then(answered)
+        self._quorum.submit(message).then(answered)
         return answer
 
     def begin_epoch(self, context: Context, request: BeginQuorumEpochRequest) -> Struct | Deferred[Struct]:
         """Learn a new leader and its endpoint."""
         if request.topics and request.topics[0].partitions and request.leader_endpoints:
             first, leader_id = request.leader_endpoints[0], request.topics[0].partitions[0].leader_id
-            self._node.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
+            self._addresses.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
         return self.to_quorum(context, request)
 
     async def describe_quorum(
         self, context: Context, request: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
-        node = self._node
         now_ms = self._clock.monotonic() * 1000
-        described = node.quorum.node.describe(now_ms)
+        described = self._quorum.node.describe(now_ms)
         if described is None:
             raise NotController("another node leads the quorum")
         wall_ms = self._clock.now_ms()
@@ -117,13 +128,13 @@ class QuorumHandlers:
                     node_id=voter.key.id,
                     listeners=self._shown_endpoints(voter),
                 )
-                for voter in node.quorum.state.voters
+                for voter in self._quorum.state.voters
             ],
         )
 
     def _shown_endpoints(self, voter: raft.Voter) -> list[Endpoint]:
         """The endpoints of a voter; a broker without an internal listener has its client listeners only."""
-        known = voter.endpoints or filter(None, [self._node.endpoint_of(voter.key.id)])
+        known = voter.endpoints or filter(None, [self._addresses.endpoint_of(voter.key.id)])
         shown = [Endpoint(name=e.name, host=e.host, port=e.port) for e in known if e.host]
         if not shown and voter.key.id == self._node_id:
             shown = [
@@ -162,13 +173,13 @@ class QuorumHandlers:
         except NotController:
             # The request did not come in an Envelope, so no broker would forward it to another node.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        node = self._node
-        leader = node.endpoint_of(node.leader_id)
+        quorum = self._quorum.state
+        leader = self._addresses.endpoint_of(quorum.leader_id)
         current = None
         if leader is not None:
             current = CurrentLeader(
-                leader_id=node.leader_id,
-                leader_epoch=node.quorum.state.epoch,
+                leader_id=quorum.leader_id,
+                leader_epoch=quorum.epoch,
                 host=leader.host,
                 port=leader.port,
             )
@@ -177,10 +188,9 @@ class QuorumHandlers:
     async def _change_voters(
         self, cluster_id: str | None, request: raft.Request
     ) -> tuple[ErrorCode, str | None]:
-        node = self._node
-        if cluster_id not in (None, node.cluster_id):
-            return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {node.cluster_id}"
-        response = await node.quorum.submit_and_wait(request)
+        if cluster_id not in (None, self._cluster_id):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {self._cluster_id}"
+        response = await self._quorum.submit_and_wait(request)
         assert isinstance(response, raft.VoterChangeResponse)
         if response.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise NotController("another node leads the quorum")

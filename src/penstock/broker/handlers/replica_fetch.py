@@ -29,7 +29,7 @@ class ReplicaFetchHandler:
         except ApiError as e:
             return FetchResponse(error_code=e.code)
         if not request.max_bytes:
-            # The request has ended the wait of the one before it, which is all that it is for.
+            # A request without bytes only ends the waiting fetch of its session.
             return FetchResponse(session_id=session.id)
         # A full request that names partitions is answered at once.
         is_full = request.session_epoch == FULL and bool(session.ready)

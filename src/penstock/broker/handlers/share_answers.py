@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from penstock.broker.shares.acknowledging import AckOutcome
 from penstock.broker.shares.reading import AcquiredData
 from penstock.broker.shares.share_fetch import FetchResult
@@ -14,7 +16,7 @@ __all__ = ["acknowledge_response", "fetch_response"]
 
 def fetch_response(
     session: ShareSession, is_full: bool, outcome: AckOutcome, found: FetchResult | None
-) -> share_fetch.ShareFetchResponse:
+) -> Generator[None, None, share_fetch.ShareFetchResponse]:
     """A full response lists all partitions of the session, any other those with news.
 
     `found` is None for a request that fetches nothing: only acknowledgements are answered.
@@ -22,6 +24,7 @@ def fetch_response(
     response = share_fetch.ShareFetchResponse()
     topics: dict[bytes, share_fetch.ShareFetchableTopicResponse] = {}
     for partition in [*session.partitions, *(p for p in outcome if p not in session.partitions)]:
+        yield
         result, error = None if found is None else found.get(partition), outcome.get(partition)
         is_due = result is not None or partition in outcome
         if found is not None:
@@ -56,9 +59,12 @@ def _fetched(
     return data
 
 
-def acknowledge_response(outcome: AckOutcome) -> share_acknowledge.ShareAcknowledgeResponse:
+def acknowledge_response(
+    outcome: AckOutcome,
+) -> Generator[None, None, share_acknowledge.ShareAcknowledgeResponse]:
     topics: dict[bytes, share_acknowledge.ShareAcknowledgeTopicResponse] = {}
     for partition, error in outcome.items():
+        yield
         topic = topics.setdefault(
             partition.topic_id, share_acknowledge.ShareAcknowledgeTopicResponse(topic_id=partition.topic_id)
         )

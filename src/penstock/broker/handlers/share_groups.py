@@ -7,9 +7,10 @@ from typing import Any
 
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
+from penstock.broker.base.features import NO_SHARE_GROUPS
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.share_group_admin import ShareGroupAdmin
-from penstock.broker.handlers.groups import GROUP_OPERATIONS, client_of
+from penstock.broker.handlers.groups import GROUP_OPERATIONS, client_of, sort_names
 from penstock.groups.shard import GroupShard
 from penstock.groups.share_requests import check_share_request
 from penstock.model.errors import ApiError, ErrorCode
@@ -51,12 +52,25 @@ class ShareGroupHandlers:
             return shard.shares.heartbeat(request, client_of(context))
 
         if not self._is_enabled():
-            return error_response(ApiError(ErrorCode.UNSUPPORTED_VERSION))
+            return error_response(ApiError(ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS))
         try:
             check_share_request(request)
         except ApiError as e:
             return error_response(e)
+        if context.is_large:
+            return context.spawn(self._sort_and_submit(context, request, operate, error_response))
         return self._groups.submit(request.group_id, operate, error_response)
+
+    async def _sort_and_submit(
+        self,
+        context: Context,
+        request: ShareGroupHeartbeatRequest,
+        operate: Callable[[GroupShard, object], Struct],
+        error_response: Callable[[ApiError], Struct],
+    ) -> Struct:
+        await sort_names(context, request)
+        response = self._groups.submit(request.group_id, operate, error_response)
+        return await awaited(response) if isinstance(response, Deferred) else response
 
     def share_group_describe(self, context: Context, request: described.ShareGroupDescribeRequest) -> Any:
         groups = self._groups
@@ -68,8 +82,13 @@ class ShareGroupHandlers:
             return described.ShareGroupDescribeResponse(groups=responses)
 
         if not self._is_enabled():
-            code = ErrorCode.UNSUPPORTED_VERSION
-            return finish([described.DescribedGroup(group_id=g, error_code=code) for g in request.group_ids])
+            code, why = ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
+            return finish(
+                [
+                    described.DescribedGroup(group_id=name, error_code=code, error_message=why)
+                    for name in request.group_ids
+                ]
+            )
         return groups.submit_each(
             ((groups.topic.partition_for(name), name) for name in request.group_ids),
             lambda shard, name: shard.share_admin.describe(_named(name)),
@@ -115,7 +134,7 @@ class ShareGroupHandlers:
 
     def _check(self, group_id: str) -> None:
         if not self._is_enabled():
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS)
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.broker.base.access import Access
+from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
+from penstock.broker.base.features import NO_SHARE_GROUPS
 from penstock.broker.base.leader_hints import LeaderHints
-from penstock.broker.base.metering import MeteredContext
 from penstock.broker.handlers.share_answers import acknowledge_response, fetch_response
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -24,6 +25,7 @@ from penstock.broker.shares.share_fetch import FetchResult, FetchWishes, ShareFe
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.net.deferred import Deferred
 from penstock.ports import Workers
 from penstock.security.acls import Operation
@@ -49,6 +51,8 @@ __all__ = ["ShareHandlers"]
 #: the first version with renewals
 _RENEWALS_FROM: Final = 2
 _RECORD_LIMIT: Final = 1
+#: rejected partitions of a response whose leaders are looked up at once
+_HINTS_AT_ONCE: Final = 100
 _Find: TypeAlias = Callable[[TopicId, int], Partition | ErrorCode]
 
 
@@ -76,11 +80,23 @@ class ShareHandlers:
 
     def share_fetch(self, context: Context, request: ShareFetchRequest) -> Any:
         """The response, or a Deferred of it."""
-        acknowledged = acknowledgements_of(request.topics)
+        if context.is_large:
+            return context.spawn(self._share_fetch_many(context, request))
+        started = at_once(self._started_fetch(context, request))
+        return started.response() if isinstance(started, _Exchange) else started
+
+    async def _share_fetch_many(self, context: Context, request: ShareFetchRequest) -> Any:
+        started = await context.until_done(self._started_fetch(context, request))
+        response = started.response() if isinstance(started, _Exchange) else started
+        return await awaited(response) if isinstance(response, Deferred) else response
+
+    def _started_fetch(self, context: Context, request: ShareFetchRequest) -> Generator[None, None, Any]:
+        """The parts of a response that may still come, or the response to a request that is refused."""
+        acknowledged = yield from acknowledgements_of(request.topics)
         try:
             group_id, member_id = self._identity(request)
             _check_renewal(request)
-            session = self._fetch_session(context, request, group_id, member_id, any(acknowledged.values()))
+            session = self._fetch_session(context, request, group_id, member_id, acknowledged)
         except ApiError as e:
             response = ShareFetchResponse(error_code=e.code, error_message=e.message or None)
             if e.code != ErrorCode.SHARE_SESSION_LIMIT_REACHED:
@@ -92,34 +108,34 @@ class ShareHandlers:
         if batches:
             may_renew = context.version >= _RENEWALS_FROM
             acks = Acknowledgements(group_id, member_id, batches, may_renew, request.is_renew_ack)
-            outcome = Acknowledging(self._shares, find).run(acks)
+            outcome = yield from Acknowledging(self._shares, find).run(acks)
         found: FetchResult | Deferred[FetchResult] = {}
         is_final = request.share_session_epoch == FINAL_EPOCH
         fetches = not is_final and not request.is_renew_ack
         if fetches:
-            if isinstance(context, MeteredContext) and context.meter.fetch_bytes_max is not None:
+            if context.meter is not None and context.meter.fetch_bytes_max is not None:
                 request.max_bytes = min(request.max_bytes, context.meter.fetch_bytes_max)
             wishes = self._wishes(request, group_id, member_id)
             found = ShareFetch(context, self._shares, find, self._workers, session.partitions, wishes).run()
         is_full = request.share_session_epoch == INITIAL_EPOCH
 
-        def respond(outcome: AckOutcome, found: FetchResult) -> ShareFetchResponse:
+        def respond(outcome: AckOutcome, found: FetchResult) -> Generator[None, None, ShareFetchResponse]:
             if is_final:
                 self._end(group_id, member_id)
-            self._release_denied(context, session, outcome, found)
-            response = fetch_response(session, is_full, outcome, found if fetches else None)
-            if isinstance(context, MeteredContext):
-                context.meter.charge_delivery(_size_of(found))
+            size = yield from self._release_denied(context, session, outcome, found)
+            response = yield from fetch_response(session, is_full, outcome, found if fetches else None)
+            if context.meter is not None:
+                context.meter.charge_delivery(size)
             response.acquisition_lock_timeout_ms = self._shares.settings(group_id).limits.lock_ms
-            self._add_hints(context, response)
+            yield from self._add_hints(context, response)
             return response
 
-        return _both(outcome, found, respond)
+        return _Exchange(context, outcome, found, respond)
 
     def _identity(self, request: ShareFetchRequest | ShareAcknowledgeRequest) -> tuple[str, str]:
         """Group and member of a request."""
         if not self._is_enabled():
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS)
         if request.group_id is None:
             raise InvalidRequest("Invalid group id in the request.")
         return request.group_id, check_member_id(request.member_id)
@@ -130,18 +146,14 @@ class ShareHandlers:
         request: ShareFetchRequest,
         group_id: str,
         member_id: str,
-        has_acknowledgements: bool,
+        wanted: Mapping[TopicIdPartition, Sequence[object]],
     ) -> ShareSession:
+        """The session of a request for partitions with acknowledgements."""
         sessions, epoch = self._shares.sessions, request.share_session_epoch
-        wanted = [
-            TopicIdPartition(topic.topic_id, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
         if epoch == FINAL_EPOCH:
             return sessions.find(group_id, member_id)
         if epoch == INITIAL_EPOCH:
-            if has_acknowledgements:
+            if any(wanted.values()):
                 raise InvalidRequest
             before = sessions.close(group_id, member_id)
             sessions_max = self._shares.config.sessions_max
@@ -178,6 +190,19 @@ class ShareHandlers:
 
     def share_acknowledge(self, context: Context, request: ShareAcknowledgeRequest) -> Any:
         """The response, or a Deferred of it."""
+        if context.is_large:
+            return context.spawn(self._acknowledge_many(context, request))
+        started = at_once(self._started_acknowledge(context, request))
+        return started.response() if isinstance(started, _Exchange) else started
+
+    async def _acknowledge_many(self, context: Context, request: ShareAcknowledgeRequest) -> Any:
+        started = await context.until_done(self._started_acknowledge(context, request))
+        response = started.response() if isinstance(started, _Exchange) else started
+        return await awaited(response) if isinstance(response, Deferred) else response
+
+    def _started_acknowledge(
+        self, context: Context, request: ShareAcknowledgeRequest
+    ) -> Generator[None, None, Any]:
         epoch, sessions = request.share_session_epoch, self._shares.sessions
         try:
             group_id, member_id = self._identity(request)
@@ -189,24 +214,22 @@ class ShareHandlers:
                 session = sessions.resume(group_id, member_id, epoch)
         except ApiError as e:
             return ShareAcknowledgeResponse(error_code=e.code, error_message=e.message or None)
+        batches = yield from acknowledgements_of(request.topics)
         acks = Acknowledgements(
-            group_id,
-            member_id,
-            acknowledgements_of(request.topics),
-            context.version >= _RENEWALS_FROM,
-            request.is_renew_ack,
+            group_id, member_id, batches, context.version >= _RENEWALS_FROM, request.is_renew_ack
         )
+        outcome = yield from Acknowledging(self._shares, self._finder(context)).run(acks)
 
-        def respond(outcome: AckOutcome, _: FetchResult) -> ShareAcknowledgeResponse:
+        def respond(outcome: AckOutcome, _: FetchResult) -> Generator[None, None, ShareAcknowledgeResponse]:
             if epoch == FINAL_EPOCH:
                 self._end(group_id, member_id)
-            self._release_denied(context, session, outcome, {})
-            response = acknowledge_response(outcome)
+            yield from self._release_denied(context, session, outcome, {})
+            response = yield from acknowledge_response(outcome)
             response.acquisition_lock_timeout_ms = self._shares.settings(group_id).limits.lock_ms
-            self._add_hints(context, response)
+            yield from self._add_hints(context, response)
             return response
 
-        return _both(Acknowledging(self._shares, self._finder(context)).run(acks), {}, respond)
+        return _Exchange(context, outcome, {}, respond)
 
     # -- both
 
@@ -216,34 +239,46 @@ class ShareHandlers:
 
     def _release_denied(
         self, context: Context, session: ShareSession, outcome: AckOutcome, found: FetchResult
-    ) -> None:
-        """Release what a member has acquired of topics whose right to read was revoked."""
-        denied = {p for p, result in found.items() if result is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    ) -> Generator[None, None, int]:
+        """Release what a member has acquired of topics whose right to read was revoked.
+
+        Returns the bytes that were found.
+        """
+        denied: set[TopicIdPartition] = set()
+        size = 0
+        for partition, result in found.items():
+            if isinstance(result, AcquiredData):
+                size += result.size
+            elif result is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                denied.add(partition)
+            yield
         denied |= {p for p, e in outcome.items() if e and e.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        if denied and session.connection is context.connection:
+        if session.connection is context.connection:
             group_id, member_id = session.key
             for partition in denied:
                 self._shares.release(ShareStateKey(group_id, *partition), member_id)
+                yield
+        return size
 
     def _end(self, group_id: str, member_id: str) -> None:
         session = self._shares.sessions.close(group_id, member_id)
         if session is not None:
             self._shares.end_session(session)
 
-    def _add_hints(self, context: Context, response: Any) -> None:
-        answers = (
-            (TopicId(topic.topic_id), answer.partition_index, answer)
-            for topic in response.responses
-            for answer in topic.partitions
-            if answer.error_code
-        )
-        response.node_endpoints = self._hints.add(
-            answers, context.listener.name, LeaderIdAndEpoch, NodeEndpoint
-        )
-
-
-def _size_of(found: FetchResult) -> int:
-    return sum(result.size for result in found.values() if isinstance(result, AcquiredData))
+    def _add_hints(self, context: Context, response: Any) -> Generator[None, None, None]:
+        endpoints: dict[int, NodeEndpoint] = {}
+        for topic in response.responses:
+            yield
+            rejected = [answer for answer in topic.partitions if answer.error_code]
+            for start in range(0, len(rejected), _HINTS_AT_ONCE):
+                yield
+                some = rejected[start : start + _HINTS_AT_ONCE]
+                answers = ((TopicId(topic.topic_id), each.partition_index, each) for each in some)
+                for endpoint in self._hints.add(
+                    answers, context.listener.name, LeaderIdAndEpoch, NodeEndpoint
+                ):
+                    endpoints[endpoint.node_id] = endpoint
+        response.node_endpoints = list(endpoints.values())
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
@@ -268,27 +303,36 @@ def _delayed(response: ShareFetchResponse, delay_s: float) -> Any:
     return deferred
 
 
-def _both(
-    outcome: AckOutcome | Deferred[AckOutcome],
-    found: FetchResult | Deferred[FetchResult],
-    respond: Callable[[AckOutcome, FetchResult], Any],
-) -> Any:
-    """Respond once both the acknowledgements and the fetch are done."""
-    if not isinstance(outcome, Deferred) and not isinstance(found, Deferred):
-        return respond(outcome, found)
-    result: Deferred[Any] = Deferred()
-    values: dict[str, Any] = {}
+class _Exchange(NamedTuple):
+    """A request whose acknowledgements and fetch were begun."""
 
-    def arrived(name: str, value: Any) -> None:
-        values[name] = value
-        if len(values) == 2:
-            result.resolve(respond(values["outcome"], values["found"]))
+    context: Context
+    outcome: AckOutcome | Deferred[AckOutcome]
+    found: FetchResult | Deferred[FetchResult]
+    respond: Callable[[AckOutcome, FetchResult], Generator[None, None, Any]]
 
-    for name, part in (("outcome", outcome), ("found", found)):
-        if isinstance(part, Deferred):
-            part.then(lambda value, name=name: arrived(name, value))  # type: ignore[misc]
-        else:
-            values[name] = part
-    if isinstance(found, Deferred):
-        result.on_cancel = found.cancel
-    return result
+    def response(self) -> Any:
+        """The response once both are done, or a Deferred of it."""
+        outcome, found, respond = self.outcome, self.found, self.respond
+        if not isinstance(outcome, Deferred) and not isinstance(found, Deferred):
+            return self.context.in_turns(respond(outcome, found))
+        result: Deferred[Any] = Deferred()
+        values: dict[str, Any] = {}
+
+        def arrived(name: str, value: Any) -> None:
+            values[name] = value
+            if len(values) == 2:
+                response = self.context.in_turns(respond(values["outcome"], values["found"]))
+                if isinstance(response, Deferred):
+                    response.then(result.resolve)
+                else:
+                    result.resolve(response)
+
+        for name, part in (("outcome", outcome), ("found", found)):
+            if isinstance(part, Deferred):
+                part.then(lambda value, name=name: arrived(name, value))  # type: ignore[misc]
+            else:
+                values[name] = part
+        if isinstance(found, Deferred):
+            result.on_cancel = found.cancel
+        return result

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from penstock.broker.base.context import Context
-from penstock.broker.base.metering import MutationQuotas
+from penstock.broker.base.mutation_quotas import MutationQuotas
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.new_topics import TopicCreation
 from penstock.metadata.image import ClusterImage
@@ -20,6 +20,7 @@ from penstock.model.ids import (
     TRANSACTIONS_TOPIC,
     TopicId,
 )
+from penstock.model.steps import Steps
 from penstock.ports import Clock
 from penstock.wire.apis.create_partitions import (
     CreatePartitionsRequest,
@@ -187,10 +188,11 @@ class TopicHandlers:
         assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
         image, config = self._image, self._config
 
-        def decide() -> tuple[Sequence[Struct], None]:
+        def decide() -> Steps[tuple[Sequence[Struct], None]]:
             excluded = frozenset(map(int, config.penstock_balance_exclude_brokers))
             now_ms = self._clock.now_ms()
-            records = grow_topic(image, topic.name, topic.count, assignments, now_ms, excluded)
+            steps = grow_topic(image, topic.name, topic.count, assignments, now_ms, excluded)
+            records: Sequence[Struct] = yield from steps
             charge(len(records))
             return ([] if validate_only else records), None
 

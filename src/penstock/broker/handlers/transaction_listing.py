@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
+from penstock.broker.base.awaiting import awaited
+from penstock.broker.base.context import Context
+from penstock.broker.base.regexes import Regexes
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
@@ -15,10 +18,14 @@ from penstock.wire.apis.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from penstock.wire.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from penstock.wire.apis.list_transactions import (
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from penstock.wire.schema import Struct
 
-__all__ = ["described", "listed"]
+__all__ = ["described", "listed", "listed_by_pattern"]
 
 #: The states by name. The transactions of this broker are never in Kafka's transient ones.
 _STATES: Final[Mapping[str, TransactionState | None]] = {
@@ -45,25 +52,30 @@ def described(
     )
 
 
-def listed(
-    runtime: CoordinatorRuntime[TransactionShard], request: ListTransactionsRequest
-) -> Struct | Deferred[Struct]:
-    """The transactions that match all filters; COORDINATOR_LOAD_IN_PROGRESS while a shard is loading."""
-    try:
-        matches = _matcher(request.transactional_id_pattern)
-    except ApiError as e:
-        return ListTransactionsResponse(error_code=e.code)
+async def listed(
+    context: Context, runtime: CoordinatorRuntime[TransactionShard], request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """The transactions that match all filters, except for the regular expression.
+
+    COORDINATOR_LOAD_IN_PROGRESS while a shard is loading.
+    """
     unknown = [name for name in request.state_filters if name not in _STATES]
     wanted = TransactionFilter(
         # A state that is unknown or transient matches nothing, but it is a filter.
         {_STATES.get(name) for name in request.state_filters},
         set(request.producer_id_filters),
         request.duration_filter,
-        matches,
     )
 
+    by_shard: dict[TransactionShard, Sequence[ListedTransaction]] = {}
+    for index in list(runtime.indexes()):
+        shard = runtime.shard(index)
+        if shard is not None:
+            by_shard[shard] = await context.until_done(shard.listing(wanted))
+
     def operation(shard: TransactionShard, _: None) -> Struct:
-        return ListTransactionsResponse(transaction_states=shard.list(wanted))
+        # The transactions are those of records that may not be committed yet: a turn waits for them.
+        return ListTransactionsResponse(transaction_states=[*by_shard.get(shard, ())])
 
     def finish(responses: list[Any]) -> Struct:
         for response in responses:
@@ -74,27 +86,32 @@ def listed(
             transaction_states=[found for response in responses for found in response.transaction_states],
         )
 
-    return runtime.submit_each(
+    response = runtime.submit_each(
         [(index, None) for index in runtime.indexes()],
         operation,
         lambda _, error: ListTransactionsResponse(error_code=error.code),
         finish,
     )
+    return cast(
+        ListTransactionsResponse, await awaited(response) if isinstance(response, Deferred) else response
+    )
 
 
-def _matcher(pattern: str | None) -> Callable[[str], bool]:
-    """RE2 takes linear time for any pattern, so a client cannot stall the broker."""
-    if not pattern:
-        return lambda _: True
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
+async def listed_by_pattern(
+    context: Context,
+    runtime: CoordinatorRuntime[TransactionShard],
+    regexes: Regexes,
+    request: ListTransactionsRequest,
+) -> Struct:
+    """The transactions whose ids match a regular expression, which a worker applies."""
+    assert request.transactional_id_pattern is not None
+    response = await listed(context, runtime, request)
+    names = [each.transactional_id for each in response.transaction_states]
     try:
-        compiled = re2.compile(pattern, options)
-    except re2.error as e:
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"Transaction ID pattern `{pattern}` is not a valid regular expression.",
-        ) from e
-    return lambda name: compiled.fullmatch(name) is not None
+        matching = set(await regexes.matching(request.transactional_id_pattern, names))
+    except ApiError as e:
+        return ListTransactionsResponse(error_code=e.code)
+    response.transaction_states = [
+        each for each in response.transaction_states if each.transactional_id in matching
+    ]
+    return response

@@ -7,6 +7,7 @@ from typing import Any, Final
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.regexes import Regexes
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.replies import PendingReply
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
@@ -17,7 +18,7 @@ from penstock.broker.coordinators.transaction_additions import (
     gathered,
     known_error,
 )
-from penstock.broker.handlers.transaction_listing import described, listed
+from penstock.broker.handlers.transaction_listing import described, listed, listed_by_pattern
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
@@ -54,8 +55,10 @@ class TransactionHandlers:
         offsets_topic: InternalTopic,
         image: ClusterImage,
         producer_ids: ProducerIds,
+        regexes: Regexes,
     ) -> None:
         self._runtime = runtime
+        self._regexes = regexes
         self._additions = additions
         self._offsets_topic = offsets_topic
         self._image = image
@@ -98,20 +101,29 @@ class TransactionHandlers:
 
     def add_partitions_to_txn(self, context: Context, request: AddPartitionsToTxnRequest) -> Any:
         """Versions up to 3 are of clients, for one transaction."""
+        if context.is_large:
+            return context.spawn(self._add_many(context, request))
         if context.version >= BATCHED_FROM:
             return self._additions.add_all(request, context.version)
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id=request.v3_and_below_transactional_id,
-            producer_id=request.v3_and_below_producer_id,
-            producer_epoch=request.v3_and_below_producer_epoch,
-            topics=request.v3_and_below_topics,
-        )
         return gathered(
-            [self._additions.add(transaction, context.version)],
+            [self._additions.add(_of_client(request), context.version)],
             lambda results: AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=results[0].topic_results
             ),
         )
+
+    async def _add_many(
+        self, context: Context, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        additions, version = self._additions, context.version
+        if version < BATCHED_FROM:
+            result: Any = await additions.add_in_turns(context, _of_client(request), version)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+        response = AddPartitionsToTxnResponse()
+        for transaction in request.transactions:
+            added: Any = await additions.add_in_turns(context, transaction, version)
+            response.results_by_transaction.append(added)
+        return response
 
     def add_offsets_to_txn(self, context: Context, request: AddOffsetsToTxnRequest) -> Any:
         """Add the partition of `__consumer_offsets` that holds the group's offsets.
@@ -181,4 +193,16 @@ class TransactionHandlers:
         return described(self._runtime, request)
 
     def list_transactions(self, context: Context, request: ListTransactionsRequest) -> Any:
-        return listed(self._runtime, request)
+        if request.transactional_id_pattern:
+            return context.spawn(listed_by_pattern(context, self._runtime, self._regexes, request))
+        return context.spawn(listed(context, self._runtime, request))
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    """The transaction of a request of an old version, which has one."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )

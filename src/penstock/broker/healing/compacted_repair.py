@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import (
     Outcome,
     log_repaired,
@@ -63,7 +63,7 @@ async def rewrite_segment(
         segment = opened.segments.holding(damage.first_offset)
         damages = [each for each in opened.recovery.corruption if each.path == segment.path(LOG)]
         if (
-            not is_hosted(partition)
+            not partition.is_online
             or damage not in damages
             or damages[-1].next_offset > opened.high_watermark
         ):
@@ -132,7 +132,7 @@ class _SegmentRewrite:
                 interval, now_ms = opened.config.index_interval_bytes, env.clock.now_ms()
                 await in_thread(rewrite.finish, interval, now_ms, following.base_offset)
         except OSError as e:
-            error = self._partition.flusher.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
+            error = self._partition.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
             log.warning("repair_failed", partition=self._partition.name, error=str(error))
             return Outcome.WAITS, 0
         return outcome, rewrite.size
@@ -174,7 +174,7 @@ class _SegmentRewrite:
         """Whether the log still has the segment unchanged: retention may have deleted it meanwhile."""
         segments = self._partition.log.segments
         return (
-            is_hosted(self._partition)
+            self._partition.is_online
             and segments.holding(self._segment.base_offset) is self._segment
             and self._segment.size == self._size
         )

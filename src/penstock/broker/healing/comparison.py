@@ -17,7 +17,7 @@ import asyncio
 from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
     others_in_sync,
@@ -103,7 +103,7 @@ class _Comparison:
         sealed = describe(partition.log, self._segment)
         if (
             sealed is None
-            or not is_hosted(partition)
+            or not partition.is_online
             or partition.leader_epoch != self._leader_epoch
             or sealed.gaps_allowed
             or sealed.end_offset > partition.log.high_watermark

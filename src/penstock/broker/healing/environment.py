@@ -12,7 +12,7 @@ from penstock.model.config import BrokerConfig
 from penstock.net.client import Peer
 from penstock.ports import Clock, File, Files, Workers
 
-__all__ = ["RepairEnvironment", "is_hosted", "sync_files"]
+__all__ = ["RepairEnvironment", "sync_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,10 @@ class RepairEnvironment:
     peer: Callable[[int, str], Peer]
 
 
-def is_hosted(partition: Partition) -> bool:
-    """Whether this broker still hosts the replica, in a directory that is online."""
-    return partition.hosted and partition.directory.health.offline is None
-
-
 async def sync_files(env: RepairEnvironment, partition: Partition, files: Iterable[File]) -> None:
     """Sync files in a worker thread; the data directory goes offline if that fails."""
     for file in files:
         try:
             await env.workers.in_thread(file.sync)
         except OSError as e:
-            raise partition.flusher.health.sync_failed(e, f"cannot sync {file.path}") from e
+            raise partition.health.sync_failed(e, f"cannot sync {file.path}") from e

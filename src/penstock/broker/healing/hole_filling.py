@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from penstock.broker.base.awaiting import uninterrupted
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.compacted_repair import within_gaps
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import (
     Outcome,
     leader_of,
@@ -55,7 +55,7 @@ async def fill_hole(
         opened = partition.log
         if hole not in opened.recovery.corruption:
             return Outcome.REPAIRED
-        if not is_hosted(partition) or not is_hole(opened, hole):
+        if not partition.is_online or not is_hole(opened, hole):
             return Outcome.WAITS
         leader = leader_of(env, partition)
         if hole.next_offset > opened.high_watermark:
@@ -97,6 +97,7 @@ class _Filling:
             partition.log.config,
             self._gaps_allowed,
             env.clock.now_ms(),
+            partition.log.owner,
         )
 
     async def run(self) -> Outcome:
@@ -111,7 +112,7 @@ class _Filling:
                     return Outcome.REPAIRED
                 outcome = Outcome.WAITS
         except OSError as e:
-            error = self._partition.flusher.health.failed(e, f"cannot fill a hole of {opened.path}")
+            error = self._partition.health.failed(e, f"cannot fill a hole of {opened.path}")
             log.warning("repair_failed", partition=self._partition.name, error=str(error))
             outcome = Outcome.WAITS
         await in_thread(swap.abandon)
@@ -209,4 +210,4 @@ class _Filling:
 
     def _is_there(self) -> bool:
         """Whether the hole still exists."""
-        return is_hosted(self._partition) and self._hole in self._partition.log.recovery.corruption
+        return self._partition.is_online and self._hole in self._partition.log.recovery.corruption

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted, sync_files
+from penstock.broker.healing.environment import RepairEnvironment, sync_files
 from penstock.broker.healing.transaction_repair import RepairedBytes, rebuild_transactions
 from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import PartitionImage
@@ -207,7 +207,7 @@ async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption
         try:
             file.pwrite(batches, position)
         except OSError as e:
-            raise partition.flusher.health.failed(e, f"cannot repair {opened.path}") from e
+            raise partition.health.failed(e, f"cannot repair {opened.path}") from e
         offset, position = next_offset, position + len(batches)
     if file is None:
         return False
@@ -224,13 +224,13 @@ async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption
     try:
         indexes = repaired(opened, damage)
     except OSError as e:
-        raise partition.flusher.health.failed(e, f"cannot index {opened.path}") from e
+        raise partition.health.failed(e, f"cannot index {opened.path}") from e
     await sync_files(env, partition, indexes)
     return True
 
 
 def _target(partition: Partition, damage: Corruption) -> File | None:
-    return repair_target(partition.log, damage) if is_hosted(partition) else None
+    return repair_target(partition.log, damage) if partition.is_online else None
 
 
 def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memoryview, int]:

@@ -3,7 +3,8 @@
 In each round every sealed segment of every replica of this broker is read, in pieces, in a separate process,
 at `penstock.scrub.bytes.per.second`. Damaged ranges are logged. From then on neither clients nor followers
 are served these ranges until they have been replaced (`repair`). Then the same segments are compared with
-other replicas (`comparison`), which finds damage that no checksum shows. Beside the rounds, the repair of
+other replicas (`comparison`), which finds damage that no checksum shows, and those of an earlier version of
+the encryption are converted (`segment_upgrade`). Beside the rounds, the repair of
 known damage is retried every minute. Coordinators cannot load a damaged log, so `scrub_and_repair` finds and
 repairs the damage of one replica at once.
 
@@ -18,11 +19,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from penstock.broker.base.encrypted_disks import is_on_disk
+from penstock.broker.base.encrypted_disks import is_on_disk, watch_damage
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.healing.compacted_repair import needs_rewrite, rewrite_segment
 from penstock.broker.healing.comparison import compare_replica
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted
+from penstock.broker.healing.derived_state import check_derived_state
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.hole_filling import fill_hole
 from penstock.broker.healing.log_starts import examine_log_start
 from penstock.broker.healing.repair import (
@@ -33,6 +36,7 @@ from penstock.broker.healing.repair import (
     others_in_sync,
     repair_range,
 )
+from penstock.broker.healing.segment_upgrade import roll_outdated, upgrade_segments
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import PenstockError
@@ -49,6 +53,7 @@ from penstock.storage.scrub import (
     Piece,
     describe,
     describe_as_is,
+    exchanged_segment,
     note_damage,
     scrub,
     sealed_segments,
@@ -87,6 +92,7 @@ class Scrubber:
         self._partitions = partitions
         self._review = review
         self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         #: the replica that is being compared: only the comparison may repair it, from healthy replicas
         self._compared: Partition | None = None
         #: the tasks of `scrub_and_repair`
@@ -95,10 +101,12 @@ class Scrubber:
         self._repairing: dict[Partition, _Repair] = {}
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
+        watch_damage(self._env.files, self.damage_found)
         self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._repair_in_rounds())]
 
     async def stop(self) -> None:
+        self._loop = None
         repairs = [repair.task for repair in self._repairing.values()]
         tasks = [*self._tasks, *self._scrubbing.values(), *repairs]
         for task in tasks:
@@ -132,6 +140,7 @@ class Scrubber:
         """Run one round over all replicas of this broker."""
 
         async def check(partition: Partition) -> None:
+            await roll_outdated(self._env, partition)
             await self.scrub(partition)
             await self.repair(partition)
             self._compared = partition
@@ -139,6 +148,8 @@ class Scrubber:
                 await compare_replica(self._env, partition)
             finally:
                 self._compared = None
+            await check_derived_state(self._env, partition)
+            await upgrade_segments(self._env, partition)
 
         await self._each(check)
 
@@ -149,6 +160,7 @@ class Scrubber:
             if partition is not self._compared:
                 if partition.log.file_lost:
                     await self._find_lost_files(partition)
+                await self._check_suspects(partition)
                 missing = await examine_log_start(self._env, partition)
                 if missing is not None:
                     self._report(partition, missing)
@@ -188,6 +200,25 @@ class Scrubber:
             await self._scrub_segment(partition, segment, at_once=True)
         return await self.repair(partition) if partition.log.recovery.corruption else None
 
+    def damage_found(self, path: str) -> None:
+        """Check a segment soon, because a read has found that its file is not authentic. From any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._check_soon, path)
+
+    def _check_soon(self, path: str) -> None:
+        directory = path.rpartition("/")[0]
+        for partition in self._partitions:
+            if partition.log.path == directory and partition not in self._scrubbing:
+                segments = [each for each in partition.log.segments if each.path(LOG) == path]
+                if segments and not segments[0].damage:
+                    task = asyncio.get_running_loop().create_task(self._check(partition, segments[0]))
+                    self._scrubbing[partition] = task
+                    task.add_done_callback(partial(self._repair_ended, partition))
+
+    async def _check(self, partition: Partition, segment: Segment) -> Outcome | None:
+        await self._scrub_segment(partition, segment, at_once=True)
+        return await self.repair(partition) if partition.log.recovery.corruption else None
+
     def repair_soon(self, partition: Partition) -> None:
         """Repair a replica that cannot serve its role before, and retry until the repair succeeds.
 
@@ -205,7 +236,7 @@ class Scrubber:
 
     async def _repair_until_done(self, partition: Partition, due: asyncio.Event) -> None:
         pause_s = _FIRST_REPAIR_PAUSE_S
-        while is_hosted(partition) and blocking_damage(partition.log):
+        while partition.is_online and blocking_damage(partition.log):
             due.clear()
             try:
                 await self.repair(partition)
@@ -232,7 +263,7 @@ class Scrubber:
         describe_now = describe_as_is if at_once else describe
         # Another process can read real files only, not the files in memory that tests use.
         in_worker = env.workers.in_process if is_on_disk(env.files) else env.workers.in_thread
-        while is_hosted(partition):
+        while partition.is_online:
             sealed = describe_now(partition.log, segment)
             if sealed is None or done.position >= sealed.size:
                 return
@@ -245,7 +276,7 @@ class Scrubber:
             except FileNotFoundError:
                 # Retention or compaction deleted it. If the file was lost, `_find_lost_files` finds that.
                 return
-            if not is_hosted(partition) or describe_now(partition.log, segment) != sealed:
+            if not partition.is_online or describe_now(partition.log, segment) != sealed:
                 # The segment may have changed during the read.
                 return
             for damage in done.damage:
@@ -265,7 +296,7 @@ class Scrubber:
             # Retention and compaction remove segments from the log before they delete the files.
             if path not in lost or opened.segments.holding(segment.base_offset) is not segment:
                 continue
-            if not is_hosted(partition):
+            if not partition.is_online:
                 return
             if not files.exists(path):
                 damage = lose_segment(opened, segment)
@@ -274,6 +305,28 @@ class Scrubber:
             elif segment is opened.segments.active:
                 # Only sealed segments are scrubbed.
                 opened.roll()
+
+    async def _check_suspects(self, partition: Partition) -> None:
+        """Check segments in which reads have found batches that do not belong there.
+
+        All batches of a segment are damaged if they are not the sealed ones, as after an exchange of two
+        files. If batches did not follow each other and are sound, the index is not: it is rebuilt.
+        """
+        segments = partition.log.segments
+        exchanged, segments.exchanged = segments.exchanged, set()
+        broken, segments.broken = segments.broken, set()
+        for base_offset in sorted(exchanged):
+            segment = segments.holding(base_offset)
+            sealed = describe(partition.log, segment)
+            if sealed is not None and segment.base_offset == base_offset:
+                self._found(partition, segment, exchanged_segment(sealed))
+        for base_offset in sorted(broken - exchanged):
+            segment = segments.holding(base_offset)
+            if segment.base_offset != base_offset:
+                continue
+            await self._scrub_segment(partition, segment, at_once=True)
+            if partition.is_online and not segment.damage:
+                await retry_when_cached(partition, self._env.workers, partial(segment.distrust_indexes, True))
 
     def _found(self, partition: Partition, segment: Segment, damage: Corruption) -> None:
         if damage in partition.log.recovery.corruption:

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment, is_hosted, sync_files
+from penstock.broker.healing.environment import RepairEnvironment, sync_files
 from penstock.broker.replica.partition import Partition
+from penstock.storage.index_proofs import ended_segments
 from penstock.storage.recovery_report import Corruption
+from penstock.storage.sealing import expect_seals, seal_again
 from penstock.storage.transaction_rebuild import TransactionRebuild, has_lost_batches, producer_ends
 
 __all__ = ["RepairedBytes", "rebuild_transactions"]
@@ -49,13 +51,13 @@ async def rebuild_transactions(
                 break
         else:
             return
-        while is_hosted(partition) and damage.first_offset < opened.end_offset:
+        while partition.is_online and damage.first_offset < opened.end_offset:
             rebuild = TransactionRebuild(opened, env.files, damage.first_offset, damage if in_place else None)
             if await _run(env, partition, rebuild):
                 log.info("transactions_rebuilt", partition=partition.name, first_offset=damage.first_offset)
                 return
     except OSError as e:
-        raise partition.flusher.health.failed(e, f"cannot index {opened.path}") from e
+        raise partition.health.failed(e, f"cannot index {opened.path}") from e
 
 
 async def _run(env: RepairEnvironment, partition: Partition, rebuild: TransactionRebuild) -> bool:
@@ -64,10 +66,12 @@ async def _run(env: RepairEnvironment, partition: Partition, rebuild: Transactio
     is_behind = True
     while is_behind:
         await in_thread(rebuild.replay, rebuild.remaining(opened), rebuild.before(opened))
-        if not rebuild.is_current(opened) or not is_hosted(partition):
+        if not rebuild.is_current(opened) or not partition.is_online:
             await in_thread(rebuild.abandon)
             return False
         is_behind = not rebuild.is_close(opened)
     await sync_files(env, partition, rebuild.install(opened))
+    ended = ended_segments(opened, rebuild.first_offset)
+    expect_seals(opened.segments, await in_thread(seal_again, env.files, opened.owner, ended))
     await in_thread(env.files.sync_dir, opened.path)
     return True

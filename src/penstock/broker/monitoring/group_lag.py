@@ -1,8 +1,9 @@
 """Samples the high watermarks of the partitions that groups have committed offsets of, or share groups read.
 
 Only the coordinator of a group reports its lag, and the leaders of the partitions may be other brokers. So
-each coordinator sends one request to each leader per round. It requests only partitions with a committed
-offset, and forgets a partition with its last one.
+each coordinator sends one request to each leader per round. It requests only partitions of topics with a
+committed offset, and forgets them with the last one. A partition without a committed offset counts from its
+first record (`observability.lag`); a second request to its leader asks for that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.groups.survey import GroupSurvey
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId
-from penstock.observability.lag import OffsetHistory
+from penstock.observability.lag import OffsetHistory, partition_lag
 from penstock.wire.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -31,6 +32,7 @@ __all__ = ["GroupLag", "TopicLag"]
 #: the time between two rounds
 INTERVAL_S: Final = 5.0
 _LATEST: Final = -1
+_EARLIEST: Final = -2
 #: a client, so that the answer is the high watermark
 _CONSUMER: Final = -1
 
@@ -45,9 +47,11 @@ class TopicLag:
     __slots__ = ("partitions", "records", "seconds")
 
     def __init__(self) -> None:
+        #: also those of partitions without a committed offset
         self.records = 0
         self.seconds = 0.0
-        #: (partition, committed offset, lag; None while the high watermark is not known)
+        #: partitions with a committed offset: (partition, committed offset, lag), without a lag while the
+        #: high watermark is not known
         self.partitions: list[tuple[int, int, int | None]] = []
 
 
@@ -58,6 +62,8 @@ class GroupLag:
         self._sources = sources
         self._list_offsets = list_offsets
         self._histories: dict[Key, OffsetHistory] = {}
+        #: first offsets of partitions that a group has not committed in a topic that it reads
+        self._starts: dict[Key, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -95,17 +101,30 @@ class GroupLag:
         history = self._histories.get((topic, index))
         return None if history is None else history.end
 
+    def seconds_behind(self, topic: str, index: int, offset: int) -> float:
+        """For how long the record at an offset of a partition has been readable; 0 if it is not."""
+        history = self._histories.get((topic, index))
+        return 0.0 if history is None else history.lag_seconds(offset, self._sources.clock.monotonic())
+
     def of_topic(self, survey: GroupSurvey, topic: str) -> TopicLag:
         lag, now_s = TopicLag(), self._sources.clock.monotonic()
         for index, committed in list(survey.offsets.get(topic, {}).items()):
             history = self._histories.get((topic, index))
             end = None if history is None else history.end
-            behind = None if end is None else max(0, end - committed.offset)
+            behind = partition_lag(committed.offset, None, end)
             lag.partitions.append((index, committed.offset, behind))
             if behind and history is not None:
                 lag.records += behind
                 lag.seconds = max(lag.seconds, history.lag_seconds(committed.offset, now_s))
+        for key in self._uncommitted(survey, topic):
+            lag.records += partition_lag(None, self._starts.get(key), self.end_of(*key)) or 0
         return lag
+
+    def _uncommitted(self, survey: GroupSurvey, topic: str) -> list[Key]:
+        """The partitions of a topic in which a group has committed no offset."""
+        known, offsets = self._sources.image.topics.get(topic), survey.offsets.get(topic, {})
+        indexes = () if known is None else known.partitions
+        return [(topic, index) for index in indexes if index not in offsets]
 
     async def _run(self) -> None:
         while True:
@@ -113,25 +132,35 @@ class GroupLag:
             await asyncio.sleep(INTERVAL_S)
 
     async def sample(self) -> None:
-        """One round: the high watermarks of all partitions that groups have committed offsets of."""
+        """One round: the high watermarks of the partitions of all topics that groups have committed in."""
         wanted: dict[Key, None] = {}
-        await in_slices(self._collect(wanted))
+        uncommitted: dict[Key, None] = {}
+        await in_slices(self._collect(wanted, uncommitted))
         self._histories = {key: self._histories.get(key) or OffsetHistory() for key in wanted}
+        self._starts = {key: start for key, start in self._starts.items() if key in uncommitted}
         elsewhere: dict[int, dict[str, list[int]]] = {}
-        await in_slices(self._read_own(wanted, elsewhere))
-        await asyncio.gather(*(self._read_other(leader, topics) for leader, topics in elsewhere.items()))
+        await in_slices(self._read_own(wanted, uncommitted, elsewhere))
+        await asyncio.gather(
+            *(self._read_other(leader, topics, uncommitted) for leader, topics in elsewhere.items())
+        )
 
-    def _collect(self, wanted: dict[Key, None]) -> Iterator[None]:
+    def _collect(self, wanted: dict[Key, None], uncommitted: dict[Key, None]) -> Iterator[None]:
         for survey in self.groups():
             for topic, partitions in list(survey.offsets.items()):
                 wanted.update(dict.fromkeys((topic, index) for index in partitions))
+                missing = dict.fromkeys(self._uncommitted(survey, topic))
+                wanted.update(missing)
+                uncommitted.update(missing)
             yield
         for _, topic, index, _, _ in self.share_partitions():
             wanted[topic, index] = None
             yield
 
     def _read_own(
-        self, wanted: dict[Key, None], elsewhere: dict[int, dict[str, list[int]]]
+        self,
+        wanted: dict[Key, None],
+        uncommitted: dict[Key, None],
+        elsewhere: dict[int, dict[str, list[int]]],
     ) -> Iterator[None]:
         sources = self._sources
         now_s = sources.clock.monotonic()
@@ -139,6 +168,8 @@ class GroupLag:
             slot = sources.partitions.find(topic, index)
             if isinstance(slot, Partition) and slot.leading:
                 self._histories[topic, index].add(now_s, slot.log.high_watermark)
+                if (topic, index) in uncommitted:
+                    self._starts[topic, index] = slot.log.log_start_offset
             else:
                 known = sources.image.topics.get(topic)
                 image = None if known is None else known.partitions.get(index)
@@ -146,25 +177,39 @@ class GroupLag:
                     elsewhere.setdefault(image.leader, {}).setdefault(topic, []).append(index)
             yield
 
-    async def _read_other(self, leader: int, topics: dict[str, list[int]]) -> None:
-        request = ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
-                    ],
-                )
-                for topic, indexes in topics.items()
-            ],
-        )
+    async def _read_other(
+        self, leader: int, topics: dict[str, list[int]], uncommitted: dict[Key, None]
+    ) -> None:
+        starting: dict[str, list[int]] = {}
+        for topic, indexes in topics.items():
+            missing = [index for index in indexes if (topic, index) in uncommitted]
+            if missing:
+                starting[topic] = missing
         # The next round sends a request to a leader that does not respond again.
         with suppress(PenstockError):
-            response = await self._list_offsets(leader, request)
+            ends = await self._listed(leader, topics, _LATEST)
             now_s = self._sources.clock.monotonic()
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    history = self._histories.get((topic.name, partition.partition_index))
-                    if history is not None and not partition.error_code:
-                        history.add(now_s, partition.offset)
+            for key, offset in ends.items():
+                history = self._histories.get(key)
+                if history is not None:
+                    history.add(now_s, offset)
+            if starting:
+                self._starts |= await self._listed(leader, starting, _EARLIEST)
+
+    async def _listed(self, leader: int, topics: dict[str, list[int]], when: int) -> dict[Key, int]:
+        """The offsets of partitions that another broker leads, without those that it does not know."""
+        wanted = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=when) for index in indexes],
+            )
+            for topic, indexes in topics.items()
+        ]
+        request = ListOffsetsRequest(replica_id=_CONSUMER, topics=wanted)
+        response = await self._list_offsets(leader, request)
+        return {
+            (topic.name, partition.partition_index): partition.offset
+            for topic in response.topics
+            for partition in topic.partitions
+            if not partition.error_code
+        }

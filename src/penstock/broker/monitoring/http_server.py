@@ -21,12 +21,12 @@ from penstock.observability.http import (
     BadRequest,
     Request,
     head_end,
-    is_local_host,
     may_read,
     parse_head,
     response_head,
 )
 from penstock.observability.limited_log import LimitedLog
+from penstock.security.hosts import is_local_host
 
 __all__ = ["HttpServer", "Policy"]
 
@@ -39,7 +39,7 @@ _RESPONSE_S: Final = 10.0
 #: unsent bytes at which writing pauses
 _HIGH_WATER: Final = 256 << 10
 #: paths that need no token: orchestrators have none
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/readyz/in-sync"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

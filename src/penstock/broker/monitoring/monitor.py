@@ -6,6 +6,7 @@ default, and many are never scraped.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,7 +17,7 @@ from penstock.broker.monitoring.group_lag import GroupLag, ListOffsets
 from penstock.broker.monitoring.health_facts import HealthFacts
 from penstock.broker.monitoring.http_server import HttpServer, Policy
 from penstock.broker.monitoring.loop_watch import LoopWatch
-from penstock.broker.monitoring.sources import Sources
+from penstock.broker.monitoring.sources import Sources, take_snapshot
 from penstock.model.config.listeners import is_loopback
 from penstock.observability.http import Request
 
@@ -28,6 +29,8 @@ __all__ = ["LISTENER", "Monitor", "PortAddress"]
 log = get_logger("monitoring")
 #: the name of the port in `listener.name.metrics.ssl.*`
 LISTENER: Final = "METRICS"
+#: samples of the event loop between two measurements of the free space
+_SPACE_TICKS: Final = 20
 _PAGES: Final = "penstock.broker.monitoring.pages"
 
 
@@ -45,6 +48,7 @@ class Monitor:
     def __init__(
         self,
         sources: Sources,
+        facts: HealthFacts,
         list_offsets: ListOffsets,
         address: PortAddress,
         *,
@@ -55,10 +59,13 @@ class Monitor:
         """`wrap` puts TLS between a socket and a connection; None without TLS."""
         self._address = address
         self._sources = sources
-        self.facts = HealthFacts(sources)
-        self.watch = LoopWatch(self.facts.sample)
+        self.facts = facts
+        self.watch = LoopWatch(self._sample)
+        facts.loop_lag_s = lambda: self.watch.worst_s
         self.lags = GroupLag(sources, list_offsets)
         self._pages: Pages | None = None
+        self._ticks = 0
+        self._measuring: asyncio.Task[None] | None = None
         policy = Policy(connections_max=connections_max, token=token, local_only=is_loopback(address.host))
         self.server = HttpServer(self._get, policy, wrap)
         self.is_secure = wrap is not None
@@ -82,6 +89,16 @@ class Monitor:
                 raise
             return await self.server.start(host, 0)
 
+    def _sample(self) -> None:
+        self.facts.sample()
+        self._ticks += 1
+        if self._ticks % _SPACE_TICKS == 0 and (self._measuring is None or self._measuring.done()):
+            self._measuring = asyncio.get_running_loop().create_task(self._measure())
+
+    async def _measure(self) -> None:
+        """Measure the free space in a worker thread, which a disk may hold up."""
+        self.facts.space = (await take_snapshot(self._sources)).space
+
     async def _get(self, request: Request) -> Document:
         if request.path == LIVENESS:
             return ALIVE
@@ -92,6 +109,8 @@ class Monitor:
 
     async def stop(self) -> None:
         self.watch.stop()
+        if self._measuring is not None:
+            self._measuring.cancel()
         await self.lags.stop()
         await self.server.stop()
         if self._pages is not None:

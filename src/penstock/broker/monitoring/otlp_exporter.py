@@ -94,7 +94,7 @@ class OtlpExporter:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what waits, until it is empty or an attempt fails."""
+        """Send the queue until it is empty or an attempt fails."""
         while self._spans:
             batch = [self._spans.popleft() for _ in range(min(len(self._spans), _SPANS_PER_REQUEST))]
             if not await self._send("/v1/traces", encode_spans(self._resource, batch), "spans", len(batch)):

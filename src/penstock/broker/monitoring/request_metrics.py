@@ -109,6 +109,8 @@ def collect_security(page: Page, sources: Sources) -> Iterator[None]:
         page.set("penstock_tls_certificate_expiry_timestamp_seconds", expiry, listener=listener)
     for (operation, resource), count in sources.audit.denials.items():
         page.set("penstock_authorization_denied_total", count, operation=operation, resource=resource)
+    for sink, count in sources.audit.dropped.items():
+        page.set("penstock_audit_events_dropped_total", count, sink=sink)
     for user, waits in list(sources.metrics.throttles.items()):
         family = page["penstock_throttle_seconds"]
         family.add_histogram(labelled(user=user), waits.buckets, waits.total_ns)

@@ -14,6 +14,7 @@ from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.coordinators.share_coordinator import ShareCoordinator
 from penstock.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from penstock.broker.links.runtime import Links
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -25,7 +26,7 @@ from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import StorageError
 from penstock.net.server import Server
-from penstock.ports import Clock, Workers
+from penstock.ports import Clock, Space, Workers
 
 __all__ = ["Snapshot", "Sources", "hosted", "take_snapshot"]
 
@@ -69,6 +70,7 @@ class Sources:
     transactions: TransactionCoordinator
     shares: ShareSources
     client_telemetry: ClientTelemetry
+    links: Links
     #: whether the controller has registered this process, and whether it is fenced
     registered: Callable[[], bool]
     fenced: Callable[[], bool]
@@ -80,17 +82,17 @@ class Snapshot(NamedTuple):
     cpu_s: float
     resident_bytes: int
     open_files: int
-    #: (total, free) by data directory; without those that are offline
-    space: dict[str, tuple[int, int]]
+    #: by data directory; without those that are offline
+    space: dict[str, Space]
 
 
 async def take_snapshot(sources: Sources) -> Snapshot:
-    """Read what may wait for a disk, in a worker thread."""
+    """Read values that may have to wait for a disk, in a worker thread."""
     return await sources.workers.in_thread(_read, sources.partitions)
 
 
 def _read(partitions: Partitions) -> Snapshot:
-    space: dict[str, tuple[int, int]] = {}
+    space: dict[str, Space] = {}
     for directory in partitions.directories:
         try:
             space[directory.path] = directory.space()

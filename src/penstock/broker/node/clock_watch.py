@@ -1,159 +1,230 @@
-"""Decides whether this broker's wall clock may be used to delete something.
+"""Watches this broker's wall clock: reads it, saves it, and says whether it may delete something.
 
 Retention by time, expiry of committed offsets and of producer ids, and compaction (`delete.retention.ms`)
 all compare a timestamp with the wall clock. A clock that is days ahead would make them delete everything. So
-they call `ClockWatch.now_ms`, which returns None while the clock is not trusted. Meanwhile producers'
+they call `ClockWatch.now_ms`, which returns None while the clock is not believed. Meanwhile producers'
 timestamps are not rejected either (`on_change`).
 
-In a cluster every heartbeat response carries the reference clock (`penstock.metadata.clocks`). The clock is
-trusted while it is within `penstock.clock.skew.max.ms` of the reference. It is not trusted before the first
-comparison, while the brokers' clocks disagree, and from a jump against the monotonic clock until the next
-comparison.
-
-A broker without other nodes has no reference. It detects a jump of its wall clock while it runs. It trusts
-the clock again once the jump is undone, or an hour after the jump. It cannot detect that the clock was wrong
-already when the process started.
+`penstock.timekeeping.trust` decides. It gets every reading of the clock, the reference clock of every
+heartbeat response (`penstock.metadata.clocks`), and the time that was saved before the last stop. This module
+saves the time once a minute and before a stop (`penstock.storage.clock_file`).
 
 Owned by: the event loop's thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.metadata.clocks import CLOCKS_DISAGREE, back_limit_ms
-from penstock.ports import Clock
+from penstock.metadata.clocks import CLOCKS_DISAGREE, ReportedClock
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import StorageError
+from penstock.ports import Clock, Workers
+from penstock.storage.clock_file import ClockFile, ClockFileRefused
+from penstock.timekeeping.rounds import RoundGuard, Survey
+from penstock.timekeeping.trust import Cause, ClockTrust, Doubt, Reading, SavedClock, Standing
 
-__all__ = ["ClockReading", "ClockWatch"]
+__all__ = ["ClockWatch"]
 
 log = get_logger("clock")
-#: how long a broker without other nodes waits after a jump before it trusts the new time
-_JUMP_HOLD_MS: Final = 3_600_000.0
-_NOT_COMPARED: Final = "the clock was not compared with the other brokers' clocks yet"
-
-
-class ClockReading(NamedTuple):
-    """Wall clock and monotonic clock at one moment, in milliseconds."""
-
-    wall_ms: int
-    monotonic_ms: float
-
-    @property
-    def base_ms(self) -> float:
-        """The difference of the two clocks, which is constant as long as the wall clock is not set."""
-        return self.wall_ms - self.monotonic_ms
+_SAVE_INTERVAL_S: Final = 60.0
 
 
 class ClockWatch:
     """Watches the wall clock of one broker.
 
-    `suspended` is the reason why nothing is deleted by time, None while the clock is trusted.
+    `suspended` is the reason why nothing is deleted by time, None while the clock is believed.
     """
 
-    def __init__(self, clock: Clock, limit_ms: Callable[[], int], alone: Callable[[], bool]) -> None:
-        """`alone` returns true if there is no other node to compare the clock with."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        workers: Workers,
+        file: ClockFile,
+        alone: Callable[[], bool],
+        on_change: Callable[[bool], None],
+        *,
+        is_new: bool,
+    ) -> None:
+        """`alone` returns true if there is no other node to compare the clock with.
+
+        `on_change` is called with whether the clock is believed, on every change.
+        `is_new` is true for a node without any data. The file is read here, before the clock is used.
+        """
+        self._config = config
         self._clock = clock
-        self._limit_ms = limit_ms
+        self._workers = workers
+        self._file = file
         self._alone = alone
-        self.suspended: str | None = _NOT_COMPARED
+        first, saved = self.read(), self._load()
+        self._trust = ClockTrust(self, saved, first, is_new=is_new)
+        recent = saved is not None and abs(first.wall_ms - saved.wall_ms) <= self.limit_ms()
+        # An older copy of the file must not shorten the wait.
+        self._rounds = RoundGuard(saved.round_waited_ms if saved is not None and recent else 0)
         #: difference from the reference at the last comparison, positive if this clock is ahead
         self.skew_ms: int | None = None
-        #: base of the last trusted reading, None before the first
-        self._trusted_ms: float | None = None
-        #: base and monotonic time of a jump that a broker without other nodes has detected
-        self._jumped_to_ms = 0.0
-        self._jumped_at_ms: float | None = None
-        #: called with whether the clock is trusted, on every change
-        self.on_change: Callable[[bool], None] = _nothing
+        self._reported: Cause | None = Cause.NOT_COMPARED
+        self._saving: asyncio.Task[None] | None = None
+        self._save_failed = False
+        self._on_change = on_change
 
-    def read(self) -> ClockReading:
-        return ClockReading(self._clock.now_ms(), self._clock.monotonic() * 1000)
+    # -- configs (`penstock.timekeeping.trust.Limits`)
+
+    def limit_ms(self) -> int:
+        return self._config.penstock_clock_skew_max_ms
+
+    def grace_ms(self) -> int:
+        return self._config.penstock_clock_grace_ms
+
+    def confirmed_ms(self) -> int:
+        return self._config.penstock_clock_confirmed_ms
+
+    # -- readings
+
+    def read(self) -> Reading:
+        return Reading(self._clock.now_ms(), self._clock.monotonic() * 1000)
 
     def now_ms(self) -> int | None:
         """The wall clock for a decision that deletes something; None while it must not be used for that."""
         reading = self.read()
-        self._check(reading)
-        return reading.wall_ms if self.suspended is None else None
+        self._observe(reading)
+        return reading.wall_ms if self._trust.doubt is None else None
+
+    def is_believed(self) -> bool:
+        """Returns true if the wall clock may be used for a decision that deletes something."""
+        return self.now_ms() is not None
+
+    def check(self) -> Reading:
+        """Detect a jump of the wall clock; to be called every few seconds. Returns the reading."""
+        reading = self.read()
+        self._observe(reading)
+        return reading
+
+    def report(self) -> ReportedClock:
+        """The clock and its standing now."""
+        return ReportedClock(self.check().wall_ms, self._trust.standing)
+
+    def compared(self, sent: Reading, reference_ms: int, vouched: int = -1) -> None:
+        """Process the reference clock of a heartbeat response; `sent` was read when the request was sent."""
+        now = self.read()
+        if reference_ms == CLOCKS_DISAGREE:
+            self._trust.disagreed()
+        elif reference_ms >= 0 and not self._alone():
+            known = None if vouched < 0 else bool(vouched)
+            self.skew_ms = self._trust.compared(sent, now, reference_ms, known)
+        self._observe(now)
+
+    def accept(self) -> None:
+        """Believe the clock as it is now, because the operator has confirmed it."""
+        self._trust.alone()
+        self._trust.confirm(self.read())
+        self._changed()
+
+    def _observe(self, reading: Reading) -> None:
+        self._trust.observe(reading)
+        if self._alone():
+            self._trust.alone()
+        self._changed()
+
+    def _changed(self) -> None:
+        doubt = self._trust.doubt
+        cause = None if doubt is None else doubt.cause
+        before, self._reported = self._reported, cause
+        if cause is before:
+            return
+        if doubt is None:
+            if before is not Cause.NOT_COMPARED:
+                log.info("deletion_by_time_resumed", skew_ms=self.skew_ms)
+        elif doubt.cause is not Cause.NOT_COMPARED and before in (None, Cause.NOT_COMPARED):
+            log.warning("deletion_by_time_suspended", reason=doubt.reason, limit_ms=self.limit_ms())
+        if (cause is None) != (before is None):
+            self._on_change(cause is None)
+
+    # -- rounds of retention
+
+    def may_delete_overdue(self, survey: Survey) -> bool:
+        """Returns true if a round of retention may delete what was too old before the clock was watched.
+
+        Called with the logs before every round, also while the clock is not believed: the two waits overlap.
+        """
+        if survey.newest_ms >= 0:
+            self._trust.newest_record(survey.newest_ms)
+        before = self._rounds.doubt
+        may = self._rounds.may_delete(
+            survey, self.read().monotonic_ms, self.grace_ms(), confirmed=self._trust.watched_since_ms == 0
+        )
+        waits = self._rounds.doubt
+        if waits is not None and before is None and not may:
+            log.warning("retention_round_waits", reason=waits.reason)
+        return may
+
+    def deleted(self, size: int) -> None:
+        """Take in the bytes that a round of retention has deleted by time."""
+        self._rounds.deleted(size)
+
+    @property
+    def watched_since_ms(self) -> int:
+        """Since when the wall clock has run without a jump that had to be accepted."""
+        return self._trust.watched_since_ms
+
+    # -- verdicts
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why nothing, or not everything, is deleted by time."""
+        return self._trust.doubt or self._rounds.doubt
+
+    @property
+    def suspended(self) -> str | None:
+        doubt = self._trust.doubt
+        return None if doubt is None else str(doubt)
 
     @property
     def is_compared(self) -> bool:
         """Returns true once the clock was compared with a reference, or is known to need none."""
-        return self.suspended is not _NOT_COMPARED
+        return self._trust.is_compared
 
-    def check(self) -> None:
-        """Detect a jump of the wall clock; to be called every few seconds."""
-        self._check(self.read())
+    @property
+    def standing(self) -> Standing:
+        return self._trust.standing
 
-    def accept(self) -> None:
-        """Trust the clock as it is now, because the operator has confirmed it."""
-        self._trust(self.read())
+    # -- the file
 
-    def compared(self, sent: ClockReading, reference_ms: int) -> None:
-        """Process the reference clock of a heartbeat response; `sent` was read when the request was sent."""
-        if reference_ms == CLOCKS_DISAGREE:
-            self._suspend("the clocks of the brokers disagree, and no majority has the same time")
-            return
-        now = self.read()
-        if self._alone():
-            self._check(now)
-            return
-        if reference_ms < 0:
-            return
-        # The reference was read at some time in between.
-        slack_ms = (now.monotonic_ms - sent.monotonic_ms) / 2
-        skew_ms = self.skew_ms = round(sent.wall_ms + slack_ms - reference_ms)
-        limit_ms = self._limit_ms()
-        if abs(skew_ms) - slack_ms > limit_ms:
-            side = "ahead of" if skew_ms > 0 else "behind"
-            self._suspend(f"the clock is {abs(skew_ms)} ms {side} the other brokers' clocks")
-            return
-        suspended = self.suspended not in (None, _NOT_COMPARED)
-        if abs(skew_ms) + slack_ms <= (back_limit_ms(limit_ms) if suspended else limit_ms):
-            # Trust the reading at the request: the clock may have been set since then.
-            self._trust(sent)
-            self._check(now)
+    def start(self) -> None:
+        self.check()
+        self._saving = asyncio.get_running_loop().create_task(self._save_regularly())
 
-    def _check(self, reading: ClockReading) -> None:
-        if self._trusted_ms is None:
-            if self._alone():
-                self._trust(reading)
-            return
-        jump_ms = reading.base_ms - self._trusted_ms
-        if self._alone():
-            if abs(jump_ms) <= self._limit_ms() or self._hold_is_over(reading):
-                # A slewed clock differs very little from the last reading.
-                self._trust(reading)
-                return
-        elif abs(jump_ms) <= self._limit_ms() or self.suspended is not None:
-            return
-        side = "ahead" if jump_ms > 0 else "back"
-        self._suspend(f"the clock was set {side} by {abs(round(jump_ms))} ms while the broker was running")
+    async def stop(self) -> None:
+        if self._saving is not None:
+            self._saving.cancel()
+            await asyncio.gather(self._saving, return_exceptions=True)
 
-    def _hold_is_over(self, reading: ClockReading) -> bool:
-        jumped_again = abs(reading.base_ms - self._jumped_to_ms) > self._limit_ms()
-        self._jumped_to_ms = reading.base_ms
-        if self._jumped_at_ms is None or jumped_again:
-            self._jumped_at_ms = reading.monotonic_ms
-        return reading.monotonic_ms - self._jumped_at_ms >= _JUMP_HOLD_MS
+    async def save(self) -> None:
+        """Save the time for the next start."""
+        self.check()
+        saved = self._trust.saved()._replace(round_waited_ms=round(self._rounds.waited_ms))
+        try:
+            await self._workers.in_thread(self._file.write, saved)
+        except (OSError, StorageError) as e:
+            # The time that is saved is then older, which makes the next start more careful.
+            if not self._save_failed:
+                log.warning("clock_not_saved", path=self._file.path, error=str(e))
+            self._save_failed = True
+        else:
+            self._save_failed = False
 
-    def _suspend(self, reason: str) -> None:
-        if self.suspended in (None, _NOT_COMPARED):
-            log.warning("deletion_by_time_suspended", reason=reason, limit_ms=self._limit_ms())
-        was_trusted, self.suspended = self.suspended is None, reason
-        if was_trusted:
-            self.on_change(False)
+    async def _save_regularly(self) -> None:
+        while True:
+            await self.save()
+            await asyncio.sleep(_SAVE_INTERVAL_S)
 
-    def _trust(self, reading: ClockReading) -> None:
-        if self.suspended not in (None, _NOT_COMPARED):
-            log.info("deletion_by_time_resumed", skew_ms=self.skew_ms)
-        was_suspended, self.suspended = self.suspended is not None, None
-        self._trusted_ms = reading.base_ms
-        self._jumped_at_ms = None
-        if was_suspended:
-            self.on_change(True)
-
-
-def _nothing(trusted: bool) -> None:
-    """The default callback: does nothing."""
+    def _load(self) -> SavedClock | None:
+        try:
+            return self._file.read()
+        except ClockFileRefused as e:
+            log.warning("clock_file_refused", path=self._file.path, error=str(e))
+            return None

@@ -6,10 +6,12 @@ A broker without an internal listener is a cluster of one node, and the only vot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from penstock.broker.base.awake_clock import AwakeClock
+from penstock.broker.node.addresses import NodeAddresses
 from penstock.broker.node.balancer import Balancer
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.node.controller import Controller
@@ -25,8 +27,10 @@ from penstock.broker.node.quorum_wire import decode_response, encode_request, en
 from penstock.broker.node.snapshots import Snapshots
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
+from penstock.model.config.settings import read
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import format_topic_id
+from penstock.model.steps import Steps
 from penstock.net.listener import Listener
 from penstock.ports import World
 from penstock.raft.messages import (
@@ -45,9 +49,10 @@ from penstock.raft.messages import (
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig
 from penstock.raft.voters import VoterSet
+from penstock.storage.clock_file import ClockFile
 from penstock.storage.log import Log
-from penstock.wire.apis.endpoints import NodeEndpoint
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
+from penstock.wire.schema import Struct
 
 if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
@@ -74,10 +79,6 @@ def metadata_wait_ms(config: BrokerConfig) -> int:
     return min(1000, config.controller_quorum_fetch_timeout_ms // 2)
 
 
-def _nothing() -> None:
-    """The default callback: does nothing."""
-
-
 class ClusterNode:
     """Composes quorum, image, controller and peers, and runs them from `start` to `stop`.
 
@@ -95,10 +96,17 @@ class ClusterNode:
         cluster_id: str,
         directory_id: bytes,
         internal: Listener | None,
-        security: ClientSecurity | None = None,
+        clock_file: ClockFile,
+        is_new: bool,
+        security: ClientSecurity | None,
+        on_applied: Callable[[Sequence[Struct]], Awaitable[None]],
+        on_clock_trust: Callable[[bool], None],
+        on_leader_change: Callable[[], None],
     ) -> None:
         """`internal` is the listener for other nodes, `security` that of connections to theirs.
 
+        `is_new` is true for a node without any data. `on_applied` is called with the metadata records that
+        were applied, `on_clock_trust` with whether the wall clock is believed, on every change.
         Longer than other functions because it composes: one statement per part, in the order of dependency.
         """
         self.node_id = config.node_id
@@ -108,18 +116,41 @@ class ClusterNode:
         self.image = image
         #: the listener for requests of other nodes
         self.internal = internal
+        self.addresses = NodeAddresses(config, image, internal, lambda: self.quorum.state.voters)
         self.log = MetadataLog(metadata_log, world.files, world.clock)
-        self.loader = MetadataLoader(image, self.log)
-        self.image_check = ImageCheck(self.loader)
-        self.clock_watch = ClockWatch(world.clock, lambda: config.penstock_clock_skew_max_ms, self._is_alone)
-        self.quorum = QuorumDriver(
-            self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
+        self.loader = MetadataLoader(
+            image,
+            self.log,
+            on_applied=on_applied,
+            on_progress=self._progressed,
+            on_failure=lambda error: self.quorum.fail(error),
         )
-        self.controller = Controller(image, self.quorum, self.loader, world.clock)
+        self.image_check = ImageCheck(self.loader)
+        #: the clock for timeouts of other nodes and of clients
+        self.awake_clock = AwakeClock(
+            world.clock, lambda stalled_s: self.controller_loop.was_held_up(stalled_s)
+        )
+        self.clock_watch = ClockWatch(
+            config, world.clock, world.workers, clock_file, self._is_alone, on_clock_trust, is_new=is_new
+        )
+        self.quorum = QuorumDriver(
+            self._raft_node(directory_id), self.log, self.awake_clock, world.workers, self._send, self
+        )
+        self.controller = Controller(
+            image, self.quorum, self.loader, world.clock, lambda: self.controller_loop.metadata_changed()
+        )
         longest_wait_s = max(config.replica_fetch_wait_max_ms, metadata_wait_ms(config)) / 1000
-        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s, security)
+        self.peers = Peers(
+            config.node_id, world.rng, self.addresses.locate, self._gone, longest_wait_s, security
+        )
         self.controller_loop = ControllerLoop(
-            config, image, self.controller, self.peers, world.clock, world.rng
+            config,
+            image,
+            self.controller,
+            self.peers,
+            self.awake_clock,
+            world.rng,
+            self.clock_watch.report,
         )
         self.balancer = Balancer(
             config, image, self.controller, self.peers, world.clock, lambda: self.controller_loop.policy
@@ -129,16 +160,11 @@ class ClusterNode:
         )
         self.controller_client = ControllerClient(config, self.quorum, self.peers, self.service)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
-        self.loader.on_progress = self._progressed
-        self.loader.on_failure = self.quorum.fail
-        #: addresses of leaders that are not voters according to this node's log
-        self._learned: dict[int, tuple[str, int]] = {}
         #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
         #: leaders of the quorum that this process has seen elected
         self.elections = 0
-        #: called when the leader has changed
-        self.on_leader_change: Callable[[], None] = _nothing
+        self._on_leader_change = on_leader_change
 
     def _raft_node(self, directory_id: bytes) -> RaftNode:
         config, name = self._config, self.internal.name if self.internal is not None else ""
@@ -154,31 +180,31 @@ class ClusterNode:
         if state.directory_id != NO_DIRECTORY:
             directory_id = state.directory_id
         return RaftNode(
-            RaftConfig(
-                ReplicaKey(config.node_id, directory_id),
-                election_timeout_ms=config.controller_quorum_election_timeout_ms,
-                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            read(
+                RaftConfig,
+                config,
+                key=ReplicaKey(config.node_id, directory_id),
                 fetch_max_wait_ms=metadata_wait_ms(config),
-                request_timeout_ms=config.controller_quorum_request_timeout_ms,
-                backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             ),
             self.log,
             state,
             history,
             self._world.rng,
-            self._world.clock.monotonic() * 1000,
+            self.awake_clock.monotonic() * 1000,
         )
 
     # -- start and stop
 
     def start(self) -> None:
-        self.clock_watch.check()
+        self.awake_clock.start()
+        self.clock_watch.start()
         self.loader.start()
         self.quorum.start()
         if self.internal is not None:
             self.image_check.start()
 
     async def stop(self) -> None:
+        await self.clock_watch.stop()
         await self.balancer.stop()
         await self.controller_loop.stop()
         await self.quorum.stop()
@@ -186,6 +212,7 @@ class ClusterNode:
         await self.loader.stop()
         await self._snapshots.stop()
         self.peers.close()
+        self.awake_clock.stop()
 
     # -- events of the quorum (QuorumEvents)
 
@@ -195,18 +222,20 @@ class ClusterNode:
     def committed(self, end_offset: int) -> None:
         self.loader.committed(end_offset)
 
-    def _progressed(self, end_offset: int, size: int) -> None:
+    def _progressed(self, end_offset: int, size: int) -> Steps[None] | None:
         self.controller_loop.healer.observed()
-        self._snapshots.applied(end_offset, size)
+        return self._snapshots.applied(end_offset, size)
 
     def leader_changed(self, epoch: int, leader_id: int) -> None:
         self.elections += leader_id >= 0
         self.controller.leader_changed()
         if self.internal is not None:
-            self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)
+            self.controller_loop.leader_changed(
+                leader_id, self.quorum.state.contact, self.quorum.node.has_heard
+            )
             self.balancer.leader_changed(leader_id)
         self.controller_client.leader_changed()
-        self.on_leader_change()
+        self._on_leader_change()
 
     def failed(self, error: PenstockError) -> None:
         """Stop deciding: this node could lose records. In a cluster the process ends."""
@@ -214,7 +243,7 @@ class ClusterNode:
         if self.internal is not None:
             self.is_over.set()
             # A start that waits for a change of the image would wait for ever.
-            self.on_leader_change()
+            self._on_leader_change()
 
     # -- other nodes
 
@@ -231,6 +260,10 @@ class ClusterNode:
         return self.internal is None or (
             self.controller.is_active and self.image.brokers.keys() <= {self.node_id}
         )
+
+    def metadata_doubt(self) -> str | None:
+        """Why the metadata is no proof that data may be deleted; None if it is one."""
+        return self.image_check.diverged or self.loader.doubt
 
     @property
     def key(self) -> ReplicaKey:
@@ -249,7 +282,7 @@ class ClusterNode:
 
         If the voters come from the config instead, all nodes have the same endpoints and no update is needed.
         """
-        quorum, own = self.quorum.state, Voter(self.key, self.endpoints)
+        quorum, own = self.quorum.state, Voter(self.key, self.addresses.own)
         recorded = quorum.voters.get(self.node_id)
         if quorum.history.latest_offset < 0 or not quorum.is_voter or recorded in (None, own):
             return
@@ -274,42 +307,13 @@ class ClusterNode:
         await self.controller_client.until_answered(attempt, timeout_s)
 
     async def _send(self, to: int, request: Request) -> Response:
-        api, message = encode_request(request, self.cluster_id, self.endpoints)
+        api, message = encode_request(request, self.cluster_id, self.addresses.own)
         # A vote must not queue behind a fetch, which waits for new records.
         polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
         peer = self.peers.get(to, "metadata" if polls else "quorum")
         response = await peer.send(api, message, self._config.controller_quorum_request_timeout_ms / 1000)
-        self.learn(response.node_endpoints)
+        self.addresses.learn(response.node_endpoints)
         return decode_response(request, response)
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """The endpoint of this node's internal listener, if it has one."""
-        if self.internal is None:
-            return ()
-        return (Endpoint(self.internal.name, self.internal.advertised_host, self.internal.advertised_port),)
-
-    def learn(self, nodes: Iterable[NodeEndpoint]) -> None:
-        for node in nodes:
-            self._learned[node.node_id] = (node.host, node.port)
-
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """The endpoint of the internal listener of `node_id`, if it is known."""
-        if node_id == self.node_id:
-            return self.endpoints[0] if self.endpoints else None
-        address = self._locate(node_id)
-        return None if address is None or self.internal is None else Endpoint(self.internal.name, *address)
-
-    def _locate(self, node_id: int) -> tuple[str, int] | None:
-        voter = self.quorum.state.voters.get(node_id)
-        if voter is not None and voter.endpoints and voter.endpoints[0].port:
-            return voter.endpoints[0].host, voter.endpoints[0].port
-        if node_id in self._config.quorum_voters:
-            return self._config.quorum_voters[node_id]
-        broker = self.image.brokers.get(node_id)
-        if broker is not None and self.internal is not None and self.internal.name in broker.endpoints:
-            return broker.endpoints[self.internal.name]
-        return self._learned.get(node_id)
 
     def _gone(self, node_id: int) -> None:
         """Handle the probable end of the process of `node_id`."""

@@ -5,27 +5,34 @@ voters writes them to disk, which commits them. The leader then applies them and
 run one at a time, so each decision sees all previous ones. A new leader decides nothing before it has applied
 all records that were committed in earlier epochs. It has done so once the first record of its own epoch is
 applied.
+
+A decision on thousands of partitions is made, encoded and applied in slices (ADR 62). It is still one batch
+of the log, hence committed as a whole or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.urgent_lock import UrgentLock
 from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import PenstockError
+from penstock.model.steps import SLICE, Steps, at_once
 from penstock.ports import Clock
-from penstock.records.record import Record, build_batch
+from penstock.records.value_batch import value_batch
 from penstock.wire.metadata_records import encode_metadata_record
 from penstock.wire.schema import Struct
 
-__all__ = ["Controller", "NotController"]
+__all__ = ["Controller", "Decide", "NotController"]
 
 T = TypeVar("T")
+#: returns the records of a change and the result for its caller
+Decide: TypeAlias = Callable[[], tuple[Sequence[Struct], T] | Steps[tuple[Sequence[Struct], T]]]
 log = get_logger("controller")
 #: how long a controller may take to apply a change; the creation of thousands of partitions takes this long
 _STUCK_S: Final = 30.0
@@ -35,21 +42,35 @@ class NotController(PenstockError):
     """This node does not lead the quorum, or no longer does: the request can be retried on another node."""
 
 
+class _Large(NamedTuple):
+    """A decision that is made, or encoded, in slices."""
+
+    #: the leader epoch and the end of the log when it began
+    epoch: int
+    end_offset: int
+    decided: Steps[tuple[Sequence[Struct], Any]]
+
+
 class Controller:
     """Changes the metadata while this node leads the quorum."""
 
     def __init__(
-        self, image: ClusterImage, quorum: QuorumDriver, loader: MetadataLoader, clock: Clock
+        self,
+        image: ClusterImage,
+        quorum: QuorumDriver,
+        loader: MetadataLoader,
+        clock: Clock,
+        on_changed: Callable[[], None],
     ) -> None:
+        """`on_changed` is called after the records of a change were applied."""
         self.image = image
         self._quorum = quorum
         self._loader = loader
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._turn = UrgentLock()
         #: the epoch and the end offset of the records that are being committed, and a future for their commit
         self._pending: tuple[int, int, asyncio.Future[None]] | None = None
-        #: called after the records of a change were applied
-        self.on_changed: Callable[[], None] = _nothing
+        self._on_changed = on_changed
 
     @property
     def is_active(self) -> bool:
@@ -62,18 +83,23 @@ class Controller:
         """The offset of the first record of the current decision."""
         return self._quorum.state.log.end_offset
 
-    async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
+    async def change(self, decide: Decide[T], *, is_urgent: bool = False) -> T:
         """Call `decide` on the current image; returns its result once its records are applied.
 
-        Raises NotController if this node does not lead, or loses leadership before the records are committed
-        and applied.
+        If `decide` returns a generator, other requests are served between its slices. The image does not
+        change meanwhile. Raises NotController if this node does not lead, or loses leadership before the
+        records are committed and applied. An urgent change precedes all others that wait: fencing a broker,
+        and the end of it.
         """
-        async with self._turn:
+        async with self._turn.held(is_urgent):
             await self._wait_until_applied(self.next_offset)
-            result, end_offset = await self._quorum.run(lambda: self._append(decide))
+            made: tuple[T, int | None] | None = None
+            while made is None:
+                made = await self._make(decide)
+            result, end_offset = made
             if end_offset is not None:
                 await self._wait_until_applied(end_offset)
-                self.on_changed()
+                self._on_changed()
             return result
 
     async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -96,17 +122,63 @@ class Controller:
         if self._pending is not None and not self._pending[2].done():
             self._pending[2].set_exception(error)
 
-    def _append(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> tuple[T, int | None]:
+    async def _make(self, decide: Decide[T]) -> tuple[T, int | None] | None:
+        """Decide, and append the records; returns their end, and None if the decision has to be repeated."""
+        begun = await self._quorum.run(lambda: self._decide(decide))
+        return await self._finish(begun) if isinstance(begun, _Large) else begun
+
+    def _decide(self, decide: Decide[T]) -> tuple[T, int | None] | _Large:
+        """Decide and append, or begin to if it takes long."""
         if not self.is_active:
             raise NotController("another node leads the quorum")
-        records, result = decide()
+        decided = decide()
+        if isinstance(decided, Generator):
+            return _Large(self._quorum.state.epoch, self.next_offset, decided)
+        records, result = decided
+        if len(records) > SLICE:
+            return _Large(self._quorum.state.epoch, self.next_offset, _made(decided))
         if not records:
             return result, None
-        now = self._clock.now_ms()
-        batch = build_batch(
-            Record(n, now, None, encode_metadata_record(record)) for n, record in enumerate(records)
-        )
-        return result, self._quorum.node.append(bytearray(batch)) + len(records)
+        return result, self._append(at_once(self._encoded(records)), len(records))
+
+    async def _finish(self, large: _Large) -> tuple[T, int | None] | None:
+        """Make and append a large decision."""
+        records, result = await self._while_leading(large, large.decided)
+        self._check_leadership(large)
+        if not records:
+            return result, None
+        batch = await self._while_leading(large, self._encoded(records))
+
+        def append() -> tuple[T, int | None] | None:
+            self._check_leadership(large)
+            # The records of a registration contain their offset. Only a change of voters moves it meanwhile.
+            if self.next_offset != large.end_offset:
+                return None
+            return result, self._append(batch, len(records))
+
+        return await self._quorum.run(append)
+
+    async def _while_leading(self, large: _Large, steps: Steps[T]) -> T:
+        """The result of all slices. Without leadership the image may change under them."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as e:
+                result: T = e.value
+                return result
+            await asyncio.sleep(0)
+            self._check_leadership(large)
+
+    def _check_leadership(self, large: _Large) -> None:
+        if not self._quorum.state.is_leader or self._quorum.state.epoch != large.epoch:
+            raise NotController("leadership was lost before the change was decided")
+
+    def _encoded(self, records: Sequence[Struct]) -> Steps[bytearray]:
+        return value_batch(map(encode_metadata_record, records), self._clock.now_ms())
+
+    def _append(self, batch: bytearray, count: int) -> int:
+        """Returns the end of the records in the log."""
+        return self._quorum.node.append(batch) + count
 
     async def _wait_until_applied(self, end_offset: int) -> None:
         """Wait until everything below `end_offset` is committed and applied, as long as this node leads."""
@@ -137,5 +209,7 @@ class Controller:
         raise NotController("this node cannot apply committed metadata")
 
 
-def _nothing() -> None:
-    """The default callback: does nothing."""
+def _made(decided: T) -> Steps[T]:
+    """A decision that is made already."""
+    yield
+    return decided

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 from penstock.broker.node.controller_service import ControllerService
 from penstock.broker.node.peers import Peers
 from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.broker.node.quorum_wait import reason_for_silence
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.net.peer_errors import PeerGone
 from penstock.raft.messages import NO_NODE
-from penstock.raft.state import Recovery
 from penstock.wire.api import Api, RequestT, ResponseT
 
 __all__ = ["ControllerClient", "ControllerUnavailable"]
@@ -52,6 +52,11 @@ class ControllerClient:
         change.set()
 
     @property
+    def is_here(self) -> bool:
+        """Returns true if this node leads the quorum."""
+        return self._leader_id == self._node_id
+
+    @property
     def _leader_id(self) -> int:
         return self._quorum.state.leader_id
 
@@ -75,7 +80,7 @@ class ControllerClient:
         """
 
         async def attempt(left_s: float) -> ResponseT | None:
-            if self._leader_id == self._node_id:
+            if self.is_here:
                 response = await self._service.handle(api, request)
             elif self._leader_id == NO_NODE:
                 return None
@@ -101,24 +106,9 @@ class ControllerClient:
                 raise ControllerUnavailable(f"this node has left the quorum: {self._quorum.failure}")
             left_s = deadline - loop.time()
             if left_s <= 0:
-                raise ControllerUnavailable(
-                    f"no controller has responded in {timeout_s:g} s{self._reason_for_silence()}"
-                )
+                reason = reason_for_silence(self._quorum.state)
+                raise ControllerUnavailable(f"no controller has responded in {timeout_s:g} s: {reason}")
             await self._wait_for_leader(min(left_s, _RETRY_S))
-
-    def _reason_for_silence(self) -> str:
-        """Which node leads the quorum, or what this node lacks to elect one."""
-        quorum = self._quorum.state
-        if quorum.leader_id != NO_NODE:
-            return f": node {quorum.leader_id} leads epoch {quorum.epoch} and accepts no requests"
-        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW):
-            return f": epoch {quorum.epoch} has no leader"
-        others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self._node_id))
-        return (
-            f": this node's metadata log was damaged, or removed by `penstock quorum rejoin`; it waits until "
-            f"the voters {others} elect a leader to fetch from. Start them; docs/cluster.md describes the "
-            f"recovery if they are damaged, too"
-        )
 
     async def _wait_for_leader(self, timeout_s: float) -> None:
         """Return when another node leads, or after `timeout_s`."""

@@ -10,7 +10,8 @@ response that this node received from it as the quorum's leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -18,12 +19,13 @@ from penstock.broker.base.features import found_cluster
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.controller import Controller, NotController
 from penstock.broker.node.healer import Healer
+from penstock.broker.node.left_throttles import LeftThrottles
 from penstock.broker.node.peers import Peers
 from penstock.broker.node.replica_reports import ReplicaReports
 from penstock.broker.node.unclean_recovery import UncleanRecovery
 from penstock.metadata.brokers import fence_broker
 from penstock.metadata.checksum import Checksums, ImageChecksum
-from penstock.metadata.clocks import Clocks
+from penstock.metadata.clocks import Clocks, Reference, ReportedClock
 from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.policy import Policy, Strategy
@@ -31,6 +33,7 @@ from penstock.metadata.scram_salts import settle_salt_key
 from penstock.metadata.sessions import Sessions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, StorageError
+from penstock.model.steps import Steps
 from penstock.net.connection import Connection
 from penstock.ports import Clock, Rng
 from penstock.raft.messages import NO_NODE
@@ -41,8 +44,9 @@ from penstock.wire.schema import Struct
 __all__ = ["ControllerLoop"]
 
 log = get_logger("controller")
-#: a controller that wakes up later than this was paused itself, so missing heartbeats prove nothing
-_LATE_MS: Final = 500
+#: turns of the event loop after which the heartbeats that had arrived before them are counted: bytes are read
+#: in the first one, and tasks that handle requests run in the next ones
+_TURNS: Final = 5
 #: how long the previous leader, if alive, may take to discover the new leader and to send a heartbeat
 _REDISCOVERY_MS: Final = 250
 #: the pause after a disk error in the first decision
@@ -60,13 +64,16 @@ class ControllerLoop:
         peers: Peers,
         clock: Clock,
         rng: Rng,
+        own_clock: Callable[[], ReportedClock],
     ) -> None:
+        """`own_clock` reads the wall clock of this node."""
         self._config = config
         self._image = image
         self._controller = controller
         self._peers = peers
         self._clock = clock
         self._rng = rng
+        self._own_clock = own_clock
         self.sessions: Sessions | None = None
         self.clocks = Clocks(config.node_id)
         self.checksums = Checksums()
@@ -78,6 +85,8 @@ class ControllerLoop:
         self._callers: dict[Connection, int] = {}
         #: the last contact with the previous leader of the quorum
         self._last_contact = LeaderContact(NO_NODE, 0)
+        #: returns true for a node that this leader has had contact with
+        self._has_heard: Callable[[int], bool] = lambda node: False
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.reports = ReplicaReports(image, peers)
@@ -85,7 +94,7 @@ class ControllerLoop:
         self.healer = Healer(
             config, image, controller, lambda: self.policy, lambda: self._without_room, self.now_ms
         )
-        controller.on_changed = self._recovery.wake
+        self._left_throttles = LeftThrottles(image, controller, clock, self.now_ms)
 
     @property
     def policy(self) -> Policy:
@@ -95,11 +104,18 @@ class ControllerLoop:
             self.clocks.off,
         )
 
+    def metadata_changed(self) -> None:
+        """The records of a change were applied: partitions may wait for an unclean recovery."""
+        self._recovery.wake()
+
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
 
-    def leader_changed(self, leader_id: int, last: LeaderContact) -> None:
-        """The leader has changed; `last` is this node's last contact with a leader that it followed."""
+    def leader_changed(self, leader_id: int, last: LeaderContact, has_heard: Callable[[int], bool]) -> None:
+        """The leader has changed; `last` is this node's last contact with a leader that it followed.
+
+        `has_heard` returns true for a node that has voted for this leader, or has fetched from it.
+        """
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -109,7 +125,7 @@ class ControllerLoop:
         self.checksums, self._diverged = Checksums(), set()
         self._without_room = set()
         if leader_id == self._config.node_id:
-            self._last_contact = last
+            self._last_contact, self._has_heard = last, has_heard
             self._task = asyncio.get_running_loop().create_task(self._serve())
 
     async def stop(self) -> None:
@@ -125,6 +141,17 @@ class ControllerLoop:
         if connection is not None:
             self._callers[connection] = broker_id
 
+    @contextmanager
+    def held(self, broker_id: int) -> Iterator[None]:
+        """Keep the session of a broker whose heartbeat waits for a change."""
+        sessions = self.sessions
+        assert sessions is not None
+        sessions.hold(broker_id)
+        try:
+            yield
+        finally:
+            sessions.release(broker_id, self.now_ms())
+
     def update_full_directories(self, broker_id: int, *, is_missing: bool) -> None:
         """A heartbeat names replicas in directories that are full or have failed, or no longer does."""
         if is_missing:
@@ -132,15 +159,15 @@ class ControllerLoop:
         else:
             self._without_room.discard(broker_id)
 
-    def compare_clock(self, broker_id: int, clock_ms: int) -> int:
+    def compare_clock(self, broker_id: int, reported: ReportedClock) -> Reference:
         """Compare a broker's wall clock with the other brokers'; returns the clock for the response."""
         config, clocks = self._config, self.clocks
         was_off = broker_id in clocks.off
-        reference_ms = clocks.heard(
+        reference = clocks.heard(
             self._image,
             broker_id,
-            clock_ms,
-            own_clock_ms=self._clock.now_ms(),
+            reported,
+            own=self._own_clock(),
             now_ms=self.now_ms(),
             session_ms=config.broker_session_timeout_ms,
             limit_ms=config.penstock_clock_skew_max_ms,
@@ -151,7 +178,7 @@ class ControllerLoop:
             log.warning("broker_clock_wrong", broker=broker_id, skew_ms=skew_ms, limit_ms=limit_ms)
         elif was_off and skew_ms is None:
             log.info("broker_clock_right", broker=broker_id)
-        return reference_ms
+        return reference
 
     def compare_checksum(
         self, broker_id: int, reported: ReportedChecksum, own: ImageChecksum | None
@@ -185,6 +212,12 @@ class ControllerLoop:
         if broker_id is not None and self.sessions is not None:
             self._peers.probe(broker_id)
 
+    def was_held_up(self, stalled_s: float) -> None:
+        """This process did not run for a while: brokers get time to repeat heartbeats that timed out."""
+        if self.sessions is not None:
+            log.warning("controller_was_held_up", ms=round(stalled_s * 1000))
+            self.sessions.spare(self.now_ms() + 2 * self._config.broker_heartbeat_interval_ms)
+
     def gone(self, broker_id: int) -> None:
         """End the session of a broker whose process has probably ended."""
         broker = self._image.brokers.get(broker_id)
@@ -199,6 +232,7 @@ class ControllerLoop:
             await self._become_active()
             self._recovery.start()
             self.healer.begin()
+            self._left_throttles.begin()
             next_balance_ms = self.now_ms() + self._balance_interval_ms
             while True:
                 balances = self.now_ms() >= next_balance_ms
@@ -227,6 +261,7 @@ class ControllerLoop:
             if balances and self._config.auto_leader_rebalance_enable:
                 await self._controller.change(self._balance)
             await self.healer.work()
+            await self._left_throttles.work()
         except (StorageError, ApiError) as e:
             # The disk may be full, for example. The next round tries again.
             log.error("chores_failed", error=str(e))
@@ -249,23 +284,27 @@ class ControllerLoop:
         now_ms, timeout_ms = self.now_ms(), self._config.broker_session_timeout_ms
         sessions = Sessions(self._image, timeout_ms, now_ms)
         last = self._image.brokers.get(self._last_contact.node)
-        if last is not None and not last.fenced:
+        if last is not None and not last.fenced and not self._has_heard(last.id):
             sessions.heard(last.id, last.epoch, -1, self._last_contact.at_ms)
             sessions.spare(now_ms + min(_REDISCOVERY_MS, timeout_ms))
         return sessions
 
     async def _fence_expired(self) -> None:
         assert self.sessions is not None
+        if self.sessions.expired(self._image, self.now_ms()):
+            # Heartbeats may wait in the buffers of sockets: timers run before bytes are read.
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         for broker_id in self.sessions.expired(self._image, self.now_ms()):
             log.info("broker_fenced", broker=broker_id)
-            await self._controller.change(partial(self._fence, broker_id))
+            await self._controller.change(partial(self._fence, broker_id), is_urgent=True)
 
-    def _fence(self, broker_id: int) -> tuple[Sequence[Struct], None]:
+    def _fence(self, broker_id: int) -> Steps[tuple[Sequence[Struct], None]]:
         """Fence a broker unless its heartbeat has arrived meanwhile."""
         assert self.sessions is not None
         if broker_id not in self.sessions.expired(self._image, self.now_ms()):
             return [], None
-        return fence_broker(self._image, self.policy, broker_id), None
+        return (yield from fence_broker(self._image, self.policy, broker_id)), None
 
     def _balance(self) -> tuple[Sequence[Struct], None]:
         percentage = self._config.leader_imbalance_per_broker_percentage
@@ -275,16 +314,12 @@ class ControllerLoop:
         assert self.sessions is not None
         # A session that starts during the sleep expires after it.
         session_ms = self._config.broker_session_timeout_ms
-        due_ms = min(time_ms, self.healer.next_ms, self.now_ms() + session_ms)
+        chores_ms = min(self.healer.next_ms, self._left_throttles.next_ms)
+        due_ms = min(time_ms, chores_ms, self.now_ms() + session_ms)
         expiry_ms = self.sessions.next_expiry(self._image)
         if expiry_ms is not None:
             due_ms = min(due_ms, expiry_ms)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, due_ms - self.now_ms()) / 1000):
                 await self._wake.wait()
-        except TimeoutError:
-            now_ms = self.now_ms()
-            if now_ms - due_ms > _LATE_MS:
-                log.warning("controller_was_held_up", ms=round(now_ms - due_ms))
-                self.sessions.spare(now_ms + 2 * self._config.broker_heartbeat_interval_ms)
         self._wake.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from penstock.broker.node.controller import Controller, NotController
+from penstock.broker.node.controller import Controller, Decide, NotController
 from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.broker.node.image_check import ImageCheck
 from penstock.metadata.alter_partition import alter_partition
@@ -16,9 +16,11 @@ from penstock.metadata.brokers import (
     register_controller,
     unregister_broker,
 )
+from penstock.metadata.clocks import ReportedClock
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.producer_ids import allocate_producer_ids
+from penstock.metadata.producer_ids import allocate_producer_ids, reserve_producer_ids
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.steps import Steps
 from penstock.net.connection import Connection
 from penstock.net.listener import Listener
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -92,7 +94,7 @@ class ControllerService:
         except ApiError as e:
             return _error(api, e.code, str(e))
 
-    async def _change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
+    async def _change(self, decide: Decide[T]) -> T:
         return await self._controller.change(decide)
 
     async def _register(
@@ -100,11 +102,11 @@ class ControllerService:
     ) -> BrokerRegistrationResponse:
         controller_loop = self._controller_loop
 
-        def decide() -> tuple[Sequence[Struct], int]:
+        def decide() -> Steps[tuple[Sequence[Struct], int]]:
             if controller_loop.sessions is None:
                 raise NotController("this node is not active yet")
             alive = controller_loop.sessions.alive(request.broker_id, controller_loop.now_ms())
-            records, epoch = register_broker(
+            records, epoch = yield from register_broker(
                 self._image,
                 controller_loop.policy,
                 request,
@@ -143,16 +145,18 @@ class ControllerService:
         )
         controller_loop.update_full_directories(request.broker_id, is_missing=bool(request.without_room))
         controller_loop.healer.failed_replicas(request.broker_id, request.failed_replicas)
-        reference_ms = controller_loop.compare_clock(request.broker_id, request.clock_ms)
+        clock = ReportedClock.received(request.clock_ms, request.clock_standing)
+        reference = controller_loop.compare_clock(request.broker_id, clock)
         lowest = controller_loop.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing and need not wait for other changes.
-        records, answer = heartbeat(self._image, controller_loop.policy, request, lowest)
-        if records:
-            answer = await self._change(
-                lambda: heartbeat(self._image, controller_loop.policy, request, lowest)
-            )
-            reference_ms = controller_loop.compare_clock(request.broker_id, -1)
-        answer.clock_ms = reference_ms
+        answer = self._unchanged(request, lowest)
+        if answer is None:
+            with controller_loop.held(request.broker_id):
+                answer = await self._controller.change(
+                    lambda: heartbeat(self._image, controller_loop.policy, request, lowest), is_urgent=True
+                )
+            reference = controller_loop.compare_clock(request.broker_id, ReportedClock())
+        answer.clock_ms, answer.clock_vouched = reference.clock_ms, int(reference.vouched)
         if request.image_checksum is not None:
             answer.image_checksum = controller_loop.compare_checksum(
                 request.broker_id, request.image_checksum, self._image_check.latest
@@ -161,13 +165,22 @@ class ControllerService:
             controller_loop.sessions.forget(request.broker_id)
         return answer
 
+    def _unchanged(self, request: BrokerHeartbeatRequest, lowest: int) -> BrokerHeartbeatResponse | None:
+        """The response to a heartbeat that changes no metadata; None if it changes some."""
+        try:
+            next(heartbeat(self._image, self._controller_loop.policy, request, lowest))
+        except StopIteration as e:
+            records, answer = e.value
+            return None if records else answer
+        return None
+
     async def _unregister(
         self, request: UnregisterBrokerRequest, connection: Connection | None
     ) -> UnregisterBrokerResponse:
         controller_loop = self._controller_loop
 
-        def decide() -> tuple[Sequence[Struct], None]:
-            records = unregister_broker(self._image, controller_loop.policy, request.broker_id)
+        def decide() -> Steps[tuple[Sequence[Struct], None]]:
+            records = yield from unregister_broker(self._image, controller_loop.policy, request.broker_id)
             if controller_loop.sessions is not None:
                 controller_loop.sessions.forget(request.broker_id)
             return records, None
@@ -184,6 +197,10 @@ class ControllerService:
         self, request: AllocateProducerIdsRequest, connection: Connection | None
     ) -> AllocateProducerIdsResponse:
         return await self._change(lambda: allocate_producer_ids(self._image, request))
+
+    async def reserve_producer_ids(self, end: int) -> None:
+        """Have no broker use a producer id below `end`: restored batches have them."""
+        await self._change(lambda: (reserve_producer_ids(self._image, end), None))
 
     async def _register_controller(
         self, request: ControllerRegistrationRequest, connection: Connection | None

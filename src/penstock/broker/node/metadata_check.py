@@ -20,7 +20,8 @@ from penstock.ports import Buffer, Files
 from penstock.raft.control import snapshot_point, starts_epoch
 from penstock.raft.messages import LogPoint
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
-from penstock.storage.offset_checkpoints import recorded_high_watermark, recorded_offsets
+from penstock.storage.manifest import CLEAN_SHUTDOWN
+from penstock.storage.recorded_offsets import recorded_high_watermark, recorded_offsets
 from penstock.storage.segment_files import LOG
 
 __all__ = [
@@ -122,7 +123,7 @@ def recorded(files: Files, path: str) -> Recorded:
     """The recorded facts about the metadata log at `path`."""
     durable = max(recorded_offsets(files, path)[1], recorded_high_watermark(files, path))
     directory = path.rpartition("/topics/")[0]
-    return Recorded(durable, files.exists(f"{directory}/clean-shutdown"))
+    return Recorded(durable, files.exists(f"{directory}/{CLEAN_SHUTDOWN}"))
 
 
 def check_metadata(files: Files, path: str, known: Recorded) -> None:

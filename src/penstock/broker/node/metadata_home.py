@@ -31,7 +31,7 @@ from penstock.raft.state import (
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
-from penstock.storage.offset_checkpoints import recorded_high_watermark
+from penstock.storage.recorded_offsets import recorded_high_watermark
 
 __all__ = ["MetadataRefused", "check_metadata_home", "find_damage", "open_metadata_log"]
 

@@ -1,8 +1,11 @@
 """Applies committed metadata records to the cluster image, and notifies the parts of the broker.
 
 Only this module changes the image, one batch of records at a time, and never during work that must not see a
-change (`between_changes`). A snapshot may replace a part of the log that this node has not read. Listeners
-then get the records that lead from the old image to the new one, and `doubt` is set meanwhile.
+change (`between_changes`). Other tasks run while it applies a large batch. They see changes of partitions one
+by one, but a topic with all of its new partitions or none of them (`BatchApplication`).
+
+A snapshot may replace a part of the log that this node has not read. Listeners then get the records that lead
+from the old image to the new one, and `doubt` is set meanwhile.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.steps import in_slices
 from penstock.broker.node.metadata_log import MetadataLog
+from penstock.metadata.batch_application import BatchApplication
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.snapshot import image_of_snapshot
+from penstock.metadata.snapshot import image_in_steps
 from penstock.model.errors import PenstockError
+from penstock.model.steps import Steps, collected, is_slice_over
 from penstock.raft.messages import LogPoint
 from penstock.records.record import iter_records
 from penstock.wire.metadata_records import (
@@ -25,6 +31,7 @@ from penstock.wire.metadata_records import (
     decode_metadata_record,
 )
 from penstock.wire.schema import Struct
+from penstock.wire.security_records import RemoveUserScramCredentialRecord
 
 __all__ = ["MetadataLoader"]
 
@@ -34,7 +41,19 @@ log = get_logger("metadata")
 class MetadataLoader:
     """Applies committed records in order, from `start` to `stop`."""
 
-    def __init__(self, image: ClusterImage, metadata_log: MetadataLog) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        metadata_log: MetadataLog,
+        *,
+        on_applied: Callable[[Sequence[Struct]], Awaitable[None]],
+        on_progress: Callable[[int, int], Steps[None] | None],
+        on_failure: Callable[[PenstockError], None],
+    ) -> None:
+        """`on_applied` is called with every batch of records after it was applied, `on_progress` with the end
+        offset of the image and the size of that batch, `on_failure` when no more records can be applied. The
+        image does not change before the steps that `on_progress` returns are done.
+        """
         self.image = image
         self._log = metadata_log
         #: all records below this offset are in the image, and `on_applied` has returned for them
@@ -48,12 +67,9 @@ class MetadataLoader:
         #: Why the records that listeners get are no proof that data may be deleted; None if they are. A
         #: snapshot does not mention a topic: no record says that the topic was deleted.
         self.doubt: str | None = None
-        #: called with every batch of records after it was applied
-        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _ignore_records
-        #: called when no more records can be applied
-        self.on_failure: Callable[[PenstockError], None] = _ignore_failure
-        #: called with the end offset of the image, and the size of the batch that was applied
-        self.on_progress: Callable[[int, int], None] = _ignore_progress
+        self.on_applied = on_applied
+        self._on_progress = on_progress
+        self._on_failure = on_failure
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -63,7 +79,7 @@ class MetadataLoader:
         """Report a record that cannot be read or applied: this node's image is outdated from then on."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("metadata_not_applied", offset=self.applied, error=repr(error), exc_info=error)
-            self.on_failure(
+            self._on_failure(
                 PenstockError(f"the metadata from offset {self.applied} on cannot be applied: {error!r}")
             )
 
@@ -108,26 +124,39 @@ class MetadataLoader:
 
     async def _apply_more(self) -> None:
         """Apply the batches of one read."""
-        for header, batch in self._log.read_checked(self.applied, self._committed):
+        batches = self._log.read_checked(self.applied, self._committed)
+        for number, (header, batch) in enumerate(batches, 1):
             if self._installed is not None or header.next_offset > self._committed:
                 return
-            records = []
-            if not header.is_control:
-                for record in iter_records(batch):
-                    assert record.value is not None
-                    records.append(decode_metadata_record(record.value))
-                    self.image.apply(records[-1], record.offset)
+            records = [] if header.is_control else await in_slices(self._apply(batch))
             await self._notify(records, header.next_offset)
-            self.on_progress(header.next_offset, len(batch))
+            steps = self._on_progress(header.next_offset, len(batch))
+            if steps is not None:
+                await in_slices(steps)
+            if is_slice_over(number):
+                await asyncio.sleep(0)
+
+    def _apply(self, batch: memoryview) -> Steps[list[Struct]]:
+        """Apply a batch to the image; returns its records."""
+        records: list[Struct] = []
+        application = BatchApplication(self.image)
+        for record in iter_records(batch):
+            assert record.value is not None
+            records.append(decode_metadata_record(record.value))
+            application.apply(records[-1], record.offset)
+            if is_slice_over(len(records)):
+                yield
+        application.publish()
+        return records
 
     async def _load(self, snapshot: LogPoint) -> None:
         """Replace the content of the image by that of `snapshot`."""
         self._installed = None
         if snapshot.offset <= self.applied:
             return
-        records = list(self._log.snapshots.records(snapshot))
-        loaded = image_of_snapshot(records, snapshot.offset - 1)
-        changes = _differences(self.image, loaded, records)
+        records = await in_slices(collected(self._log.snapshots.records(snapshot)))
+        loaded = await in_slices(image_in_steps(records, snapshot.offset - 1))
+        changes = await in_slices(_differences(self.image, loaded, records))
         # In place: all parts of the broker hold a reference to this image.
         vars(self.image).update(vars(loaded))
         self.committed(snapshot.offset)
@@ -151,7 +180,7 @@ class MetadataLoader:
                 future.set_result(None)
 
 
-def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]) -> list[Struct]:
+def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]) -> Steps[list[Struct]]:
     """The records that lead a listener from the image `old` to `new`, the image of `records`."""
     changes: list[Struct] = [
         RemoveTopicRecord(topic_id=topic_id)
@@ -163,6 +192,11 @@ def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]
         for (kind, resource), values in old.configs.items()
         for name in values.keys() - new.configs.get((kind, resource), {}).keys()
     ]
+    changes += [
+        RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)
+        for name, mechanism in old.scram
+        if (name, mechanism) not in new.scram
+    ]
     for record in records:
         known = None
         if isinstance(record, PartitionRecord):
@@ -172,16 +206,6 @@ def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]
             changes.append(PartitionChangeRecord(topic_id=record.topic_id, partition_id=record.partition_id))
         else:
             changes.append(record)
+        if is_slice_over(len(changes)):
+            yield
     return changes
-
-
-async def _ignore_records(records: Sequence[Struct]) -> None:
-    """The default of `on_applied`."""
-
-
-def _ignore_progress(end_offset: int, size: int) -> None:
-    """The default of `on_progress`."""
-
-
-def _ignore_failure(error: PenstockError) -> None:
-    """The default of `on_failure`."""

@@ -24,6 +24,7 @@ from penstock.raft.state import (
     decode_quorum_state,
     encode_quorum_state,
 )
+from penstock.raft.unanimity import state_without_votes
 from penstock.raft.voters import VoterHistory, VoterSet
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp_time
 from penstock.records.header_fields import BASE_OFFSET, LEADER_EPOCH
@@ -128,7 +129,7 @@ class MetadataLog:
         if offset <= self.start_offset:
             return -1
         found = self.log.read(offset - 1, HEADER_SIZE, upper=offset)
-        header = None if found is None else read_header(found.read())
+        header = None if found is None else read_header(found.read_unverified())
         return -2 if header is None or header.next_offset != offset else header.crc
 
     def append(self, batches: bytearray, epoch: int) -> int:
@@ -154,7 +155,7 @@ class MetadataLog:
         found = self.log.read(offset, max_bytes, upper=self.end_offset)
         if found is None:
             return b""
-        data = found.read()
+        data = found.read_unverified()
         size = sum(len(batch) for _, batch in self._checked(found, data, offset))
         return memoryview(data)[:size]
 
@@ -179,7 +180,7 @@ class MetadataLog:
         """Some batches from `start` to before `end`, at least one; DamagedMetadata if they are damaged."""
         found = self.log.read(start, _READ_BYTES, upper=end)
         assert found is not None
-        batches = list(self._checked(found, found.read(), start))
+        batches = list(self._checked(found, found.read_unverified(), start))
         if not batches:
             raise DamagedMetadata(found.file.path, found.position, start, "there is no whole batch")
         return batches
@@ -206,44 +207,50 @@ class MetadataLog:
     def load_state(self, node_id: int, voters: VoterSet, rng: Rng) -> QuorumState:
         """The quorum state; UnreadableQuorumState if the node has lost a vote that may count.
 
-        A node without a quorum state gets a new voter key, under which it has neither voted nor acknowledged
-        records. If the voter set does not contain the node's directory id yet, a new key would not help.
+        A voter whose votes are lost waits for a leader, or for all other voters (`raft.unanimity`). A node
+        that is no voter gets a new key, under which it has neither voted nor acknowledged records. If the
+        voter set does not contain the node's directory id yet, a new key would not help.
         """
-        path = f"{self.log.path}/{QUORUM_STATE}"
         voter = voters.get(node_id)
         is_only_voter = len(voters) == 1 and voter is not None
-        problem = f"{path} is missing"
-        state: QuorumState | None = None
+        state, problem = self._read_state(voters, node_id)
+        if not problem and state is not None:
+            return state
+        if is_only_voter:
+            # It may append before its vote is on disk: there is no other candidate.
+            return (state or QuorumState())._replace(epoch=self.last_epoch, leader_id=NO_NODE, voted=None)
+        is_empty = self.end_offset == 0 and not self._files.exists(f"{self.log.path}/{QUORUM_STATE}")
+        action = "this node joins the quorum under a new voter key"
+        if not is_empty and voter is not None:
+            if voter.key.directory_id == NO_DIRECTORY:
+                raise UnreadableQuorumState(
+                    f"{problem}: let the node join anew with `penstock quorum rejoin`"
+                )
+            action = "this node votes when all voters are there, or joins a leader under a new voter key"
+            state = state_without_votes(state, self.last_epoch, voter.key)
+        else:
+            recovery = Recovery.NEW if is_empty else Recovery.NONE
+            state = QuorumState(self.last_epoch, recovery=recovery, directory_id=rng.token(16))
+        if not is_empty:
+            log.error("vote_lost", reason=problem, action=action)
+        self.save_state(state)
+        return state
+
+    def _read_state(self, voters: VoterSet, node_id: int) -> tuple[QuorumState | None, str]:
+        """The quorum state on the disk, None if it cannot be read, and the reason why it cannot be used."""
+        path = f"{self.log.path}/{QUORUM_STATE}"
         try:
             state = decode_quorum_state(self._files.read(path))
         except FileNotFoundError:
-            pass
+            return None, f"{path} is missing"
         except UnreadableQuorumState as e:
-            problem = f"{path} is damaged: {e}"
-        if state is not None and state.epoch < self.last_epoch:
-            problem = f"{path} is of epoch {state.epoch}, the log of {self.last_epoch}"
-            # The only voter may append before its vote is on disk: there is no other candidate.
-            state = (
-                state._replace(epoch=self.last_epoch, leader_id=NO_NODE, voted=None)
-                if is_only_voter
-                else None
-            )
-        if state is not None:
-            return state
-        if is_only_voter:
-            return QuorumState(self.last_epoch)
-        is_empty = self.end_offset == 0 and not self._files.exists(path)
-        if not is_empty and voter is not None and voter.key.directory_id == NO_DIRECTORY:
-            raise UnreadableQuorumState(f"{problem}: let the node join anew with `penstock quorum rejoin`")
-        state = QuorumState(
-            self.last_epoch,
-            recovery=Recovery.NEW if is_empty else Recovery.NONE,
-            directory_id=rng.token(16),
-        )
-        if not is_empty:
-            log.error("vote_lost", reason=problem, action="this node joins the quorum under a new voter key")
-        self.save_state(state)
-        return state
+            return None, f"{path} is damaged: {e}"
+        owner = next((v.key.id for v in voters if v.key.directory_id == state.directory_id), node_id)
+        if state.directory_id != NO_DIRECTORY and owner != node_id:
+            return None, f"{path} is that of node {owner}"
+        if state.epoch < self.last_epoch:
+            return state, f"{path} is of epoch {state.epoch}, the log of {self.last_epoch}"
+        return state, ""
 
     def save_state(self, state: QuorumState) -> None:
         """Write the quorum state durably. Blocks on the disk: to be called in a worker thread."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.broker.node.controller import Controller
 from penstock.metadata.image import ClusterImage
+from penstock.metadata.levels import check_topic
 from penstock.metadata.topics import Defaults, NewTopic, NewTopics, create_topic
-from penstock.model.config import BrokerConfig, resolve_topic_configs
+from penstock.model.config import BrokerConfig, check_topic_configs
 from penstock.model.errors import ApiError
 from penstock.model.ids import RESERVED_TOPIC_IDS, TopicId
+from penstock.model.steps import Steps
 from penstock.ports import Clock, Rng
 from penstock.wire.metadata_records import PartitionRecord
 from penstock.wire.schema import Struct
@@ -55,7 +57,7 @@ class TopicCreation:
 
     def _decide(
         self, topics: Sequence[NewTopic], validate_only: bool, charge: Callable[[int], None]
-    ) -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
+    ) -> Steps[tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]]:
         config, image = self._config, self._image
         defaults = Defaults(config.num_partitions, config.default_replication_factor)
         excluded = frozenset(map(int, config.penstock_balance_exclude_brokers))
@@ -64,14 +66,14 @@ class TopicCreation:
         results: list[Sequence[Struct] | ApiError] = []
         for topic in topics:
             try:
-                made = create_topic(
+                made = yield from create_topic(
                     image,
                     topic,
                     defaults,
                     self._new_topic_id,
                     together,
                     now_ms,
-                    lambda configs: resolve_topic_configs(configs, config),
+                    self._check_configs,
                 )
                 charge(sum(isinstance(record, PartitionRecord) for record in made))
             except ApiError as e:
@@ -87,3 +89,7 @@ class TopicCreation:
         while topic_id in RESERVED_TOPIC_IDS or topic_id in self._image.topics_by_id:
             topic_id = TopicId(self._rng.token(16))
         return topic_id
+
+    def _check_configs(self, configs: Mapping[str, str]) -> None:
+        check_topic_configs(configs, self._config)
+        check_topic(self._image.features, configs)

@@ -126,6 +126,12 @@ class Peers:
         since = [at for peer in peers if (at := peer.waits_since) is not None]
         return now - max(min(since), *(peer.heard_at for peer in peers)) if since else 0.0
 
+    def end_if(self, refuses: Callable[[bytes], bool]) -> None:
+        """Close the connections to nodes whose certificate in DER is refused now."""
+        for peer in list(self._peers.values()):
+            if peer.link is not None:
+                peer.link.end_if(refuses)
+
     def close(self) -> None:
         self._closed = True
         for peer in self._peers.values():

@@ -1,31 +1,27 @@
 """Recovers a lost metadata quorum on stopped nodes: `penstock quorum recover` and `penstock quorum rejoin`.
 
-`recover` makes the undamaged part of one node's metadata the metadata of the cluster, with that node as the
-only voter. `rejoin` removes the metadata of another node, which then fetches it from the recovered quorum and
-becomes a voter again. Both commands back up the files that they change. They change only the metadata log,
-its quorum state and its lines in the checkpoints. The partitions stay as the last shutdown left them.
+`recover` merges the metadata of all voters (`metadata_merge`) and makes it the metadata of the cluster, with
+one node as the only voter. It refuses to begin with less than the voters have together. `rejoin` removes the
+metadata of another node, which then fetches it from the recovered quorum and becomes a voter again. Both
+commands back up the files that they change. They change only the metadata log, its quorum state and its
+lines in the checkpoints. The partitions stay as the last shutdown left them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from penstock.broker.node.metadata_check import (
-    DamagedMetadata,
-    check_snapshot,
-    checked_batches,
-    metadata_path,
-    parse_snapshot_name,
-    snapshot_name,
-)
+from penstock.broker.node.metadata_check import metadata_path, snapshot_name
+from penstock.broker.node.metadata_copies import Copy, Piece, copies_of, read_copy
 from penstock.broker.node.metadata_log import QUORUM_STATE, MetadataLog
+from penstock.broker.node.metadata_merge import CopiesDiverge, Merged, merge
 from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC, TopicPartition
 from penstock.ports import Clock, File, Files, Rng
 from penstock.raft.control import leader_change_batch, voters_batch
-from penstock.raft.messages import LogPoint, ReplicaKey, Voter
+from penstock.raft.messages import ReplicaKey, Voter
 from penstock.raft.state import (
     QuorumState,
     Recovery,
@@ -37,13 +33,17 @@ from penstock.raft.voters import VoterSet
 from penstock.storage.config import LogConfig
 from penstock.storage.health import Health
 from penstock.storage.log import AppendOrigin, Log
+from penstock.storage.manifest import CLEAN_SHUTDOWN, Manifest, ManifestRefused
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
 from penstock.storage.ownership import node_of
+from penstock.storage.recorded_offsets import recorded_high_watermark, recorded_offsets
 from penstock.storage.segment_files import LOG
 
-__all__ = ["Outcome", "RecoveryRefused", "recover", "rejoin"]
+__all__ = ["Outcome", "RecoveryRefused", "Source", "recover", "rejoin"]
 
 _BACKUP: Final = "metadata-backup"
+_STAGING: Final = "metadata-recovering"
+_SEGMENT_BYTES: Final = 256 << 20
 
 
 class RecoveryRefused(PenstockError):
@@ -58,8 +58,18 @@ class Outcome(NamedTuple):
     #: the new epoch of the quorum
     epoch: int = 0
     end_offset: int = 0
-    #: the first damage that was found: it is removed with all records after it
-    damage: str | None = None
+    #: what each copy of the metadata has, and what was taken from where
+    report: Sequence[str] = ()
+    #: the offsets that no copy has, in a dry run
+    missing: tuple[int, int] | None = None
+
+
+class Source(NamedTuple):
+    """The data directories of another stopped voter; with `node_id`, a folder of its metadata files."""
+
+    files: Files
+    directories: Sequence[str]
+    node_id: int | None = None
 
 
 class _Node:
@@ -79,16 +89,26 @@ class _Node:
         except BlockingIOError as e:
             raise RecoveryRefused(f"{self.directory} is in use: stop its broker first") from e
         self.id = node_of(files, self.directory)
+        self.directories = list(data_dirs)
+        #: the place of a new log until it is complete
+        self.staging = f"{self.directory}/{_STAGING}"
 
     def close(self) -> None:
         self._lock.close()
 
+    def _backups(self) -> int:
+        number = 0
+        while self.files.exists(f"{self.directory}/{_BACKUP}-{number + 1}"):
+            number += 1
+        return number
+
+    def last_backup(self) -> str:
+        return f"{self.directory}/{_BACKUP}-{self._backups()}"
+
     def back_up(self) -> str:
         """Copy the metadata log's directory; the copy is durable on return."""
-        files, number = self.files, 1
-        while files.exists(f"{self.directory}/{_BACKUP}-{number}"):
-            number += 1
-        backup = f"{self.directory}/{_BACKUP}-{number}"
+        files = self.files
+        backup = f"{self.directory}/{_BACKUP}-{self._backups() + 1}"
         files.makedirs(backup)
         for name in files.listdir(self.path):
             if not files.is_dir(f"{self.path}/{name}"):
@@ -97,8 +117,32 @@ class _Node:
         files.sync_dir(self.directory)
         return backup
 
+    def copies(self) -> list[Copy]:
+        """The copies of the metadata log: the log itself with what the node knows of it, and earlier ones."""
+        copies = copies_of(self.files, self.id, self.directories)
+        for copy in copies:
+            if copy.path == self.path:
+                copy.committed = max(
+                    recorded_high_watermark(self.files, self.path), self.last_state().recover_to
+                )
+                copy.durable = max(recorded_offsets(self.files, self.path)[1], self._closed_end())
+        return copies
+
+    def _closed_end(self) -> int:
+        """The end of the log at the last clean shutdown; 0 if there was none."""
+        with suppress(FileNotFoundError, ManifestRefused):
+            content = Manifest.decode(self.files.read(f"{self.directory}/{CLEAN_SHUTDOWN}"))
+            closed = content.logs.get(TopicPartition(METADATA_TOPIC, 0))
+            return 0 if closed is None else closed.end_offset
+        return 0
+
     def forget_offsets(self) -> None:
-        """Remove the metadata log from the checkpoints, whose offsets are those of the old log."""
+        """Remove the metadata log from the checkpoints and the manifest, which describe the old log."""
+        manifest = f"{self.directory}/{CLEAN_SHUTDOWN}"
+        with suppress(FileNotFoundError, ManifestRefused):
+            content = Manifest.decode(self.files.read(manifest))
+            content.logs.pop(TopicPartition(METADATA_TOPIC, 0), None)
+            self.files.write_atomic(manifest, content.encode())
         checkpoints = OffsetCheckpoints(self.files, self.directory, Health())
         checkpoints.forget([TopicPartition(METADATA_TOPIC, 0)])
         checkpoints.take().write()
@@ -130,89 +174,171 @@ def rejoin(files: Files, data_dirs: Sequence[str], rng: Rng) -> Outcome:
         node.close()
 
 
-def recover(files: Files, data_dirs: Sequence[str], clock: Clock, rng: Rng) -> Outcome:
-    """Make the undamaged part of a stopped node's metadata the cluster's, with the node as only voter."""
+def plan(node: _Node, others: Sequence[Source], without: Collection[int]) -> tuple[Merged, list[Copy]]:
+    """The metadata that the voters have together, and its copies; RecoveryRefused if one may have more."""
+    copies = node.copies()
+    for source in others:
+        copies += _copies(source)
+    used = [copy for copy in copies if copy.node_id == node.id or copy.node_id not in without]
+    try:
+        merged = merge(used)
+    except CopiesDiverge as e:
+        raise RecoveryRefused(
+            f"{e}: the voters have gone on with different metadata. Choose, and leave the others out with "
+            f"--without NODE"
+        ) from e
+    seen = {copy.node_id for copy in copies} | set(without)
+    if unseen := sorted(merged.voter_ids() - seen):
+        names, options = ", ".join(map(str, unseen)), " ".join(f"--without {each}" for each in unseen)
+        raise RecoveryRefused(
+            f"the voters {names} may have metadata that node {node.id} lacks: name their data directories "
+            f"with --with DIR, or recover without them ({options}) if their disks are lost"
+        )
+    return merged, copies
+
+
+def _copies(source: Source) -> list[Copy]:
+    """The copies of another stopped voter, whose directories are locked while they are read."""
+    files = source.files
+    if source.node_id is not None:
+        return [read_copy(files, source.node_id, each) for each in source.directories]
+    other = _Node(files, source.directories)
+    try:
+        return other.copies()
+    finally:
+        other.close()
+
+
+def recover(
+    files: Files,
+    data_dirs: Sequence[str],
+    clock: Clock,
+    rng: Rng,
+    *,
+    others: Sequence[Source] = (),
+    without: Collection[int] = (),
+    up_to: int | None = None,
+    dry_run: bool = False,
+) -> Outcome:
+    """Make the metadata that the voters have together the cluster's, with this node as the only voter.
+
+    `others` are the data of other voters, `without` voters whose data is lost, or not to be used. If offsets
+    are missing, `up_to` has to be the first of them: everything from there on is dropped.
+    """
     node = _Node(files, data_dirs)
     try:
-        snapshot, damage = _sound_snapshot(files, node.path)
+        if not dry_run and _is_staged(node):
+            return _finish(node, node.last_backup(), [])
+        merged, copies = plan(node, others, without)
+        report = _report(merged, copies)
+        if dry_run:
+            return Outcome(node.id, "", merged.last_epoch + 1, merged.end_offset, report, merged.missing)
+        _check_complete(merged, up_to, report)
         backup = node.back_up()
-        damage = _keep_sound(files, node.path, snapshot) or damage
-        node.forget_offsets()
-        log = Log.open(
-            files,
-            node.path,
-            LogConfig(retention_ms=-1),
-            clock,
-            clean=False,
-            log_start_offset=0 if snapshot is None else snapshot.offset,
-        )
-        epoch, state = _start_epoch(node, MetadataLog(log, files, clock), clock, rng)
-        log.close(clean=True)
-        node.save(state)
-        return Outcome(node.id, backup, epoch, log.end_offset, damage)
+        _stage(node, merged, clock, rng)
+        return _finish(node, backup, report)
     finally:
         node.close()
 
 
-def _sound_snapshot(files: Files, path: str) -> tuple[LogPoint | None, str | None]:
-    """The latest valid snapshot, and the damage of a later one; RecoveryRefused if nothing is usable."""
-    damage = None
-    points = [point for name in files.listdir(path) if (point := parse_snapshot_name(name)) is not None]
-    for point in sorted(points, key=lambda each: each.offset, reverse=True):
-        name = f"{path}/{snapshot_name(point)}"
-        try:
-            check_snapshot(files.read(name), point, name)
-        except DamagedMetadata as e:
-            damage = str(e)
-        else:
-            return point, damage
-    bases = _bases(files, path)
-    if damage is not None and (not bases or bases[0] > 0):
-        raise RecoveryRefused(f"{damage}, and the log does not reach back to its start: use another voter")
-    return None, damage
+def _report(merged: Merged, copies: Sequence[Copy]) -> list[str]:
+    """What each copy has, which batches were taken from which copy, and what is missing."""
+    lines = []
+    for copy in copies:
+        offsets = list(copy.pieces)
+        snapshots = ", ".join(f"snapshot of offset {point.offset}" for point in sorted(copy.snapshots))
+        logged = f"offsets {offsets[0]} to {copy.end.offset - 1}" if offsets else "no offsets"
+        lines.append(
+            f"node {copy.node_id}: {logged}, epoch {copy.end.epoch}"
+            f"{f', {snapshots}' if snapshots else ''} ({copy.path})"
+        )
+        lines += [f"  {each}" for each in copy.damage]
+    lines += [
+        f"offset {offset} is taken from node {copy.node_id} ({copy.path})" for offset, copy in merged.filled
+    ]
+    if merged.missing is not None:
+        first, end = merged.missing
+        lines.append(
+            f"no copy has offsets {first} to {end - 1}; there were offsets up to {merged.known_end - 1}"
+        )
+    return lines
 
 
-def _bases(files: Files, path: str) -> list[int]:
-    names = [name for name in files.listdir(path) if name.endswith(LOG) and name[: -len(LOG)].isdigit()]
-    return sorted(int(name[: -len(LOG)]) for name in names)
+def _check_complete(merged: Merged, up_to: int | None, report: list[str]) -> None:
+    if merged.snapshot is None and not merged.pieces:
+        raise RecoveryRefused("; ".join(["there is no intact metadata in these directories", *report]))
+    if merged.missing is None and up_to in (None, merged.end_offset):
+        return
+    if merged.missing is None or up_to != merged.missing[0]:
+        first = merged.end_offset
+        wanted = "" if up_to is None else f", not --up-to {up_to}"
+        reason = report[-1] if merged.missing else f"the metadata is complete up to offset {first - 1}"
+        raise RecoveryRefused(
+            f"{reason}. To drop everything from offset {first} on, say --up-to {first}{wanted}: topics that "
+            f"were created later are then moved to the quarantine"
+        )
 
 
-def _keep_sound(files: Files, path: str, snapshot: LogPoint | None) -> str | None:
-    """Truncate the log before the first damage, which is returned, and remove files derived from the log."""
-    kept: dict[str, bytes] = {}
-    damage: str | None = None
-    end, epoch = -1, -1
-    for base in _bases(files, path):
-        name = f"{base:020d}{LOG}"
-        data, size = files.read(f"{path}/{name}"), 0
-        try:
-            if end not in (-1, base):
-                raise DamagedMetadata(f"{path}/{name}", 0, end, f"the segment starts at offset {base}")
-            end = base if end < 0 else end
-            for header, batch in checked_batches(data, f"{path}/{name}", 0, end, epoch):
-                size += len(batch)
-                end, epoch = header.next_offset, header.leader_epoch
-            if size < len(data):
-                raise DamagedMetadata(f"{path}/{name}", size, end, "the file ends within a batch")
-        except DamagedMetadata as e:
-            damage = str(e)
-        kept[name] = data[:size]
-        if damage is not None:
-            break
-    if snapshot is not None and end < snapshot.offset:
-        kept = {}
-    keeps = {*kept, QUORUM_STATE, *([snapshot_name(snapshot)] if snapshot is not None else [])}
-    for name in files.listdir(path):
-        if name in kept:
-            files.write_atomic(f"{path}/{name}", kept[name])
-        elif name not in keeps and not files.is_dir(f"{path}/{name}"):
-            files.remove(f"{path}/{name}")
+def _stage(node: _Node, merged: Merged, clock: Clock, rng: Rng) -> None:
+    """Write the new log beside the old one; its quorum state comes last, and shows that it is complete."""
+    files, path = node.files, node.staging
+    if files.is_dir(path):
+        files.rmtree(path)
+    files.makedirs(path)
+    if merged.snapshot is not None:
+        files.write_atomic(f"{path}/{snapshot_name(merged.snapshot)}", merged.snapshot_data)
+    for base, data in _segments(merged.pieces):
+        files.write_atomic(f"{path}/{base:020d}{LOG}", data)
+    start = 0 if merged.snapshot is None else merged.snapshot.offset
+    log = Log.open(files, path, LogConfig(retention_ms=-1), clock, clean=False, log_start_offset=start)
+    state = _start_epoch(node, MetadataLog(log, files, clock), clock, rng)
+    log.close(clean=True)
+    files.write_atomic(f"{path}/{QUORUM_STATE}", encode_quorum_state(state))
     files.sync_dir(path)
-    return damage
+    files.sync_dir(node.directory)
 
 
-def _start_epoch(node: _Node, metadata: MetadataLog, clock: Clock, rng: Rng) -> tuple[int, QuorumState]:
-    """Append a new epoch with this node as the only voter; returns the epoch and its quorum state."""
+def _segments(pieces: Sequence[Piece]) -> Iterator[tuple[int, bytes]]:
+    """The base offsets and the content of segments."""
+    parts: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if parts and size + len(piece.data) > _SEGMENT_BYTES:
+            yield parts[0].offset, b"".join(each.data for each in parts)
+            parts, size = [], 0
+        parts.append(piece)
+        size += len(piece.data)
+    if parts:
+        yield parts[0].offset, b"".join(each.data for each in parts)
+
+
+def _is_staged(node: _Node) -> bool:
+    """Whether an earlier command was interrupted while it put the new log into place."""
+    return node.files.exists(f"{node.staging}/{QUORUM_STATE}")
+
+
+def _finish(node: _Node, backup: str, report: list[str]) -> Outcome:
+    """Put the staged log into the place of the old one. After a crash, the next command continues here."""
+    files, path = node.files, node.path
+    state = decode_quorum_state(files.read(f"{node.staging}/{QUORUM_STATE}"))
+    # With this mark the node cannot vote with a part of the log.
+    node.save(QuorumState(recovery=Recovery.REJOINING, directory_id=state.directory_id))
+    node.forget_offsets()
+    names = [name for name in files.listdir(node.staging) if name != QUORUM_STATE]
+    for name in files.listdir(path):
+        if name != QUORUM_STATE and not files.is_dir(f"{path}/{name}"):
+            files.remove(f"{path}/{name}")
+    for name in names:
+        files.write_atomic(f"{path}/{name}", files.read(f"{node.staging}/{name}"))
+    files.sync_dir(path)
+    node.save(state)
+    files.rmtree(node.staging)
+    files.sync_dir(node.directory)
+    return Outcome(node.id, backup, state.epoch, read_copy(files, node.id, path).end.offset, report)
+
+
+def _start_epoch(node: _Node, metadata: MetadataLog, clock: Clock, rng: Rng) -> QuorumState:
+    """Append a new epoch with this node as the only voter; returns the quorum state of the epoch."""
     epoch = max(node.last_state().epoch, metadata.last_epoch) + 1
     key = ReplicaKey(node.id, rng.token(16))
     voters = VoterSet([Voter(key)])
@@ -223,4 +349,4 @@ def _start_epoch(node: _Node, metadata: MetadataLog, clock: Clock, rng: Rng) -> 
         voters_batch(voters, now_ms, first=is_first),
     ):
         metadata.log.append(memoryview(batch), epoch, origin=AppendOrigin.RAFT)
-    return epoch, QuorumState(epoch, directory_id=key.directory_id)
+    return QuorumState(epoch, directory_id=key.directory_id)

@@ -178,6 +178,7 @@ def decode_response(request: raft.Request, response: Any) -> raft.Response:
                 partition.leader_epoch,
                 partition.leader_id,
                 partition.vote_granted,
+                partition.conditional,
             )
         case _:
             return raft.EpochResponse(
@@ -276,6 +277,7 @@ def encode_response(request: raft.Request, response: raft.Response, leader: raft
                 leader_id=response.leader_id,
                 leader_epoch=response.epoch,
                 vote_granted=response.granted,
+                conditional=response.conditional,
             )
             return vote.VoteResponse(
                 topics=[vote.VoteResponseTopic(topic_name=METADATA_TOPIC, partitions=[voted])],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.node.peers import Peers
@@ -26,6 +26,7 @@ _TIMEOUT_S: Final = 1.0
 _MOST_PARTITIONS: Final = 1000
 #: pauses before retries, for brokers that have not yet applied that the partition has no leader
 _RETRIES_S: Final = (0.02, 0.1, 0.3)
+_NO_OFFSET: Final = -1
 
 #: the reports of one broker on its replicas
 Answers = dict[PartitionKey, ReplicaReport | ErrorCode]
@@ -38,13 +39,21 @@ class ReplicaReports:
         self._image = image
         self._peers = peers
 
-    async def request(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
-        """One broker's reports, by several requests if necessary; REQUEST_TIMED_OUT without a response."""
+    async def request(
+        self,
+        broker: int,
+        partitions: Sequence[PartitionImage],
+        batches_at: Mapping[PartitionKey, int] | None = None,
+    ) -> Answers:
+        """One broker's reports, by several requests if necessary; REQUEST_TIMED_OUT without a response.
+
+        `batches_at` has the offset of the batch whose checksum a report should have, by partition.
+        """
         answers: Answers = {}
         for first in range(0, len(partitions), _MOST_PARTITIONS):
             part = partitions[first : first + _MOST_PARTITIONS]
             try:
-                answers |= await self._send(broker, part)
+                answers |= await self._send(broker, part, batches_at or {})
             except PenstockError:
                 answers |= {partition.key: ErrorCode.REQUEST_TIMED_OUT for partition in part}
         return answers
@@ -81,11 +90,15 @@ class ReplicaReports:
                     wanted.setdefault(node, []).append(partition)
         return wanted
 
-    async def _send(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
+    async def _send(
+        self, broker: int, partitions: Sequence[PartitionImage], batches_at: Mapping[PartitionKey, int]
+    ) -> Answers:
         topics: dict[TopicId, LogInfoTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(partition.topic_id, LogInfoTopic(topic_id=partition.topic_id))
             topic.partitions.append(partition.index)
+            if batches_at:
+                topic.batches_at.append(batches_at.get(partition.key, _NO_OFFSET))
         request = GetReplicaLogInfoRequest(topic_partitions=list(topics.values()))
         peer = self._peers.get(broker, "recovery")
         response = await peer.send(GET_REPLICA_LOG_INFO, request, _TIMEOUT_S)
@@ -108,4 +121,7 @@ def _report(broker: int, broker_epoch: int, info: PartitionLogInfo) -> ReplicaRe
         start_offset=info.log_start_offset,
         high_watermark=info.high_watermark,
         damaged=info.is_damaged,
+        damaged_to=None if info.damaged_to < 0 else info.damaged_to,
+        batch_checksum=None if info.batch_checksum < 0 else info.batch_checksum,
+        epochs=tuple(zip(info.leader_epochs[::2], info.leader_epochs[1::2], strict=False)),
     )

@@ -9,7 +9,7 @@ every pause.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -48,13 +48,21 @@ _HINT: Final = (
 class _Case:
     """One partition to recover, since this controller first found it."""
 
-    __slots__ = ("reported_ms", "reports", "since_ms", "strategy")
+    __slots__ = ("batches", "compare_at", "reported_ms", "reports", "since_ms", "strategy")
 
     def __init__(self, since_ms: float) -> None:
         self.since_ms = since_ms
         self.strategy = Strategy.NONE
         self.reports: dict[int, ReplicaReport | ErrorCode] = {}
         self.reported_ms: dict[int, float] = {}
+        #: the offset whose batch is compared on all replicas, and the checksums that are known (`Batches`)
+        self.compare_at: int | None = None
+        self.batches: dict[tuple[int, int, int], int | None] = {}
+
+    def lacks_batch(self, report: ReplicaReport) -> bool:
+        """Returns true if a broker has not been asked for the batch that is compared."""
+        at = self.compare_at
+        return at is not None and (report.broker, report.broker_epoch, at) not in self.batches
 
     def since(self, oldest_ms: float) -> dict[int, ReplicaReport | ErrorCode]:
         """The reports since `oldest_ms`."""
@@ -132,6 +140,8 @@ class UncleanRecovery:
             return None
         self._request_reports()
         waiting = self._try()
+        if self._compare(waiting):
+            self._request_reports()
         ready = [key for key, recovery in waiting.items() if recovery.record is not None]
         for first in range(0, len(ready), MOST_ELECTIONS):
             await self._elect(ready[first : first + MOST_ELECTIONS])
@@ -164,7 +174,10 @@ class UncleanRecovery:
                     wanted.setdefault(node, []).append(partition)
         for node, partitions in wanted.items():
             if node not in self._requests and self._retries.get(node, (0, 0.0))[1] <= now_ms:
-                self._requests[node] = asyncio.get_running_loop().create_task(self._request(node, partitions))
+                offsets = ((each.key, self._cases[each.key].compare_at) for each in partitions)
+                batches_at = {key: offset for key, offset in offsets if offset is not None}
+                request = self._request(node, partitions, batches_at)
+                self._requests[node] = asyncio.get_running_loop().create_task(request)
 
     def _lacks(self, case: _Case, partition: PartitionImage, node: int, now_ms: float) -> bool:
         """Whether a live broker's report on its replica is missing or too old."""
@@ -174,21 +187,31 @@ class UncleanRecovery:
             return False
         if not isinstance(report, ReplicaReport) or not is_current(self._image, partition, report):
             return True
-        return now_ms - case.reported_ms[node] > _FRESH_MS
+        return now_ms - case.reported_ms[node] > _FRESH_MS or case.lacks_batch(report)
 
-    async def _request(self, node: int, partitions: Sequence[PartitionImage]) -> None:
+    async def _request(
+        self, node: int, partitions: Sequence[PartitionImage], batches_at: Mapping[PartitionKey, int]
+    ) -> None:
         try:
-            answers = await self._reports.request(node, partitions)
+            answers = await self._reports.request(node, partitions, batches_at)
         finally:
             self._requests.pop(node, None)
         now_ms, tried = self._now_ms(), self._retries.get(node, (0, 0.0))[0]
-        if self._take(node, answers, now_ms, behind=tried >= _BEHIND):
+        if self._take(node, answers, batches_at, now_ms, behind=tried >= _BEHIND):
             self._retries.pop(node, None)
         else:
             self._retries[node] = (tried + 1, now_ms + _RETRIES_MS[min(tried, len(_RETRIES_MS) - 1)])
         self._wake.set()
 
-    def _take(self, node: int, answers: Answers, now_ms: float, *, behind: bool) -> bool:
+    def _take(
+        self,
+        node: int,
+        answers: Answers,
+        batches_at: Mapping[PartitionKey, int],
+        now_ms: float,
+        *,
+        behind: bool,
+    ) -> bool:
         """Keep a broker's reports; whether all of them are current.
 
         A broker that is `behind` has had enough time to apply that the partitions have no leader.
@@ -201,6 +224,9 @@ class UncleanRecovery:
             case.reported_ms[node] = now_ms
             if isinstance(answer, ReplicaReport) and is_current(self._image, partition, answer):
                 case.reports[node] = answer
+                if key in batches_at:
+                    # None of a broker of an earlier release, which does not know the field.
+                    case.batches[node, answer.broker_epoch, batches_at[key]] = answer.batch_checksum
             else:
                 counts = False
                 if isinstance(answer, ErrorCode) or behind:
@@ -225,9 +251,22 @@ class UncleanRecovery:
         """The recovery of each partition on the current reports."""
         image, policy, oldest_ms = self._image, self._policy(), self._now_ms() - _FRESH_MS
         return {
-            key: recover(image, policy, image.leaderless[key], case.strategy, case.since(oldest_ms))
+            key: recover(
+                image,
+                policy,
+                image.leaderless[key],
+                case.strategy,
+                case.since(oldest_ms),
+                batches=case.batches,
+            )
             for key, case in self._cases.items()
         }
+
+    def _compare(self, waiting: dict[PartitionKey, Recovery]) -> bool:
+        """Take over the batches that have to be compared; returns true if there are any."""
+        for key, recovery in waiting.items():
+            self._cases[key].compare_at = recovery.compare_at
+        return any(recovery.compare_at is not None for recovery in waiting.values())
 
     async def _elect(self, keys: Sequence[PartitionKey]) -> None:
         elected = await self._controller.change(partial(self._decide, keys))
@@ -257,7 +296,9 @@ class UncleanRecovery:
             case, partition = self._cases.get(key), self._image.leaderless.get(key)
             if case is None or partition is None or strategy_for(self._image, policy, partition) is None:
                 continue
-            recovery = recover(self._image, policy, partition, case.strategy, case.reports)
+            recovery = recover(
+                self._image, policy, partition, case.strategy, case.reports, batches=case.batches
+            )
             if recovery.record is not None:
                 elected[key] = recovery
         return [recovery.record for recovery in elected.values() if recovery.record is not None], elected

@@ -209,8 +209,8 @@ class _PendingAppend:
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.append_time_ms
             answer.log_start_offset = result.log_start_offset
-            if partition.acks_wait:
-                request.expect_flush(partition.flusher, answer)
+            if partition.sync.acks_wait:
+                request.expect_flush(partition.sync.flusher, answer)
             if partition.leadership is not None and request.acks < 0:
                 request.expect_commit(partition.leadership, result.last_offset + 1, answer)
         request.one_less()

@@ -36,6 +36,10 @@ class TopicWriter:
         known = self._image.topics.get(topic)
         return known is not None and known.partitions[index].leader == self._node_id
 
+    async def append_here(self, topic: str, index: int, batch: bytes) -> ErrorCode:
+        """The result of one attempt, once the batch is committed, if this broker leads the partition."""
+        return await self._append(topic, index, batch)
+
     async def write(self, topic: str, index: int, batch: bytes) -> ErrorCode:
         """The result of one attempt, once the batch is committed. Raises PeerGone."""
         known = self._image.topics.get(topic)

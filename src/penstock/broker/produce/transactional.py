@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.produce.verification import Membership, NotVerified, TransactionVerifier
-from penstock.broker.replica.deferred_appends import Result, append_later, append_verified
+from penstock.broker.replica.deferred_appends import Producer, Result, append_at_once, append_later
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.buffers import BufferPool
@@ -49,13 +49,16 @@ _Key: TypeAlias = tuple[Partition, VerificationGuard, int]
 class _Parked:
     """A copy of a batch that waits for the verification of its transaction."""
 
-    __slots__ = ("acks_all", "batch", "result", "version")
+    __slots__ = ("acks_all", "batch", "client", "result", "version")
 
-    def __init__(self, batch: bytearray, acks_all: bool, version: int, result: Result) -> None:
+    def __init__(
+        self, batch: bytearray, acks_all: bool, version: int, result: Result, client: Producer
+    ) -> None:
         self.batch = batch
         self.acks_all = acks_all
         self.version = version
         self.result = result
+        self.client = client
 
 
 class TransactionalAppends:
@@ -104,12 +107,13 @@ class TransactionalAppends:
         version: int,
         acks_all: bool,
         result: Result,
+        client: Producer,
     ) -> None:
         """Append a copy of `batch` once its transaction is verified, and call `result` with the outcome."""
         producer_id, epoch, _ = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
         key = (partition, guard, epoch)
-        self._memory.charge(len(batch))
-        parked = _Parked(bytearray(batch), acks_all, version, result)
+        self._memory.charge(len(batch), client.address)
+        parked = _Parked(bytearray(batch), acks_all, version, result, client)
         waiting = self._parked.get(key)
         if waiting is not None:
             waiting.append(parked)
@@ -129,7 +133,7 @@ class TransactionalAppends:
                 log.error("append_failed", partition=partition.name, error=repr(e), exc_info=e)
                 parked.result(partition, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The append failed"))
             finally:
-                self._memory.release(len(parked.batch))
+                self._memory.release(len(parked.batch), parked.client.address)
 
     def _finish(
         self, partition: Partition, parked: _Parked, guard: VerificationGuard, code: ErrorCode
@@ -141,12 +145,12 @@ class TransactionalAppends:
         try:
             if parked.acks_all and partition.leadership is not None:
                 partition.leadership.check_enough_replicas()
-            appended = append_verified(partition, batch, guard)
+            appended = append_at_once(partition, batch, guard)
         except ApiError as e:
             parked.result(partition, e)
             return
         if appended is None:
-            append_later(self._workers, self._memory, partition, batch, parked.result, guard)
+            append_later(self._workers, self._memory, partition, batch, parked.result, parked.client, guard)
         else:
             parked.result(partition, appended)
 

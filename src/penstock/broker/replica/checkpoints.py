@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.steps import in_slices
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
@@ -39,7 +40,7 @@ class Checkpoints:
     async def write(self, directory: DataDirectory) -> None:
         """As `write_all`, for one directory."""
         async with self._writing[directory]:
-            checkpoint = directory.checkpoint()
+            checkpoint = await in_slices(directory.checkpoint_in_steps())
             await self._workers.in_thread(checkpoint.write)
             directory.checkpointed(checkpoint)
 

@@ -33,7 +33,7 @@ class DataDirectories:
     opened: list[DataDirectory] = field(default_factory=list)
     #: paths at which a data directory should be and is not
     missing: list[str] = field(default_factory=list)
-    #: ids of data directories that are gone, with whatever they hold
+    #: ids of data directories that are gone, and with them their replicas
     lost: frozenset[str] = frozenset()
 
     @property
@@ -72,7 +72,7 @@ class DataDirectories:
 
 
 def check_metadata_folder(files: Files, data_dirs: Iterable[str]) -> None:
-    """DirectoryRefused if another partition's folder is in the place of the metadata log."""
+    """Raise DirectoryRefused if another partition's folder is in the place of the metadata log."""
     own = StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
     for data_dir in data_dirs:
         folders = PartitionFolders(files, data_dir, Quarantine(files, data_dir), None)

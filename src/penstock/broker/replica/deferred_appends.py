@@ -8,10 +8,12 @@ wait for the same lock even if they need no work themselves.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.partition import Partition, PendingAppends
+from penstock.broker.replica.partition import Partition, PendingAppends, Recompression
 from penstock.model.errors import (
     ApiError,
     CorruptMessage,
@@ -23,17 +25,28 @@ from penstock.model.errors import (
 from penstock.net.buffers import BufferPool
 from penstock.ports import Workers
 from penstock.records.batch import codec_of, crc_matches, read_header
-from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.guards import VerificationGuard
 from penstock.storage.log import Appended, LongWalk
-from penstock.storage.record_checks import check_codec, too_large
+from penstock.storage.record_checks import DecompressedTooLarge, check_codec, too_large
 from penstock.storage.rules import Rules
 from penstock.storage.validation import one_batch
 
-__all__ = ["Result", "append_at_once", "append_later", "append_verified"]
+__all__ = ["Producer", "Result", "append_at_once", "append_later"]
 
+T = TypeVar("T")
 log = get_logger("deferred_appends")
+#: what a batch may decompress to in any number of worker threads
+_SMALL_BYTES: Final = 16 << 20
+
+
+class Producer(Protocol):
+    """A connection that batches came from."""
+
+    @property
+    def owner(self) -> Hashable: ...
+    @property
+    def address(self) -> str: ...
 
 
 class Result(Protocol):
@@ -42,22 +55,15 @@ class Result(Protocol):
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
 
 
-def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
-    """Append a client's batch; returns None if it needs work first and has to be appended later."""
-    codec = partition.codec
-    if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
-        _check_size(partition, batch)
-        return None
-    try:
-        return partition.append(batch)
-    except LongWalk:
-        return None
+def append_at_once(
+    partition: Partition, batch: memoryview, guard: VerificationGuard | None = None
+) -> Appended | None:
+    """Append a client's batch; returns None if it needs work first and has to be appended later.
 
-
-def append_verified(partition: Partition, batch: memoryview, guard: VerificationGuard) -> Appended | None:
-    """As `append_at_once`, for the first batch of a transaction, which was verified with `guard`."""
-    codec = partition.codec
-    if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
+    `guard` is that of the first batch of a transaction, which was verified with it.
+    """
+    wanted = partition.recompression
+    if partition.pending is not None or (wanted is not None and codec_of(batch) != wanted.codec):
         _check_size(partition, batch)
         return None
     try:
@@ -79,27 +85,60 @@ def append_later(
     partition: Partition,
     batch: memoryview,
     result: Result,
+    client: Producer,
     guard: VerificationGuard | None = None,
 ) -> None:
-    """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
-    size = len(batch)
-    memory.charge(size)
+    """Append a copy of `batch` in the topic's codec, and call `result` when that is done.
+
+    The copy counts for the address of `client`, and clients take turns for the workers.
+    """
+    size, address = len(batch), client.address
+    memory.charge(size, address)
     pending = partition.pending = partition.pending or PendingAppends()
-    append = _append(workers, partition, bytearray(batch), result, pending.order, guard)
+    checks = _Checks(workers, memory, client.owner)
+    append = _append(checks, partition, bytearray(batch), result, pending.order, guard)
     task = asyncio.get_running_loop().create_task(append)
 
     def done(task: asyncio.Task[None]) -> None:
         pending.tasks.discard(task)
         if not pending.tasks:
             partition.pending = None
-        memory.release(size)
+        memory.release(size, address)
 
     pending.tasks.add(task)
     task.add_done_callback(done)
 
 
+class _Checks:
+    """Runs work that decompresses batches in worker threads.
+
+    Most batches decompress to little. One that needs more memory than that is started again, and few such
+    batches are decompressed at once: a producer may send a gigabyte in a few hundred kilobytes. Producers
+    take turns, and other work of the threads (a sync, for example) never waits for all of their batches.
+    """
+
+    __slots__ = ("_memory", "_owner", "_workers")
+
+    def __init__(self, workers: Workers, memory: BufferPool, owner: Hashable) -> None:
+        self._workers = workers
+        self._memory = memory
+        self._owner = owner
+
+    async def run(self, work: Callable[[int], T], memory_max: int) -> T:
+        """The result of `work`, which gets the most bytes that it may decompress to."""
+        small = min(memory_max, _SMALL_BYTES)
+        try:
+            async with self._memory.checked_batches.slot(self._owner):
+                return await self._workers.in_thread(work, small)
+        except DecompressedTooLarge:
+            if small == memory_max:
+                raise
+        async with self._memory.large_batches.slot(self._owner):
+            return await self._workers.in_thread(work, memory_max)
+
+
 async def _append(
-    workers: Workers,
+    checks: _Checks,
     partition: Partition,
     batch: bytearray,
     result: Result,
@@ -108,20 +147,23 @@ async def _append(
 ) -> None:
     async with order:
         try:
-            codec = partition.codec
+            wanted = partition.recompression
             checked_by = None
-            if codec is not None and codec_of(batch) != codec:
+            if wanted is not None and codec_of(batch) != wanted.codec:
                 rules = partition.log.rules
-                batch = await workers.in_thread(
-                    _recompress, batch, codec, partition.compression_level, rules.decompressed_bytes_max
+                batch = await checks.run(
+                    partial(_recompress, batch, wanted),
+                    rules.decompressed_bytes_max,
                 )
                 # Recompression checks the structure of every record, but not keys and timestamps.
                 checked_by = None if rules.walk else rules
             appended: Appended | ApiError = await _append_checked(
-                workers, partition, memoryview(batch), checked_by, guard
+                checks, partition, memoryview(batch), checked_by, guard
             )
         except ApiError as e:
             appended = e
+            # The frames of its traceback refer to the batch and to this error, and this frame to the error.
+            e.__traceback__ = e.__cause__ = e.__context__ = None
         except Exception as e:
             log.error("append_failed", partition=partition.name, error=repr(e), exc_info=e)
             appended = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The batch could not be appended")
@@ -129,7 +171,7 @@ async def _append(
 
 
 async def _append_checked(
-    workers: Workers,
+    checks: _Checks,
     partition: Partition,
     batch: memoryview,
     checked_by: Rules | None,
@@ -140,18 +182,18 @@ async def _append_checked(
             return partition.append(batch, checked_by=checked_by, guard=guard)
         except LongWalk as walk:
             # Decompression releases the GIL; pure Python code takes turns with the event loop.
-            await workers.in_thread(walk.check)
+            await checks.run(walk.check, walk.rules.decompressed_bytes_max)
             checked_by = walk.rules
 
 
-def _recompress(batch: bytearray, codec: Codec, level: int | None, limit: int) -> bytearray:
+def _recompress(batch: bytearray, wanted: Recompression, limit: int) -> bytearray:
     """Recompress a batch. Its checksum is checked first: a damaged batch must not get a new one."""
     one = one_batch(memoryview(batch))
     if not crc_matches(one, read_header(one)):
         raise CorruptMessage("The checksum of the batch does not match its content")
     check_codec(one, codec_of(one))
     try:
-        return bytearray(recompress(one, codec, level, limit))
+        return bytearray(recompress(one, wanted.codec, wanted.level, limit))
     except RecordListTooLarge as e:
         raise too_large(limit) from e
     except CorruptMessage as e:

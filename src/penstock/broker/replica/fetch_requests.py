@@ -48,8 +48,8 @@ class ReplicaFetchRequests:
         request = self.request(planned, wake_in_ms)
         self._call = peer.post(REPLICA_FETCH, request, self.timeout_s, landing)
         if wake_in_ms is None and planned.session_epoch and repeated.ENABLED:
-            is_newest = peer.speaks(REPLICA_FETCH) == REPLICA_FETCH.max_version
-            self._template = ReplicaFetchTemplate.of(peer.client_id, request) if is_newest else None
+            version = peer.speaks(REPLICA_FETCH)
+            self._template = ReplicaFetchTemplate.of(version, peer.client_id, request)
             self._template_of = (planned.session_id, self._broker_epoch())
 
     def forget(self) -> None:

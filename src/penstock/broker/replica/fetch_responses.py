@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.replication.epochs import EpochEnd
 from penstock.replication.fetch_plan import PartitionKey
-from penstock.replication.follower import FetchAnswer, Reset, Step, Truncate
+from penstock.replication.follower import FetchAnswer, FollowerState, Reset, SetAside, Step, Truncate
 from penstock.wire.apis.fetch import FetchResponse, PartitionData
 from penstock.wire.replica_fetch import FetchedPartition
 
-__all__ = ["SplitResponse", "cut_log", "split_response"]
+__all__ = ["SplitResponse", "check_reset", "cut_log", "split_response"]
 
 log = get_logger("replica_fetcher")
 
@@ -48,6 +49,22 @@ def _answer(data: PartitionData) -> FetchAnswer:
         data.log_start_offset,
         None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
     )
+
+
+def check_reset(
+    partition: Partition, state: FollowerState, step: Reset, cluster: ClusterLinks, now_ms: int
+) -> Step:
+    """Set a log aside instead of a reset if its own retention would keep some of its records.
+
+    Why: the leader may have lost its first segments. Without a trusted clock no record is known to be
+    expired. Before the first comparison of the clock, which comes with a heartbeat, the follower waits.
+    """
+    trusted_ms = cluster.trusted_ms()
+    if not partition.log.retention.has_unexpired(trusted_ms):
+        return step
+    if trusted_ms is None and not cluster.clock_compared():
+        return state.failed(now_ms)
+    return SetAside(step.offset)
 
 
 def cut_log(partition: Partition, step: Step) -> None:

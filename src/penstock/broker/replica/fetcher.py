@@ -22,16 +22,19 @@ from typing import Final, NamedTuple
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.base.retry import RetryPause
+from penstock.broker.replica.archived_restart import ArchivedRestarts, Restart
 from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
-from penstock.broker.replica.fetch_responses import cut_log, split_response
+from penstock.broker.replica.fetch_responses import check_reset, cut_log, split_response
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
 from penstock.broker.replica.leader_offsets import log_bounds
 from penstock.broker.replica.links import ClusterLinks
+from penstock.broker.replica.offset_gaps import OffsetGaps
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition_sync import sync_followers
 from penstock.broker.replica.throttles import Throttles
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.net.client import Peer
 from penstock.ports import Clock, Rng
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
@@ -44,6 +47,7 @@ from penstock.replication.follower import (
     SetAside,
     Step,
 )
+from penstock.storage.appending import OffsetGap
 from penstock.wire.apis.fetch import FetchResponse
 from penstock.wire.replica_fetch import REPLICA_FETCH, FetchedPartition, ReplicaFetchResponse
 from penstock.wire.schema import Records
@@ -77,6 +81,7 @@ class ReplicaFetcher:
         cluster: ClusterLinks,
         throttles: Throttles,
         quarantine: FollowerQuarantine,
+        restarts: ArchivedRestarts,
     ) -> None:
         """`purpose` names the connection to the leader."""
         self._leader = leader
@@ -87,6 +92,8 @@ class ReplicaFetcher:
         self._cluster = cluster
         self._throttle = throttles.follower
         self._quarantine = quarantine
+        self._gaps = OffsetGaps()
+        self._restarts = restarts
         self._plan = FetchPlan()
         self._followed: dict[PartitionKey, _Followed] = {}
         self._throttled: frozenset[PartitionKey] = frozenset()
@@ -109,8 +116,10 @@ class ReplicaFetcher:
         key = (partition.topic_id, partition.index)
         self._followed[key] = _Followed(partition, state)
         self._plan.follow(key, state)
-        if partition.sync_rest():
-            self._unsynced.setdefault(partition.flusher, {})[state] = None
+        if partition.sync.sync_rest():
+            self._unsynced.setdefault(partition.sync.flusher, {})[state] = None
+        if partition.log.lacks_history:
+            self._restart(key, self._followed[key])
         self._news.set()
         loop = asyncio.get_running_loop()
         if self._task is None:
@@ -134,7 +143,7 @@ class ReplicaFetcher:
         tasks = [task for task in (self._task, self._nudge) if task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._gaps.stop(), self._restarts.stop(), return_exceptions=True)
 
     # -- requests
 
@@ -156,7 +165,8 @@ class ReplicaFetcher:
 
     async def _fetch_once(self) -> None:
         if self._unsynced:
-            await self._sync()
+            # A partition whose sync fails is not fetched on.
+            self._unsynced = await sync_followers(self._unsynced, self._now_ms)
         planned = self._plan.next_request(self._now_ms(), self._budget_used_up())
         if planned is None:
             await self._wait_for_news()
@@ -304,15 +314,31 @@ class ReplicaFetcher:
         step = followed.state.answered(sent, answer, self._now_ms())
         if step is Hold.LIST_OFFSETS:
             step = await self._list_offsets(followed, sent)
+        elif step is Hold.RESTART_BEHIND_ARCHIVE:
+            self._restart(key, followed)
         if self._followed.get(key) is followed:
             self._carry_out(key, followed, step)
+
+    def _restart(self, key: PartitionKey, followed: _Followed) -> None:
+        """Have a follower start over behind what only the archive has; its fetch is repeated meanwhile."""
+
+        def is_current() -> bool:
+            return self._followed.get(key) is followed
+
+        def done() -> None:
+            self._plan.touched(key)
+            self._news.set()
+
+        followed.state.failed(self._now_ms())
+        peer = self._cluster.peer(self._leader, self._purpose)
+        self._restarts.begin(Restart(*followed, peer, is_current, done))
 
     def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step) -> None:
         """Apply `step` to the log, and plan the partition anew."""
         partition = followed.partition
         try:
             if isinstance(step, Reset):
-                step = self._check_reset(followed, step)
+                step = check_reset(partition, followed.state, step, self._cluster, self._now_ms())
             if not isinstance(step, SetAside):
                 cut_log(partition, step)
             elif not self._quarantine.set_aside(partition, self._leader, step.offset):
@@ -320,19 +346,6 @@ class ReplicaFetcher:
         except ApiError as e:
             self._not_followed(followed, e)
         self._plan.touched(key)
-
-    def _check_reset(self, followed: _Followed, step: Reset) -> Step:
-        """Set a log aside instead of a reset if its own retention would keep some of its records.
-
-        Why: the leader may have lost its first segments. Without a trusted clock no record is known to be
-        expired. Before the first comparison of the clock, which comes with a heartbeat, the follower waits.
-        """
-        now_ms = self._cluster.trusted_ms()
-        if not followed.partition.log.retention.has_unexpired(now_ms):
-            return step
-        if now_ms is None and not self._cluster.clock_compared():
-            return followed.state.failed(self._now_ms())
-        return SetAside(step.offset)
 
     def _append(
         self, key: PartitionKey, followed: _Followed, high_watermark: int, start: int, records: Records
@@ -348,12 +361,14 @@ class ReplicaFetcher:
             state.succeeded()
         except ApiError as e:
             self._not_followed(followed, e)
+            if isinstance(e, OffsetGap):
+                self._gaps.ask(self._cluster.peer(self._leader, self._purpose), partition, e)
         self._plan.touched(key, size > 0)
         self._metrics.replication_bytes_in += size
         if key in self._throttled:
             self._throttle.spent(size, self._now_ms())
-        if size and partition.flusher.acks_wait:
-            self._unsynced.setdefault(partition.flusher, {})[state] = None
+        if size and partition.sync.flusher.acks_wait:
+            self._unsynced.setdefault(partition.sync.flusher, {})[state] = None
 
     def _not_followed(self, followed: _Followed, error: ApiError) -> None:
         log.error("replica_not_followed", partition=followed.partition.name, error=str(error))
@@ -361,7 +376,7 @@ class ReplicaFetcher:
         followed.state.failed(self._now_ms())
 
     async def _list_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
-        """The step for an offset outside of the leader's log, by that log's start and end."""
+        """Query the bounds of the leader's log for a follower outside of them; returns its next step."""
         partition, state = followed
         try:
             peer = self._cluster.peer(self._leader, self._purpose)
@@ -372,21 +387,6 @@ class ReplicaFetcher:
             log.info("leader_offsets_unknown", partition=partition.name, error=str(e))
             return state.failed(self._now_ms())
         return state.offsets_listed(sent, start, end, self._now_ms())
-
-    async def _sync(self) -> None:
-        """Wait until appended records are durable. A partition whose sync fails is not fetched on."""
-        unsafe: dict[Flusher, dict[FollowerState, None]] = {}
-        # A partition that is added during a sync may not be part of it, and needs another sync.
-        while self._unsynced:
-            flusher, states = self._unsynced.popitem()
-            try:
-                await flusher.flush()
-            except StorageError as e:
-                log.error("replica_not_synced", directory=flusher.directory, error=str(e))
-                for state in states:
-                    state.failed(self._now_ms())
-                unsafe.setdefault(flusher, {}).update(states)
-        self._unsynced = unsafe
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

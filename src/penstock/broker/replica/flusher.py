@@ -11,13 +11,15 @@ called with the error. A sync that fails for lack of space is tried again later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import islice
 from time import perf_counter_ns
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Histogram
+from penstock.broker.replica.snapshot_writer import SnapshotWriter
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
@@ -28,6 +30,8 @@ __all__ = ["FlushPolicy", "FlushedPartition", "Flusher"]
 
 FlushPolicy: TypeAlias = Literal["os", "interval", "group"]
 log = get_logger("flusher")
+#: how many partitions are planned, or notified, in one step of the event loop: 3 µs each
+_AT_ONCE: Final = 1_000
 
 
 class FlushedPartition(Protocol):
@@ -67,9 +71,12 @@ class Flusher:
         self.acks_wait = policy == "group"
         self._interval_s = interval_s
         self._workers = workers
+        self.snapshots = SnapshotWriter(workers)
         #: of successful syncs, each of all logs of the directory that had new bytes
         self.durations = Histogram()
         self._dirty: dict[FlushedPartition, None] = {}
+        #: of a round with many partitions, those that it has yet to plan
+        self._unplanned: dict[FlushedPartition, None] = {}
         self._callbacks: _Callbacks = []
         #: true from the first callback or write until a round ends with nothing left to do
         self._is_running = False
@@ -96,6 +103,7 @@ class Flusher:
 
     def forget(self, partition: FlushedPartition) -> None:
         self._dirty.pop(partition, None)
+        self._unplanned.pop(partition, None)
 
     def when_flushed(self, callback: Callable[[StorageError | None], None]) -> None:
         """Call back once everything written until now is on the disk, or with the error that prevents it."""
@@ -117,6 +125,7 @@ class Flusher:
 
     async def stop(self) -> None:
         """Start no more syncs, and return when none is running; nothing may be written from now on."""
+        await self.snapshots.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._is_running:
@@ -125,6 +134,7 @@ class Flusher:
 
     def abandon(self) -> None:
         """Sync no more, as if the process had ended."""
+        self.snapshots.abandon()
         if self._timer is not None:
             self._timer.cancel()
         if self._syncing is not None:
@@ -162,6 +172,11 @@ class Flusher:
         except StorageError as e:
             self._round_over(callbacks, e)
             return
+        if len(self._dirty) > _AT_ONCE:
+            planned: _Planned = []
+            self._unplanned, self._dirty = self._dirty, {}
+            self._started(self._sync_many(planned, callbacks), planned, callbacks)
+            return
         try:
             planned = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
         except BaseException:
@@ -171,9 +186,37 @@ class Flusher:
         for partition in self._dirty:
             partition.unsynced = False
         self._dirty = {}
-        syncing = self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in planned])
+        self._started(self._carry_out(planned), planned, callbacks)
+
+    def _started(self, syncing: Awaitable[None], planned: _Planned, callbacks: _Callbacks) -> None:
         self._syncing = asyncio.ensure_future(syncing)
         self._syncing.add_done_callback(partial(self._synced, planned, callbacks, perf_counter_ns()))
+
+    def _carry_out(self, planned: _Planned) -> Awaitable[None]:
+        return self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in planned])
+
+    async def _sync_many(self, planned: _Planned, callbacks: _Callbacks) -> None:
+        """A round in slices. A partition that is written to after its plan belongs to the next round."""
+        unplanned = self._unplanned
+        try:
+            while unplanned:
+                for partition in list(islice(unplanned, _AT_ONCE)):
+                    planned.append((partition, partition.log.flush_plan(), partition.hidden_bytes))
+                    partition.unsynced = False
+                    del unplanned[partition]
+                await asyncio.sleep(0)
+        except Exception:
+            self._callbacks[:0] = callbacks
+            self._failed(planned)
+            self._dirty |= unplanned
+            planned.clear()
+            unplanned.clear()
+            raise
+        await self._carry_out(planned)
+        while planned:
+            _advance(planned[-_AT_ONCE:])
+            del planned[-_AT_ONCE:]
+            await asyncio.sleep(0)
 
     def _synced(
         self, planned: _Planned, callbacks: _Callbacks, began_ns: int, syncing: asyncio.Future[None]
@@ -185,22 +228,23 @@ class Flusher:
         try:
             if error is None:
                 self.durations.observe(perf_counter_ns() - began_ns)
-                for partition, plan, size in planned:
-                    partition.log.flushed(plan)
-                    # Not the planned end: the log may have been truncated meanwhile.
-                    partition.flushed(partition.log.recovery_point, size)
+                _advance(planned)
             elif isinstance(error, StorageError):
                 log.error("flush_failed", directory=self.directory, error=str(error))
-                for partition, plan, _ in planned:
-                    if partition.hosted:
-                        partition.log.flush_failed(plan)
-                        self._dirty[partition] = None
+                self._failed(planned)
             else:
                 raise error
         except BaseException:
             self._end()
             raise
         self._round_over(callbacks, error)
+
+    def _failed(self, planned: _Planned) -> None:
+        """These plans were not carried out, or only in part: the next round repeats them."""
+        for partition, plan, _ in planned:
+            if partition.hosted:
+                partition.log.flush_failed(plan)
+                self._dirty[partition] = None
 
     def _round_over(self, callbacks: _Callbacks, error: StorageError | None) -> None:
         for callback in callbacks:
@@ -219,6 +263,14 @@ class Flusher:
             partition.unsynced = False
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
+
+
+def _advance(planned: _Planned) -> None:
+    """These plans were carried out."""
+    for partition, plan, size in planned:
+        partition.log.flushed(plan)
+        # Not the planned end: the log may have been truncated meanwhile.
+        partition.flushed(partition.log.recovery_point, size)
 
 
 def _call(callback: Callable[[StorageError | None], None], error: StorageError | None) -> None:

@@ -14,7 +14,8 @@ from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
-from penstock.broker.replica.flusher import Flusher
+from penstock.broker.replica.partition_sync import PartitionSync
+from penstock.broker.replica.waiting_readers import WaitingReaders
 from penstock.model.errors import ErrorCode, NotEnoughReplicas
 from penstock.model.ids import TopicId
 from penstock.ports import Clock
@@ -54,17 +55,13 @@ class LedPartition(Protocol):
     @property
     def log(self) -> Log: ...
     @property
-    def flusher(self) -> Flusher: ...
+    def sync(self) -> PartitionSync: ...
     @property
     def followers(self) -> Collection[Follower]: ...
     @property
-    def waiters(self) -> Collection[object]: ...
-    @property
-    def committed_waiters(self) -> Collection[object]: ...
+    def readers(self) -> WaitingReaders: ...
     @property
     def leadership(self) -> Leadership | None: ...
-
-    def wake_waiters(self, size: int) -> None: ...
 
     def step_down(self) -> None: ...
 
@@ -127,7 +124,7 @@ class Leadership:
         """The log has grown by `size` bytes: followers can fetch them."""
         partition = self.partition
         self._hidden_bytes += size
-        if not partition.flusher.acks_wait:
+        if not partition.sync.flusher.acks_wait:
             self.state.local_end_advanced(partition.log.end_offset, self._now_ms())
             self._commit()
         for follower in partition.followers:
@@ -178,9 +175,9 @@ class Leadership:
 
     # -- in sync
 
-    def tick(self) -> None:
-        """Time has passed."""
-        proposal = self.state.tick(self._now_ms())
+    def tick(self, allowance_ms: int) -> None:
+        """Time has passed; `allowance_ms` of it do not count against followers."""
+        proposal = self.state.tick(self._now_ms() - allowance_ms)
         if proposal is not None:
             self._propose(self, proposal)
         self._commit()
@@ -202,6 +199,7 @@ class Leadership:
         after = self.state.isr
         if after != before:
             self._metrics.isr_shrinks += bool(before - after)
+            self._metrics.isr_shrinks_unplanned += not all(map(self.state.is_leaving, before - after))
             self._metrics.isr_expands += bool(after - before)
             log.info("isr_changed", partition=self.partition.name, before=sorted(before), isr=sorted(after))
         self._commit()
@@ -265,9 +263,8 @@ class Leadership:
         hidden, behind = self._hidden_bytes, self.partition.log.end_offset - before
         size = hidden if committed - before >= behind else hidden * (committed - before) // behind
         self._hidden_bytes -= size
-        partition = self.partition
-        if partition.waiters or partition.committed_waiters:
-            partition.wake_waiters(max(size, 1))
+        if self.partition.readers:
+            self.partition.readers.wake(max(size, 1))
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

@@ -9,38 +9,45 @@ replicas, the leader's `Leadership` moves it, and followers take it over from th
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import NamedTuple
 
 from penstock.broker.base.metrics import TopicStats
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Follower, Leadership
+from penstock.broker.replica.partition_sync import PartitionSync
+from penstock.broker.replica.waiting_readers import A_LOT, WaitingReaders
+from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import (
+    BrokerError,
     FencedLeaderEpoch,
     InvalidTopic,
     NotLeaderOrFollower,
-    StorageError,
+    PolicyViolation,
+    RemoteReadFailed,
     UnknownLeaderEpoch,
 )
 from penstock.model.ids import INTERNAL_TOPICS, TopicId
+from penstock.ports import FileRange
 from penstock.records.codecs import Codec
 from penstock.replication.epochs import epoch_end
-from penstock.storage.config import FOREVER, LogConfig
+from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.guards import VerificationGuard
+from penstock.storage.health import DAMAGED
 from penstock.storage.log import Appended, AppendOrigin, Log
+from penstock.storage.scan import CorruptLog
 from penstock.storage.validation import Rules
+from penstock.tiering.progress import Copied
 from penstock.wire.messages import Skeleton
 
-__all__ = ["Partition", "PendingAppends", "Waiter"]
-
-#: more bytes than any request waits for
-_A_LOT: Final = 1 << 62
+__all__ = ["Partition", "PendingAppends", "Recompression"]
 
 
-class Waiter(Protocol):
-    """A request that waits for more bytes below the high watermark, or below the last stable offset."""
+class Recompression(NamedTuple):
+    """How batches of other codecs are stored: `compression.type` of a topic."""
 
-    def more(self, size: int) -> None: ...
+    codec: Codec
+    level: int | None
 
 
 class PendingAppends:
@@ -54,39 +61,34 @@ class PendingAppends:
 
 
 class Partition:
-    """One replica.
+    """One replica: its log, its role, and what readers and followers may see.
 
-    Why it has more than 25 methods: it is the one object that requests, the flusher, the leadership and the
-    roles share, and the methods of each are a few lines on the same state.
+    `readers` has the requests that wait for more, and `sync` what the disk has.
     """
 
     __slots__ = (
-        "_flush_records",
+        "_closed",
+        "_internal",
+        "_leader_high_watermark",
         "acknowledgements",
-        "codec",
-        "committed_waiters",
-        "compression_level",
+        "archived",
         "directory",
-        "flush_s",
-        "flusher",
         "followers",
-        "hidden_bytes",
+        "health",
         "hosted",
         "index",
-        "internal",
         "leader_epoch",
-        "leader_high_watermark",
         "leadership",
         "leading",
         "log",
         "pending",
+        "readers",
+        "recompression",
         "rewriting",
         "stats",
-        "sync_due",
+        "sync",
         "topic",
         "topic_id",
-        "unsynced",
-        "waiters",
     )
 
     def __init__(
@@ -109,13 +111,15 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         #: only the broker itself may append: a coordinator relies on what it reads back
-        self.internal = topic in INTERNAL_TOPICS
+        self._internal = topic in INTERNAL_TOPICS
+        #: only the broker itself, a restore, or a link may append
+        self._closed = self._is_closed(log.config)
         self.log = log
         self.stats = stats
         #: the latest leader epoch that this broker has applied
         self.leader_epoch = -1
         #: of the leader's last response, on a follower
-        self.leader_high_watermark = 0
+        self._leader_high_watermark = 0
         self.leading = False
         #: false once the replica was removed from this broker
         self.hosted = True
@@ -123,52 +127,57 @@ class Partition:
         self.leadership: Leadership | None = None
         #: the replicas that fetch from this one: an insertion-ordered set
         self.followers: dict[Follower, None] = {}
-        #: insertion-ordered set: the request that has waited longest is served first
-        self.waiters: dict[Waiter, None] = {}
-        #: As `waiters`, for readers of committed records, with the last stable offset up to which each has
-        #: read. Only a move of that offset wakes them: behind an open transaction, each append would.
-        self.committed_waiters: dict[Waiter, int] = {}
+        self.readers = WaitingReaders(log)
         self.directory = directory
-        self.flusher = flusher
-        #: bytes that were appended and are above the high watermark until the disk has them
-        self.hidden_bytes = 0
+        #: of the data directory
+        self.health = directory.health
+        self.sync = PartitionSync(log, flusher, self._synced)
         #: appends that a worker prepares; None if there are none
         self.pending: PendingAppends | None = None
+        #: what the archive has of this leader's log; None if that is not known in this leader epoch
+        self.archived: Copied | None = None
         #: held while sealed segments are rewritten: by compaction, or by a repair of compacted segments
         self.rewriting = asyncio.Lock()
-        #: true if the last append has to be synced before it is acknowledged (`flush.messages`)
-        self.sync_due = False
-        #: true if the flusher knows that bytes were written since it last planned a sync
-        self.unsynced = False
         self.acknowledgements = acknowledgements
-        self._configure(log.config)
+        #: None keeps the codec of the producer
+        self.recompression = _recompression(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply changed topic configs."""
         self.log.reconfigure(config)
-        self._configure(config)
-        # The planned sync may be too late for the new config: the next write plans another.
-        self.unsynced = False
+        self.sync.reconfigure(config)
+        self.recompression = _recompression(config)
+        was_closed, self._closed = self._closed, self._is_closed(config)
         if self.leadership is not None:
             self.leadership.reconfigure(config.min_insync_replicas)
+        if self.leading and config.penstock_link:
+            self._forget_foreign_producers(opened=was_closed and not self._closed)
 
-    def _configure(self, config: LogConfig) -> None:
-        name = config.compression_type
-        #: the codec of `compression.type`; None keeps the producer's codec
-        self.codec = None if name == "producer" else Codec.from_label(name)
-        self.compression_level = None if self.codec is None else _compression_level(config, self.codec)
-        #: `flush.ms` in seconds and `flush.messages` of the topic; None leaves flushing to the broker
-        self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
-        self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
+    def _forget_foreign_producers(self, *, opened: bool) -> None:
+        """Forget the producers of a promoted topic whose last batch a link has mirrored.
+
+        Why: producers of this cluster may have the same ids. Their records would be taken for duplicates.
+        """
+        ends = MirroredTopic.parse(self.log.config.penstock_link).ends
+        if self.index < len(ends):
+            self.log.producers.forget_before(ends[self.index], without_batches=opened)
+
+    def _is_closed(self, config: LogConfig) -> bool:
+        return self._internal or config.penstock_restoring or _is_mirror(config)
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether a link mirrors the topic: only what the source has is appended."""
+        return _is_mirror(self.log.config)
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
 
     @property
-    def acks_wait(self) -> bool:
-        """Returns true if an acknowledgement of the last append has to wait for a sync."""
-        return self.flusher.acks_wait or self.sync_due
+    def is_online(self) -> bool:
+        """Returns true if this broker still hosts the replica, and its data directory is online."""
+        return self.hosted and self.health.offline is None
 
     def append(
         self,
@@ -178,69 +187,61 @@ class Partition:
         guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append batches of a client or a coordinator as leader; writes offsets into `batches` in place."""
-        if not self.leading or (self.internal and origin is AppendOrigin.CLIENT):
+        if not self.leading or (self._closed and origin is AppendOrigin.CLIENT):
             self.check_client_append()
-        flusher = self.flusher
-        log = self.log
-        if flusher.health.full is not None:
+        log, sync = self.log, self.sync
+        if self.health.full is not None:
             log.check_room()
         size = len(batches)
         appended = log.appender.append(batches, self.leader_epoch, origin, checked_by, guard)
         if not appended.duplicate:
-            if not self.unsynced:
-                flusher.wrote(self)
-            if self._flush_records is not None:
-                self.sync_due = log.end_offset - log.recovery_point >= self._flush_records
+            # Most appends follow another that has planned the sync: they do without the call.
+            if not sync.unsynced or sync.flush_records is not None:
+                sync.appended()
             if self.leadership is not None:
                 self.leadership.appended(size)
-            elif flusher.acks_wait:
-                self.hidden_bytes += size
+            elif sync.flusher.acks_wait:
+                sync.hidden_bytes += size
             else:
                 log.advance_high_watermark(log.end_offset)
-                if self.waiters or self.committed_waiters:
-                    self.wake_waiters(size)
+                if self.readers:
+                    self.readers.wake(size)
         return appended
 
     def check_client_append(self) -> None:
-        """Raise if a client's append would be refused whatever the batch."""
+        """Raise if the partition refuses every append of a client."""
         if not self.leading:
             raise NotLeaderOrFollower
-        if self.internal:
+        if self._internal:
             raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
-
-    @property
-    def own_end(self) -> int:
-        """The end offset that this replica counts for: of the synced part if acks wait for the disk."""
-        return self.log.recovery_point if self.flusher.acks_wait else self.log.end_offset
-
-    def sync_rest(self) -> bool:
-        """Plan a sync of the unsynced part of the log; returns true if there is one to wait for."""
-        if self.own_end >= self.log.end_offset:
-            return False
-        if not self.unsynced:
-            self.flusher.wrote(self)
-        return True
+        if self.log.config.penstock_restoring:
+            raise PolicyViolation(f"topic {self.topic} is being restored from a backup")
+        if self._closed:
+            link = MirroredTopic.parse(self.log.config.penstock_link)
+            raise PolicyViolation(
+                f"topic {self.topic} is read-only: link {link.link} mirrors it from {link.source_topic} of "
+                f"another cluster; produce there, or promote the topic"
+            )
 
     def append_replicated(self, batches: memoryview, leader_epoch: int) -> int:
         """Append batches that were fetched from the leader of `leader_epoch`; returns the bytes appended."""
-        log, flusher = self.log, self.flusher
-        if flusher.health.full is not None:
-            log.check_room()
-        size = log.appender.append_replicated(batches, leader_epoch)
-        if size and not self.unsynced:
-            flusher.wrote(self)
+        if self.health.full is not None:
+            self.log.check_room()
+        size = self.log.appender.append_replicated(batches, leader_epoch)
+        if size and not self.sync.unsynced:
+            self.sync.appended()
         return size
 
     def follow_watermarks(self, high_watermark: int, log_start_offset: int, size: int) -> None:
         """Apply the leader's high watermark and log start; `size` bytes were appended since the last call."""
         log = self.log
         before = log.high_watermark
-        self.leader_high_watermark = high_watermark
+        self._leader_high_watermark = high_watermark
         log.advance_high_watermark(high_watermark)
         if log_start_offset > log.explained_start:
             log.delete_records(min(log_start_offset, log.high_watermark))
-        if (self.waiters or self.committed_waiters) and log.high_watermark > before:
-            self.wake_waiters(max(size, 1))
+        if self.readers and log.high_watermark > before:
+            self.readers.wake(max(size, 1))
 
     def expire(self, now_ms: int | None) -> bool:
         """Move the log start according to retention; the next fetch responses carry it to followers.
@@ -261,18 +262,16 @@ class Partition:
             for follower in self.followers:
                 follower.moved()
 
-    def flushed(self, end_offset: int, size: int) -> None:
-        """The disk has everything below `end_offset`; `size` bytes of it were hidden so far."""
-        self.hidden_bytes -= size
-        if not (self.flusher.acks_wait and self.leading):
+    def _synced(self, end_offset: int, size: int) -> None:
+        """Commit on a leader what the disk has: all below `end_offset`, `size` bytes of which were hidden."""
+        if not self.leading:
             return
         if self.leadership is not None:
             self.leadership.became_durable(end_offset)
         elif end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
-            if self.waiters or self.committed_waiters:
-                # Bytes from before this leadership were not counted.
-                self.wake_waiters(max(size, 1))
+            # Bytes from before this leadership were not counted.
+            self.readers.wake(max(size, 1))
 
     def check_leader_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
         """Raise if a request's leader epoch is not this replica's (KIP-320)."""
@@ -284,12 +283,14 @@ class Partition:
             raise FencedLeaderEpoch
         raise UnknownLeaderEpoch
 
-    def check_online(self) -> None:
-        self.flusher.health.check()
-
-    def read_failed(self, error: OSError) -> StorageError:
-        """The error to raise after a failed read of the log's bytes."""
-        return self.flusher.health.failed(error, f"cannot read {self.log.path}")
+    def read_failed(self, error: OSError, found: FileRange | None = None) -> BrokerError:
+        """The error to raise after a failed read of the log's bytes, of `found` if that is known."""
+        if found is not None and not found.file.path.startswith(self.log.path):
+            # Bytes of the archive, in a cache: the data directory has not failed.
+            return RemoteReadFailed(f"cannot read {found.file.path}: {error}")
+        if error.errno == DAMAGED:
+            return CorruptLog(f"{error.filename}: {error.strerror}")
+        return self.health.failed(error, f"cannot read {self.log.path}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The end of a leader epoch. The log has an epoch from its first batch on, a leader before that."""
@@ -303,7 +304,7 @@ class Partition:
     @property
     def lag(self) -> int:
         """The committed records that a follower lacks; 0 on a leader."""
-        return 0 if self.leading else max(0, self.leader_high_watermark - self.log.end_offset)
+        return 0 if self.leading else max(0, self._leader_high_watermark - self.log.end_offset)
 
     # -- roles
 
@@ -312,12 +313,15 @@ class Partition:
         self._end_leadership()
         self.leader_epoch = leader_epoch
         self.leading = True
+        self.archived = None
         self.leadership = leadership
         if leadership is None:
-            self.log.advance_high_watermark(self.own_end)
+            self.log.advance_high_watermark(self.sync.end_offset)
         else:
             leadership.begin()
-        self.sync_rest()
+        self.sync.sync_rest()
+        if self.log.config.penstock_link:
+            self._forget_foreign_producers(opened=False)
         self._wake_all()
 
     def follow(self, leader_epoch: int) -> None:
@@ -334,6 +338,7 @@ class Partition:
     def retire(self) -> None:
         """The replica was removed from this broker; waiting requests are woken and find out."""
         self.hosted = False
+        self.sync.retire()
         self.follow(self.leader_epoch)
 
     def _end_leadership(self) -> None:
@@ -343,35 +348,22 @@ class Partition:
 
     def _wake_all(self) -> None:
         """The role has changed: waiting requests and followers have to look at the partition again."""
-        for waiter in [*self.waiters, *self.committed_waiters]:
-            waiter.more(_A_LOT)
+        self.readers.wake_all()
         for follower in list(self.followers):
-            follower.grew(_A_LOT)
-
-    def wake_waiters(self, size: int) -> None:
-        """Readers can see `size` bytes more, readers of committed records up to the last stable offset."""
-        for waiter in list(self.waiters):
-            waiter.more(size)
-        waiting = self.committed_waiters
-        if waiting:
-            log = self.log
-            producers = log.producers
-            stable = log.high_watermark if producers.first_unstable is None else log.last_stable_offset
-            for waiter, known in list(waiting.items()):
-                if stable > known:
-                    waiting[waiter] = stable
-                    waiter.more(self._bytes_between(known, stable) if producers.had_transactions else size)
-
-    def _bytes_between(self, start: int, end: int) -> int:
-        """The bytes that became visible. Behind a transaction these are not the bytes that came last."""
-        found = self.log.bytes_between(start, end)
-        return _A_LOT if found is None else max(found, 1)
+            follower.grew(A_LOT)
 
 
-def _compression_level(config: LogConfig, codec: Codec) -> int | None:
+def _is_mirror(config: LogConfig) -> bool:
+    return bool(config.penstock_link) and MirroredTopic.parse(config.penstock_link).is_read_only
+
+
+def _recompression(config: LogConfig) -> Recompression | None:
+    if config.compression_type == "producer":
+        return None
+    codec = Codec.from_label(config.compression_type)
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    return levels.get(codec)
+    return Recompression(codec, levels.get(codec))

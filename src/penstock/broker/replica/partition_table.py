@@ -6,7 +6,7 @@ no replica on this broker or cannot be opened, keeps its place as the error code
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from penstock.broker.base.metrics import Traffic
@@ -25,7 +25,8 @@ Slot: TypeAlias = Partition | ErrorCode
 class PartitionTable:
     """All partitions of the cluster that this broker has heard of, here or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_unclean: Callable[[], None]) -> None:
+        """`on_unclean` is called after a replica was marked as unclean."""
         self._by_name: dict[str, dict[int, Slot]] = {}
         #: the partitions that are here; None after a change
         self._here: tuple[Partition, ...] | None = ()
@@ -35,7 +36,7 @@ class PartitionTable:
         #: what clients have written and read, by topic
         self.traffic = Traffic()
         #: replicas that may lack committed records, which the controller has yet to exclude
-        self.unclean = UncleanReplicas()
+        self.unclean = UncleanReplicas(on_unclean)
         #: true if the wall clock may refuse timestamps
         self.clock_trusted = True
 
@@ -77,6 +78,10 @@ class PartitionTable:
 
     def of_topic(self, name: str) -> Mapping[int, Slot]:
         return self._by_name.get(name, {})
+
+    def indexes(self, topic_id: TopicId) -> list[int]:
+        """The partitions of a topic that have a place in the table."""
+        return list(self._by_id.get(topic_id, ()))
 
     def slots(self, topic: TopicImage) -> dict[int, Slot]:
         """The places of a topic's partitions, which has them from now on.

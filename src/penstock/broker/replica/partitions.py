@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.checkpoints import Checkpoints
@@ -15,6 +15,7 @@ from penstock.broker.replica.data_directories import (
     open_directories,
 )
 from penstock.broker.replica.flusher import Flusher, FlushPolicy
+from penstock.broker.replica.links import PartitionUsers
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import PartitionTable, Slot
 from penstock.broker.replica.refused_partitions import RefusedPartition, RefusedPartitions
@@ -31,22 +32,25 @@ from penstock.broker.replica.stored_partitions import (
 )
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
+from penstock.model.config.settings import read
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
+from penstock.model.steps import slices
 from penstock.ports import World
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
-from penstock.storage.folders import Removals
 from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
 from penstock.storage.manifest import NO_REGISTRATION, Registration
-from penstock.storage.removal import Removal
+from penstock.storage.removal import Removal, Removals
 
 __all__ = ["CheckMetadata", "Partitions"]
 
 log = get_logger("partitions")
-#: partitions to host before other tasks get a turn
+#: partitions to host, or to remove, before other tasks get a turn
 _SLICE: Final = 64
+#: partitions whose folders are created together; each time waits for the disk, once for each topic
+_CREATED: Final = 1000
 #: checks the metadata without changing a file; returns the function that opens its log in a data directory
 CheckMetadata: TypeAlias = Callable[[], Callable[[DataDirectory], Log]]
 
@@ -58,8 +62,12 @@ class Partitions(PartitionTable):
     `close`, and each step moves the partition between the table, its flusher and its directory.
     """
 
-    def __init__(self, config: BrokerConfig, world: World, check_metadata: CheckMetadata) -> None:
-        super().__init__()
+    def __init__(
+        self, config: BrokerConfig, world: World, check_metadata: CheckMetadata, users: PartitionUsers
+    ) -> None:
+        """`users` are the parts of the broker that are built on its partitions."""
+        super().__init__(users.heartbeat_due)
+        self._users = users
         self._config = config
         self._files = world.files
         self._clock = world.clock
@@ -75,10 +83,6 @@ class Partitions(PartitionTable):
         #: the registration that ended with the last clean shutdown
         self.previous_registration = NO_REGISTRATION
         self._image = ClusterImage()
-        #: why the metadata is no proof that partitions may be deleted, None where it is
-        self.metadata_doubt: Callable[[], str | None] = lambda: None
-        #: called with every partition that is hosted from now on
-        self.on_hosted: Callable[[Partition], None] = _nothing
 
     @property
     def directories(self) -> Sequence[DataDirectory]:
@@ -179,14 +183,17 @@ class Partitions(PartitionTable):
 
     async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
         """Host new partitions, each in the directory with the fewest."""
-        wanted = []
+        for wanted in slices(self._wanted(added), _CREATED):
+            counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
+            for directory, placed in place_logs(counts, wanted).items():
+                await self._make(directory, placed)
+
+    def _wanted(self, added: Mapping[TopicId, Sequence[int]]) -> Iterator[WantedLog]:
         for topic_id, indexes in added.items():
             topic = self._image.topics_by_id[topic_id]
             config = self._log_config(self._image.topic_configs(topic.name))
-            wanted += [WantedLog(topic, index, config) for index in indexes]
-        counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
-        for directory, placed in place_logs(counts, wanted).items():
-            await self._make(directory, placed)
+            for index in indexes:
+                yield WantedLog(topic, index, config)
 
     async def release(self, topic: TopicImage, index: int) -> None:
         """Stop hosting a partition, if it was hosted: its replicas are on other brokers."""
@@ -201,7 +208,7 @@ class Partitions(PartitionTable):
         """Set the log of a hosted partition aside and host an empty one in its place.
 
         Runs between changes of the metadata, as `add` and `release` do. The new partition is handed to
-        `on_hosted`, as every other is.
+        its users, as every other is.
         """
         directory = self._let_go(topic.name, index, self.slots(topic).get(index))
         if directory is None:
@@ -246,19 +253,21 @@ class Partitions(PartitionTable):
         """Stop hosting topics; returns their names. Their files are deleted in the background."""
         names = []
         removals: dict[DataDirectory, list[tuple[str, list[int], PartitionRemoval]]] = {}
-        for nth, topic_id in enumerate(topic_ids, 1):
-            if nth % _SLICE == 0:
-                await asyncio.sleep(0)
+        let_go = 0
+        for topic_id in topic_ids:
             name, slots = self.drop(topic_id)
             names.append(name)
             held: dict[DataDirectory, list[int]] = {}
             for index, slot in slots.items():
+                let_go += 1
+                if let_go % _SLICE == 0:
+                    await asyncio.sleep(0)
                 directory = self._let_go(name, index, slot)
                 if directory is not None:
+                    directory.let_go(name, index)
                     held.setdefault(directory, []).append(index)
             for directory, indexes in held.items():
-                removal = directory.remove_topic(name, indexes)
-                removals.setdefault(directory, []).append((name, indexes, removal))
+                removals.setdefault(directory, []).append((name, indexes, directory.topic_removal(name)))
         for directory, removed in removals.items():
             await self._set_aside(directory, removed)
         return names
@@ -267,7 +276,6 @@ class Partitions(PartitionTable):
         """Stop serving a partition; returns its directory, if it has one."""
         if isinstance(slot, Partition):
             slot.retire()
-            slot.flusher.forget(slot)
             self._counts[slot.directory] -= 1
             return slot.directory
         return self._refused.discard(name, index)
@@ -276,16 +284,22 @@ class Partitions(PartitionTable):
         self, directory: DataDirectory, removed: Sequence[tuple[str, list[int], PartitionRemoval]]
     ) -> None:
         """Move the folders of partitions away. Their logs are deleted later, or quarantined if in doubt."""
-        removal = await set_aside(self._workers, directory, removed, self.metadata_doubt())
+        removal = await set_aside(self._workers, directory, removed, self._users.metadata_doubt())
         if removal is not None:
             self.delete_later(removal, self._flushers[directory])
 
-    def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Apply the changed configs of a topic."""
-        config = self._log_config(overrides)
-        for slot in self.of_topic(name).values():
-            if isinstance(slot, Partition):
-                slot.reconfigure(config)
+    async def reconfigure(self, names: Iterable[str]) -> None:
+        """Apply the changed configs of topics."""
+        nth = 0
+        for name in names:
+            config = self._log_config(self._image.topic_configs(name))
+            # At least one step for each topic: to read its configs takes as long as some partitions.
+            for slot in [*self.of_topic(name).values(), None]:
+                if isinstance(slot, Partition):
+                    slot.reconfigure(config)
+                nth += 1
+                if nth % _SLICE == 0:
+                    await asyncio.sleep(0)
 
     async def close(self, registration: Registration) -> None:
         """Sync all logs and write the manifests of a clean shutdown, as far as the disks allow.
@@ -312,8 +326,7 @@ class Partitions(PartitionTable):
     # -- details --------------------------------------------------------------------------------------
 
     def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        values: dict[str, Any] = topic_values(overrides, self._config)
-        return LogConfig(**values)
+        return read(LogConfig, topic_values(overrides, self._config))
 
     def _refuse(
         self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool
@@ -339,6 +352,7 @@ class Partitions(PartitionTable):
             self._refused.discard(topic.name, index)
             log_findings(topic.name, index, opened)
             opened.trust_clock(self.clock_trusted)
+            opened.defer_snapshots(self._flushers[directory].snapshots.add)
             self._counts[directory] += 1
             partition = Partition(
                 topic.name,
@@ -356,7 +370,7 @@ class Partitions(PartitionTable):
                 reason = describe_holes(opened)
             if reason is not None:
                 self.mark_unclean(topic.id, index, reason)
-            self.on_hosted(partition)
+            self._users.hosted(partition)
 
     def delete_later(self, removal: Removals | Removal, flusher: Flusher | None = None) -> None:
         """Delete removed files in a worker thread, once `flusher` does not have them open any more."""
@@ -373,7 +387,3 @@ class Partitions(PartitionTable):
         task = asyncio.get_running_loop().create_task(delete())
         self._deletions.add(task)
         task.add_done_callback(self._deletions.discard)
-
-
-def _nothing(partition: Partition) -> None:
-    """Ignore a partition that is hosted before `on_hosted` is set."""

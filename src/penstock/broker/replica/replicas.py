@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
@@ -20,6 +20,7 @@ from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
 from penstock.broker.replica.high_watermark_recovery import HighWatermarkRecovery
 from penstock.broker.replica.isr import IsrSender
+from penstock.broker.replica.lag_checks import LagChecks
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.links import ClusterLinks, PartitionCoordinator
 from penstock.broker.replica.partition import Partition
@@ -30,6 +31,7 @@ from penstock.metadata.image import BROKER, NO_LEADER, RECOVERING, TOPIC, Cluste
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicId
+from penstock.model.steps import is_slice_over
 from penstock.ports import World
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
@@ -48,8 +50,7 @@ from penstock.wire.schema import Struct
 __all__ = ["Replicas"]
 
 log = get_logger("replicas")
-#: the longest time between a follower's catching up and the leader's proposal to add it to the ISR
-_JOIN_MS: Final = 500
+NewFetcher: TypeAlias = Callable[[int, str, Throttles, FollowerQuarantine], ReplicaFetcher]
 
 
 class Replicas:
@@ -69,9 +70,9 @@ class Replicas:
         cluster: ClusterLinks,
         coordinators: Mapping[str, PartitionCoordinator],
         repair_soon: Callable[[Partition], None],
-        new_fetcher: Callable[[int, str], ReplicaFetcher],
+        new_fetcher: NewFetcher,
     ) -> None:
-        """`coordinators` are by topic. `new_fetcher` takes the leader's id and the name of the connection."""
+        """`coordinators` are by topic. `new_fetcher` gets the leader and the name of the connection."""
         self._config = config
         self._node_id = config.node_id
         self._clock = world.clock
@@ -92,22 +93,25 @@ class Replicas:
         self._fetched: dict[PartitionKey, int] = {}
         #: replicated partitions that are led here
         self._led: dict[PartitionKey, Leadership] = {}
-        self._ticking: asyncio.Task[None] | None = None
-        self._refreshed_at_ms = 0
+        self._lag_checks = LagChecks(
+            config,
+            world.clock,
+            cluster.awake_clock,
+            self.sessions,
+            self._led,
+            self.high_watermark_recovery.check,
+        )
         self._stopped = False
         self.throttles = Throttles(config, image, world.clock)
         self.quarantine = FollowerQuarantine(
             config.node_id, image, partitions, self._leave, cluster.between_changes
         )
         self.fenced_brokers = FencedBrokers(world.clock)
-        partitions.on_hosted = self._hosted
 
     async def stop(self) -> None:
         """Stop fetching, proposing ISR changes, and assigning roles."""
         self._stopped = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+        await self._lag_checks.stop()
         for fetcher in self._fetchers.values():
             await fetcher.stop()
         await self.quarantine.stop()
@@ -118,33 +122,34 @@ class Replicas:
 
     async def apply(self, records: Sequence[Struct]) -> list[tuple[str, bytes]]:
         """Apply metadata records; returns the (name, id) of deleted topics."""
-        partitions, image = self._partitions, self._image
+        partitions, image, gone = self._partitions, self._image, list[TopicId]()
         changed: dict[PartitionKey, None] = {}
-        gone: list[TopicId] = []
         reconfigured: dict[str, None] = {}
         for record in records:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 changed[TopicId(record.topic_id), record.partition_id] = None
+            elif isinstance(record, ConfigRecord):
+                if record.resource_type == TOPIC:
+                    reconfigured[record.resource_name] = None
+                elif record.resource_type == BROKER:
+                    reconfigured.update(dict.fromkeys(image.topics))
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
                 self.fenced_brokers.fenced(record.broker_id)
             elif isinstance(record, RemoveTopicRecord):
                 gone.append(TopicId(record.topic_id))
-            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC:
-                reconfigured[record.resource_name] = None
-            elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
-                reconfigured.update(dict.fromkeys(image.topics))
             elif isinstance(record, ClearElrRecord):
                 changed.update((p.key, None) for p in image.partitions_on(self._node_id))
-        if gone:
-            self._forget_topics(set(gone))
+        for topic_id in gone:
+            await self._forget_topic(topic_id)
         removed: list[tuple[str, bytes]] = list(zip(await partitions.remove(gone), gone, strict=True))
         await self._host(changed)
-        for name in reconfigured:
-            partitions.reconfigure(name, image.topic_configs(name))
-        for topic_id, index in changed:
+        await partitions.reconfigure(reconfigured)
+        for number, (topic_id, index) in enumerate(changed, 1):
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
                 self._take_role(topic.partitions[index])
+            if is_slice_over(number):
+                await asyncio.sleep(0)
         self._apply_throttles(reconfigured)
         return removed
 
@@ -159,7 +164,9 @@ class Replicas:
         """Host replicas that are newly assigned to this broker, and release those that no longer are."""
         partitions, image, node = self._partitions, self._image, self._node_id
         added: dict[TopicId, list[int]] = {}
-        for topic_id, index in changed:
+        for number, (topic_id, index) in enumerate(changed, 1):
+            if is_slice_over(number):
+                await asyncio.sleep(0)
             topic = image.topics_by_id.get(topic_id)
             if topic is None:
                 continue
@@ -174,17 +181,18 @@ class Replicas:
         if added:
             await partitions.add(added)
 
-    def _forget_topics(self, topic_ids: set[TopicId]) -> None:
-        for key in [key for key in self._following if key[0] in topic_ids]:
+    async def _forget_topic(self, topic_id: TopicId) -> None:
+        for number, index in enumerate(self._partitions.indexes(topic_id), 1):
+            key = (topic_id, index)
             self._leave(key)
-        for key in [key for key in self._led if key[0] in topic_ids]:
-            del self._led[key]
-        for key in [key for key in self._fetched if key[0] in topic_ids]:
-            del self._fetched[key]
+            self._led.pop(key, None)
+            self._fetched.pop(key, None)
+            if is_slice_over(number):
+                await asyncio.sleep(0)
 
     # -- roles
 
-    def _hosted(self, partition: Partition) -> None:
+    def hosted(self, partition: Partition) -> None:
         topic = self._image.topics_by_id.get(partition.topic_id)
         if topic is not None and partition.index in topic.partitions:
             self._take_role(topic.partitions[partition.index])
@@ -192,7 +200,7 @@ class Replicas:
     def review(self, partitions: Iterable[Partition]) -> None:
         """Assign roles again: the partitions' data directory has become full, or has free space again."""
         for partition in list(partitions):
-            self._hosted(partition)
+            self.hosted(partition)
 
     def _take_role(self, wanted: PartitionImage) -> None:
         partition = self._partitions.find(wanted.topic_id, wanted.index)
@@ -202,7 +210,7 @@ class Replicas:
             partition.directory.keep_high_watermark(partition.topic, partition.index)
         if wanted.leader == self._node_id:
             self._lead(partition, wanted)
-        elif wanted.leader == NO_LEADER or not partition.directory.health.is_well:
+        elif wanted.leader == NO_LEADER or not partition.health.is_well:
             # A replica on a failed or full disk must not look like a follower that keeps up.
             self._resign(partition, wanted)
         elif not self._may_fetch(partition, wanted):
@@ -234,7 +242,7 @@ class Replicas:
             self._led.pop(wanted.key, None)
         else:
             self._led[wanted.key] = leadership
-            self._start_ticking()
+            self._lag_checks.start()
             self._repair_led(partition)
         coordinator = self._coordinators.get(partition.topic)
         if coordinator is not None:
@@ -256,7 +264,7 @@ class Replicas:
             isr=wanted.isr,
             min_isr=partition.log.config.min_insync_replicas,
             end_offset=partition.log.end_offset,
-            local_end=partition.own_end,
+            local_end=partition.sync.end_offset,
             high_watermark=partition.log.high_watermark,
             # Not bound to `image.brokers`: an installed snapshot replaces that mapping.
             brokers=lambda node: image.brokers.get(node),
@@ -344,38 +352,9 @@ class Replicas:
         nth = (partition.topic_id[-1] + partition.index) % self._config.num_replica_fetchers
         fetcher = self._fetchers.get((leader, nth))
         if fetcher is None:
-            fetcher = self._fetchers[leader, nth] = self._new_fetcher(leader, f"replica-{nth}")
+            fetcher = self._new_fetcher(leader, f"replica-{nth}", self.throttles, self.quarantine)
+            self._fetchers[leader, nth] = fetcher
         return fetcher
-
-    # -- time
-
-    def _start_ticking(self) -> None:
-        if self._ticking is None:
-            self._ticking = asyncio.get_running_loop().create_task(self._tick())
-
-    async def _tick(self) -> None:
-        """Let leaders find followers that lag, and followers that may join the ISR.
-
-        A lagging follower is found within half of `replica.lag.time.max.ms`, a joining one within `_JOIN_MS`.
-        """
-        while True:
-            lag_ms = self._config.replica_lag_time_max_ms
-            await asyncio.sleep(min(lag_ms / 2, _JOIN_MS) / 1000)
-            now_ms = self._now_ms()
-            if now_ms - self._refreshed_at_ms >= lag_ms // 2:
-                self._refresh(self._refreshed_at_ms, absent_only=False)
-                self._refreshed_at_ms = now_ms
-                for leadership in list(self._led.values()):
-                    leadership.tick()
-            elif self.under_replicated:
-                self._refresh(self._refreshed_at_ms, absent_only=True)
-            else:
-                continue
-            self.high_watermark_recovery.check(self._led.values())
-
-    def _refresh(self, since_ms: int, *, absent_only: bool) -> None:
-        for session in self.sessions:
-            session.refresh(since_ms, absent_only=absent_only)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -389,6 +368,4 @@ class Replicas:
     @property
     def under_replicated(self) -> int:
         """The number of partitions led by this broker whose replicas are not all in sync."""
-        return sum(
-            len(leadership.state.isr) <= len(leadership.state.followers) for leadership in self._led.values()
-        )
+        return self._lag_checks.under_replicated

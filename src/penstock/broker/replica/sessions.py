@@ -90,7 +90,7 @@ class FollowedPartition:
             partition is None
             or leadership is None
             or leadership is not partition.leadership
-            or partition.flusher.health.offline is not None
+            or partition.health.offline is not None
         ):
             return None
         return partition

@@ -26,10 +26,11 @@ from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartit
 from penstock.ports import Clock, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval
-from penstock.storage.folders import Identity, PartitionFolder, Removals, StoredPartition
+from penstock.storage.folders import Identity, PartitionFolder, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.ownership import DirectoryRefused
 from penstock.storage.quarantine import QuarantineEntry
+from penstock.storage.removal import Removals
 
 __all__ = [
     "StoredPartitions",
@@ -99,7 +100,7 @@ class StoredPartitions:
                 strays.setdefault((folder.topic, topic_id), []).append(folder.partition)
             elif own[:2] != folder[:2]:
                 misplaced.append((folder, own))
-            elif folder.identity is None and (doubt := _doubt(directory, own, identities)):
+            elif folder.identity is None and (doubt := _doubt(directory, folder, own, identities)):
                 _quarantine(directory, own.topic, [own.partition], doubt)
             else:
                 self._take(own.topic, own.partition)
@@ -187,7 +188,9 @@ class StoredPartitions:
         return f"{' and '.join(places)} are the same replica: move the older one away"
 
 
-def _doubt(directory: DataDirectory, own: StoredPartition, identities: Set[Identity]) -> str | None:
+def _doubt(
+    directory: DataDirectory, folder: PartitionFolder, own: StoredPartition, identities: Set[Identity]
+) -> str | None:
     """Why a folder without an identity may be the log of another partition; None if nothing speaks for that.
 
     Epochs and offsets of another partition's log may be the same, so that its records would go unnoticed.
@@ -196,6 +199,10 @@ def _doubt(directory: DataDirectory, own: StoredPartition, identities: Set[Ident
         return _NAMELESS
     key = TopicPartition(own.topic, own.partition)
     try:
+        if folder.topic_id == NO_TOPIC_ID:
+            # Segments of an encrypted folder can be read only with the topic id that they are bound to. If
+            # it is not this one, they are empty, and differ.
+            directory.folders.keep_topic(own.topic, own.topic_id)
         segments = directory.folders.segments(*key)
     except OSError:
         # The folder is a dangling link, for example. Opening the log takes this partition alone offline.

@@ -160,6 +160,11 @@ class MarkerWriter:
         if target is not None:
             target.write_marker(index, marker, done)
             return
+        if partition.is_mirror:
+            # No producer of this cluster has written to it, so there is nothing to end: a marker here would
+            # not be in the source. Coordinators would repeat it for ever if it were refused.
+            done(ErrorCode.NONE if partition.leading else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         try:
             end_offset = append_marker(partition, marker, self._clock.now_ms())
         except ApiError as e:
@@ -171,7 +176,7 @@ class MarkerWriter:
 def when_committed(partition: Partition, end_offset: int, done: Done) -> None:
     """Call `done` when everything below `end_offset`, which was just appended, is committed."""
     leadership = partition.leadership
-    if not partition.acks_wait:
+    if not partition.sync.acks_wait:
         if leadership is None:
             done(ErrorCode.NONE)
         else:
@@ -186,7 +191,7 @@ def when_committed(partition: Partition, end_offset: int, done: Done) -> None:
         else:
             leadership.when_committed(end_offset, done)
 
-    partition.flusher.when_flushed(flushed)
+    partition.sync.flusher.when_flushed(flushed)
 
 
 class _PendingMarkers:

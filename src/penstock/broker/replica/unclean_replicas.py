@@ -57,10 +57,10 @@ class UncleanReport:
 class UncleanReplicas:
     """The replicas that a heartbeat has yet to report. Not thread-safe: use it on the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_marked: Callable[[], None]) -> None:
+        """`on_marked` is called after a replica was marked."""
         self._marks: dict[PartitionKey, _Mark] = {}
-        #: called after a replica was marked
-        self.on_marked: Callable[[], None] = _nothing
+        self._on_marked = on_marked
 
     @property
     def reasons(self) -> dict[PartitionKey, str]:
@@ -71,7 +71,7 @@ class UncleanReplicas:
         """Report a replica with the next heartbeat, which is sent at once."""
         log.error("replica_unclean", topic=topic, partition=index, reason=reason)
         self._marks[topic_id, index] = _Mark(reason)
-        self.on_marked()
+        self._on_marked()
 
     def report(self) -> UncleanReport:
         """The unclean replicas to list in a heartbeat; call `settle` with them after the response."""
@@ -80,7 +80,3 @@ class UncleanReplicas:
     def settle(self, report: UncleanReport) -> None:
         """Drop replicas that were reported to the controller, unless they were marked again meanwhile."""
         self._marks = {key: mark for key, mark in self._marks.items() if not report.is_current(key, mark)}
-
-
-def _nothing() -> None:
-    """No heartbeat to send."""

@@ -11,11 +11,12 @@ from typing import Any
 
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import AsyncHandler, Context
+from penstock.broker.handlers.trust import TrustGuard
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.metadata.configs import Alteration, alter_incrementally
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.model.config import BROKER_KEYS, BrokerConfig, ConfigType
-from penstock.model.config.security_keys import LISTENER_PREFIX, check_listener_names
+from penstock.model.config.listener_names import LISTENER_PREFIX, check_listener_names
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig
 from penstock.security.acls import Operation
 from penstock.wire.apis import alter_configs as legacy
@@ -33,6 +34,7 @@ class CertificateChecks:
         image: ClusterImage,
         securities: ListenerSecurities,
         access: Access | None,
+        trust: TrustGuard,
         in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
         """`access` is None without an authorizer."""
@@ -40,6 +42,7 @@ class CertificateChecks:
         self._image = image
         self._securities = securities
         self._access = access
+        self._trust = trust
         self._in_thread = in_thread
 
     def alter_configs(self, handler: AsyncHandler) -> AsyncHandler:
@@ -96,6 +99,8 @@ class CertificateChecks:
         if not any(c.name.startswith((LISTENER_PREFIX, "ssl.")) for c in resource.configs):
             return False
         access = self._access
+        if self._trust.denied(context, [each.name for each in resource.configs]):
+            return False
         return access is None or access.allows_on_cluster(context, Operation.ALTER_CONFIGS, quiet=True)
 
     async def _refusal(self, resource: Any, values: Callable[[Any], dict[str, str]]) -> str | None:

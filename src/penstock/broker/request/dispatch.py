@@ -4,70 +4,50 @@ A handler is `handler(context, request)`. It returns the response, a `Deferred` 
 gets no response. A handler off the hot path may be a coroutine. A handler on it may return a writer and its
 content (as `response_skeleton` and `replica_fetch.write_response`). Handlers turn expected errors into error
 codes. An unexpected error is logged, and closes the connection of the request.
+
+Requests and responses that are large are decoded, handled and encoded in slices (`large_requests`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, TypeVar
 
-from penstock.broker.base.context import Context, Handler
+from penstock.broker.base.context import Context, Handler, LargeContext
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import UNIT_NS, ApiStats, Metrics
 from penstock.broker.base.repeated import Learn, RepeatedRequests
-from penstock.broker.request.error_codes import error_codes
+from penstock.broker.request.large_requests import LargeRequests
 from penstock.broker.request.request_watch import NEVER_NS, RequestWatch
+from penstock.broker.request.route import Route
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.net.client_limit import ClientLimit
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.response_queue import Answer, Parts
+from penstock.net.turns import Turns
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from penstock.wire.apis.fetch import FETCH
-from penstock.wire.apis.produce import PRODUCE
-from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
+from penstock.wire.messages import (
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+)
+from penstock.wire.slicing import LargeMessage
 
-__all__ = ["Dispatcher", "Route", "unsupported_api_versions"]
+__all__ = ["MEDIUM_BYTES", "Dispatcher", "unsupported_api_versions"]
 
 T = TypeVar("T")
 log = get_logger("requests")
-#: the hot path: their handlers know whether a response has errors
-_COUNT_THEMSELVES: Final = frozenset({PRODUCE.key, FETCH.key})
-
-
-class Route:
-    """All that is known about one version of one API before a request comes."""
-
-    __slots__ = (
-        "codes",
-        "decode",
-        "handler",
-        "is_async",
-        "is_flexible",
-        "latency",
-        "learn",
-        "observe",
-        "stats",
-        "write",
-    )
-
-    def __init__(
-        self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats, learn: Learn | None
-    ) -> None:
-        self.handler = handler
-        self.learn = learn
-        self.is_flexible = version >= api.flexible_from
-        self.is_async = inspect.iscoroutinefunction(handler)
-        self.decode = api.request_decoder(version)
-        self.write = response_writer(api, version)
-        self.stats = stats
-        self.latency = stats.latency
-        self.observe = stats.latency.observe
-        #: returns the error codes of a response; None if the handler counts them
-        self.codes = None if api.key in _COUNT_THEMSELVES else error_codes(api.response)
+#: the time from which on a request counts for the share of its iteration; shorter ones are too many to count
+_MEDIUM_NS: Final = 100_000
+#: after a request that takes longer, its connection waits for its turn
+_HEAVY_NS: Final = 1_000_000
+#: the size of a frame with a few elements; coroutines for larger ones wait for their turn
+MEDIUM_BYTES: Final = 512
 
 
 class Dispatcher:
@@ -81,15 +61,25 @@ class Dispatcher:
         on_lost: Callable[[Connection], None],
         stats: Callable[[str], ApiStats] | None = None,
         watch: RequestWatch | None = None,
+        turns: Turns | None = None,
+        record_bytes_max: Callable[[], int] | None = None,
+        large_memory: ClientLimit | None = None,
     ) -> None:
         """`learn` has, by API key and version, functions that recognise repeated requests.
 
         `on_lost` is called with each connection that has ended. `stats` returns the counters of an API by its
-        name: those of clients if it is None. `watch` records slow requests.
+        name: those of clients if it is None. `watch` records slow requests. `turns` are those of the large
+        requests of a broker. `record_bytes_max` returns the size of the largest batch. `large_memory` bounds
+        the large requests of a client.
         """
         self.watch = watch
-        #: the time from which on a request may be slow
-        self.slow_ns = NEVER_NS
+        self.turns = Turns() if turns is None else turns
+        self.large = LargeRequests(self, record_bytes_max, large_memory)
+        self._slow_ns = NEVER_NS
+        # The same seed gives the same run: in a simulation no request is heavy.
+        self._medium_ns = NEVER_NS if self.turns.is_simulated else _MEDIUM_NS
+        #: the time from which on a request is looked at: it may be slow, or heavy
+        self._long_ns = self._medium_ns
         self._metrics = metrics
         self._stats = stats or metrics.api
         self._on_lost = on_lost
@@ -98,40 +88,71 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         # In order, so that a simulated end of all of them is the same every time.
         self._tasks: dict[asyncio.Task[None], None] = {}
-        #: serves a frame; replaced while a client has a quota, so that others pay nothing for quotas
-        self.serve: Callable[[Connection, memoryview], Answer] = self.serve_plain
-        #: serves a frame when the one that is sampled has come
-        self._unsampled: Callable[[Connection, memoryview], Answer] = self.serve
+        #: serves the frames of clients that may have a quota; None while no client has one
+        self._metering: Callable[[Connection, memoryview], Answer] | None = None
+        self._samples_next = False
+        #: whether frames go through metering, or the next one is recorded
+        self._is_special = False
+
+    @property
+    def slow_ns(self) -> int:
+        """The time from which on a request may be slow."""
+        return self._slow_ns
+
+    @slow_ns.setter
+    def slow_ns(self, slow_ns: int) -> None:
+        self._slow_ns = slow_ns
+        self._long_ns = min(slow_ns, self._medium_ns)
+
+    def disable_turns(self) -> None:
+        """Have no connection wait after long requests; for brokers that run under a tracer."""
+        self._medium_ns = NEVER_NS
+        self._long_ns = self._slow_ns
 
     @property
     def apis(self) -> Iterable[Api[Any, Any]]:
         """The APIs that have a handler."""
         return [api for api, _ in self._handlers.values()]
 
-    def serve_plain(self, connection: Connection, frame: memoryview) -> Answer:
+    def serve(self, connection: Connection, frame: memoryview, *, is_plain: bool = False) -> Answer:
+        """Serve a frame; with `is_plain` one of a client that has no quota.
+
+        Longer than other functions because this is the hot path: a call for each step would cost more.
+        """
+        if self._is_special and not is_plain:
+            return self._serve_special(connection, frame)
         started = perf_counter_ns()
         repeated: RepeatedRequests | None = connection.memo
-        if repeated is not None:
-            answer = self._serve_repeated(repeated, frame, started)
-            if answer is not None:
-                return answer
-        header = decode_request_header(frame)
-        api_key, version, correlation_id, client_id, body_offset = header
-        route = self._routes.get((api_key, version))
-        if route is None:
-            route = self._find_route(header)
+        route: Route | None
+        if repeated is not None and (taken := self._take_repeated(repeated, frame)) is not None:
+            correlation_id, response = taken
+            context, request = repeated.context, None
+            route = self._routes[repeated.route]
+        else:
+            header = decode_request_header(frame)
+            api_key, version, correlation_id, client_id, body_offset = header
+            route = self._routes.get((api_key, version))
             if route is None:
-                return unsupported_api_versions(header)
-        request = route.decode(frame, body_offset)
-        context = Context(self, connection, client_id, version, route.stats)
-        try:
-            if route.learn is not None:
-                route.learn(context, request, frame, body_offset)
-            response = route.handler(context, request)
-            if route.is_async:
-                response = self.spawn(context, response)
-        except Exception as e:
-            raise self._bug(context, e) from e
+                route = self._find_route(header)
+                if route is None:
+                    return unsupported_api_versions(header)
+            context = Context(self, connection, client_id, version, route.stats)
+            try:
+                request = route.decode(frame, body_offset)
+            except LargeMessage:
+                context = LargeContext(self, connection, client_id, version, route.stats)
+                return self.large.serve(route, context, header, frame, started)
+            try:
+                if route.learn is not None:
+                    route.learn(context, request, frame, body_offset)
+                response = route.handler(context, request)
+                if route.is_async:
+                    if len(frame) > MEDIUM_BYTES:
+                        response = context.after_turn(response)
+                    response = self.spawn(context, response)
+            except Exception as e:
+                raise self.error_of(context, e) from e
+        # As in `finish_late`, without a call.
         parts: Parts | None
         if response.__class__ is tuple:
             write, content = response
@@ -141,57 +162,103 @@ class Dispatcher:
         elif isinstance(response, Deferred):
             return self._later(route, context, correlation_id, response, started)
         else:
-            parts = route.write(correlation_id, response)
+            try:
+                parts = route.write(correlation_id, response)
+            except LargeMessage:
+                return self.large.encode(route, context, correlation_id, response, started)
             if route.codes is not None:
                 route.stats.count_errors(route.codes(response))
+        if context.denials is not None:
+            context.denials.end()
         took = perf_counter_ns() - started
         # `Histogram.observe`, without the call.
         latency = route.latency
         latency.total_ns += took
         latency.buckets[(took // UNIT_NS).bit_length()] += 1
-        if took >= self.slow_ns:
-            self.slow(context, started, took, request, response)
+        if took >= self._long_ns:
+            self._took_long(context, started, took, request, response)
         return parts
+
+    def finish_late(
+        self,
+        route: Route,
+        context: Context,
+        correlation_id: int,
+        started: int,
+        message: Any,
+        parts: Parts | None = None,
+    ) -> Parts | None:
+        """Encode a response that was waited for, unless `parts` has it; LargeMessage if it needs slices.
+
+        An unexpected error closes the connection of the request.
+        """
+        if context.denials is not None:
+            context.denials.end()
+        if message.__class__ is tuple:
+            write, content = message
+            parts = write(correlation_id, content)
+        elif message is not None:
+            if parts is None:
+                try:
+                    parts = route.write(correlation_id, message)
+                except LargeMessage:
+                    raise
+                except Exception as e:  # noqa: BLE001 - as in `serve`
+                    self.failed(context, e)
+                    return None
+            if route.codes is not None:
+                route.stats.count_errors(route.codes(message))
+        took = perf_counter_ns() - started
+        latency = route.latency
+        latency.total_ns += took
+        latency.buckets[(took // UNIT_NS).bit_length()] += 1
+        if took >= self._slow_ns:
+            self.slow(context, started, took, None, message)
+        return parts
+
+    def _took_long(self, context: Context, started: int, took: int, request: Any, message: Any) -> None:
+        """A request was not short: it counts for the share of its iteration."""
+        self.held(context, took)
+        if took >= self._slow_ns:
+            self.slow(context, started, took, request, message)
+
+    def held(self, context: Context, took: int) -> None:
+        """A request has held the event loop; after a long one, the connection's next waits for its turn."""
+        if took >= self._medium_ns:
+            self.turns.use(took / 1e9)
+            if took >= _HEAVY_NS:
+                context.connection.rest()
 
     def slow(self, context: Context, started: int, took: int, request: Any, message: Any) -> None:
         """A request has taken long. `request` is None if its frame is gone."""
         if self.watch is not None:
-            self.watch.slow(context, started, took, self.slow_ns, request, message)
+            self.watch.slow(context, started, took, self._slow_ns, request, message)
 
     def sample_next(self) -> None:
         """Have the next request recorded, whatever time it takes."""
-        if self.watch is not None and self.serve != self._serve_sampled:
-            self._unsampled, self.serve = self.serve, self._serve_sampled
+        if self.watch is not None:
+            self._samples_next = self._is_special = True
 
-    def _serve_sampled(self, connection: Connection, frame: memoryview) -> Answer:
-        assert self.watch is not None
-        self.serve = self._unsampled
-        names = {key: api.name for key, (api, _) in self._handlers.items()}
-        return self.watch.sampled(self.serve, names, connection, frame)
+    def meter(self, metering: Callable[[Connection, memoryview], Answer] | None) -> None:
+        """Have frames served by `metering`, which serves those of clients without a quota as plain ones."""
+        self._metering = metering
+        self._is_special = self._samples_next or metering is not None
 
-    def _serve_repeated(self, repeated: RepeatedRequests, frame: memoryview, started: int) -> Answer:
-        """The answer to a frame that the connection repeats; None if it is any other frame."""
+    def _serve_special(self, connection: Connection, frame: memoryview) -> Answer:
+        if self._samples_next and self.watch is not None:
+            self._samples_next = False
+            self._is_special = self._metering is not None
+            names = {key: api.name for key, (api, _) in self._handlers.items()}
+            return self.watch.sampled(self.serve, names, connection, frame)
+        assert self._metering is not None, "frames are sampled or metered"
+        return self._metering(connection, frame)
+
+    def _take_repeated(self, repeated: RepeatedRequests, frame: memoryview) -> tuple[int, Any] | None:
+        """The correlation id and the response of a frame that the connection repeats, else None."""
         try:
-            taken = repeated.take(frame)
+            return repeated.take(frame)
         except Exception as e:
-            raise self._bug(repeated.context, e) from e
-        if taken is None:
-            return None
-        correlation_id, response = taken
-        route = self._routes[repeated.route]
-        if isinstance(response, Deferred):
-            return self._later(route, repeated.context, correlation_id, response, started)
-        parts: Parts
-        if response.__class__ is tuple:
-            write, content = response
-            parts = write(correlation_id, content)
-        else:
-            parts = route.write(correlation_id, response)
-        took = perf_counter_ns() - started
-        route.observe(took)
-        if took >= self.slow_ns:
-            self.slow(repeated.context, started, took, None, response)
-        return parts
+            raise self.error_of(repeated.context, e) from e
 
     def connection_lost(self, connection: Connection) -> None:
         repeated, connection.memo = connection.memo, None
@@ -206,8 +273,12 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _find_route(self, header: RequestHeader) -> Route | None:
+    def route_of(self, header: RequestHeader) -> Route | None:
         """The route for a header, or None for an ApiVersions request that has an answer all the same."""
+        return self._routes.get((header.api_key, header.api_version)) or self._find_route(header)
+
+    def _find_route(self, header: RequestHeader) -> Route | None:
+        """The route of the first request with an API and a version."""
         api_key, version = header.api_key, header.api_version
         api, handler = self._handlers.get(api_key, (None, None))
         if api is not None and handler is not None and api.supports(version):
@@ -225,32 +296,15 @@ class Dispatcher:
     def _later(
         self, route: Route, context: Context, correlation_id: int, response: Deferred[Any], started: int
     ) -> Answer:
-        """Have what a handler resolves `response` with become what goes out."""
-
-        def written(message: Any) -> Parts | None:
-            parts: Parts | None = None
-            if message.__class__ is tuple:
-                write, content = message
-                parts = write(correlation_id, content)
-            elif message is not None:
-                try:
-                    parts = route.write(correlation_id, message)
-                except Exception as e:  # noqa: BLE001 - as in `serve`
-                    self.failed(context, e)
-                    return None
-                if route.codes is not None:
-                    route.stats.count_errors(route.codes(message))
-            took = perf_counter_ns() - started
-            latency = route.latency
-            latency.total_ns += took
-            latency.buckets[(took // UNIT_NS).bit_length()] += 1
-            if took >= self.slow_ns:
-                self.slow(context, started, took, None, message)
-            return parts
-
+        """Encode the value of the handler's deferred `response` when it is resolved."""
+        written = partial(self.finish_late, route, context, correlation_id, started)
+        context.handled_ns = handled = perf_counter_ns()
+        if handled - started >= self._medium_ns:
+            self.held(context, handled - started)
+        if not route.is_hot:
+            return self.large.later(route, context, correlation_id, response, started, written)
         if response.done:
             return written(response.value)
-        context.handled_ns = perf_counter_ns()
         response.request = route.stats
         response.convert = written
         return response
@@ -272,9 +326,12 @@ class Dispatcher:
 
     def failed(self, context: Context, error: Exception) -> None:
         """Close the connection of a request that met an unexpected error."""
-        context.connection.fail(str(self._bug(context, error)))
+        context.connection.fail(str(self.error_of(context, error)))
 
-    def _bug(self, context: Context, error: Exception) -> ProtocolError:
+    def error_of(self, context: Context, error: Exception) -> ProtocolError:
+        """The error that closes the connection of a request; logs one that was not expected."""
+        if context.denials is not None:
+            context.denials.end()
         if isinstance(error, ProtocolError):
             return error
         context.stats.failures += 1

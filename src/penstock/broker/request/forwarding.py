@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock.broker.base.context import AsyncHandler, Context
 from penstock.broker.base.metrics import ApiStats, Metrics
-from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.controller import NotController
-from penstock.broker.node.controller_client import ControllerUnavailable
+from penstock.broker.node.controller_client import ControllerClient, ControllerUnavailable
+from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
 from penstock.security.principal import Principal, Session, canonical_address
@@ -83,8 +83,9 @@ class _ForwardedContext(Context):
 class Forwarding:
     """Sends requests to the active controller, and executes those that other brokers forward to this one."""
 
-    def __init__(self, node: ClusterNode, metrics: Metrics) -> None:
-        self._node = node
+    def __init__(self, controller: ControllerClient, loader: MetadataLoader, metrics: Metrics) -> None:
+        self._controller = controller
+        self._loader = loader
         self._metrics = metrics
 
     def forwarded(
@@ -121,10 +122,10 @@ class Forwarding:
 
         Raises ControllerUnavailable if there is no active controller.
         """
-        node, controller = self._node, self._node.controller_client
+        controller = self._controller
 
         async def attempt(left_s: float) -> Any:
-            if node.leader_id == node.node_id:
+            if controller.is_here:
                 try:
                     return await here()
                 except NotController:
@@ -140,6 +141,13 @@ class Forwarding:
 
         timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
         return await controller.until_answered(attempt, timeout_s)
+
+    async def own(self, api: Api[Any, Any], request: Any, here: Callable[[], Awaitable[Any]]) -> Any:
+        """The active controller's response to a request of this broker itself; ApiError if there is none."""
+        try:
+            return await self.forward(api, api.max_version, request, here, _THE_BROKER)
+        except ControllerUnavailable as e:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(e)) from e
 
     async def create_topic(self, topic: NewTopic, here: Callable[[], Awaitable[object]]) -> None:
         """Create a topic that this broker needs on the active controller; ApiError if that fails."""
@@ -173,7 +181,7 @@ class Forwarding:
         """Wait until this broker has applied all metadata that the controller had when it responded."""
         try:
             async with asyncio.timeout(_CATCH_UP_S):
-                await self._node.loader.wait_for(metadata_end)
+                await self._loader.wait_for(metadata_end)
         except TimeoutError:
             return
 
@@ -205,10 +213,13 @@ class Forwarding:
             response = await handler(inner, request)
         except NotController:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        finally:
+            if inner.denials is not None:
+                inner.denials.end()
         parts = encode_response(api, header.api_version, header.correlation_id, response)
         return EnvelopeResponse(
             response_data=b"".join(parts)[_SIZE:],  # type: ignore[arg-type]
-            metadata_end=self._node.loader.applied,
+            metadata_end=self._loader.applied,
         )
 
 

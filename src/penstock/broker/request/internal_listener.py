@@ -6,11 +6,12 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.listener_security import ListenerSecurities
 from penstock.model.config import BrokerConfig
-from penstock.model.config.keys import INT_MAX, as_integer
+from penstock.model.config.keys import INT_MAX
 from penstock.model.config.listeners import Endpoint
 from penstock.net.limits import Limits
 from penstock.net.listener import Listener
 from penstock.net.server import Server
+from penstock.net.turns import Turns
 from penstock.quotas.failures import FailedLogins
 from penstock.quotas.rates import Windows
 
@@ -22,13 +23,15 @@ log = get_logger("internal")
 class InternalListener:
     """Serves the other nodes, and operators that address a controller, from `serve` to `stop`."""
 
-    def __init__(self, endpoint: Endpoint, config: BrokerConfig) -> None:
+    def __init__(self, endpoint: Endpoint, config: BrokerConfig, turns: Turns) -> None:
+        """`turns` are those of the broker's large requests."""
         self.listener = listener_at(endpoint)
         self.server = Server(
             limits_of(config, internal=True),
             log.warning,
             windows=windows_of(config),
             failed_logins=failed_logins_of(config),
+            turns=turns,
         )
 
     def secure(self, securities: ListenerSecurities) -> None:
@@ -89,8 +92,8 @@ def limits_of(config: BrokerConfig, *, internal: bool = False) -> Limits:
         memory_bytes_per_ip=config.request_memory_bytes_per_ip,
         frame_timeout_s=config.penstock_request_read_timeout_ms / 1000,
         authentication_timeout_s=config.penstock_authentication_timeout_ms / 1000,
-        max_unauthenticated=as_integer(config["penstock.unauthenticated.connections.max"]),
-        max_unauthenticated_per_ip=as_integer(config["penstock.unauthenticated.connections.max.per.ip"]),
+        max_unauthenticated=config.penstock_unauthenticated_connections_max,
+        max_unauthenticated_per_ip=config.penstock_unauthenticated_connections_max_per_ip,
         backlog=config.socket_listen_backlog_size,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,

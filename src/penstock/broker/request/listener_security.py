@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.broker.base.audit_details import shown
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.secret_files import exposure_of
+from penstock.broker.request.certificate_reloads import CertificateReloads
 from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.model.config import BrokerConfig
 from penstock.model.config.security_keys import ALLOW, REQUIRE
@@ -19,8 +23,12 @@ from penstock.model.errors import InvalidConfig
 from penstock.net.listener import Listener
 from penstock.observability.limited_log import LimitedLog
 from penstock.ports import World
+from penstock.security.console_visitors import ConsoleVisitors
+from penstock.security.mechanism_checks import check_mechanisms
+from penstock.security.mechanisms import MECHANISMS, mechanism_named, uses_tokens
 from penstock.security.principal import Session
-from penstock.security.sasl import MECHANISMS, OAUTHBEARER, Exchange, Identity, new_exchange
+from penstock.security.revocation_lists import RevocationLists
+from penstock.security.sasl import TOKEN_MAX, Exchange, Identity, ServerSide
 from penstock.security.sasl_users import ConfiguredUsers, parse_jaas
 from penstock.security.tls_settings import TlsSettings, tls_settings
 
@@ -28,18 +36,35 @@ if TYPE_CHECKING:
     from penstock.net.client_security import ClientSecurity
     from penstock.net.handshake_turns import HandshakeTurns
     from penstock.net.secure_listener import SecureListener
+    from penstock.net.tls_contexts import TlsContexts
 
 __all__ = ["ListenerSecurities"]
 
 log = get_logger("security")
 #: how often files are looked at
 _WATCH_S: Final = 2.0
+#: characters of a client id that are kept for the audit
+_CLIENT_ID_MAX: Final = 256
 
 
 class ListenerSecurities:
     """Security of all listeners of a broker."""
 
-    def __init__(self, config: BrokerConfig, world: World) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        *,
+        users: MetadataUsers,
+        on_success: Callable[[Session, str], None],
+        on_failure: Callable[[Session, str, str], None],
+        on_revoked: Callable[[str, RevocationLists], Awaitable[None]],
+    ) -> None:
+        """`users` are those of the metadata.
+
+        `on_success` gets the session and the mechanism of each authentication, `on_failure` also the reason.
+        `on_revoked` gets a listener and its revocation lists after a reload: open connections may be on them.
+        """
         self._config = config
         self._world = world
         self._secret = b""
@@ -51,19 +76,22 @@ class ListenerSecurities:
         self._dynamic: dict[str, str] = {}
         #: by mechanism and result
         self.authentications: Counter[tuple[str, str]] = Counter()
+        self._visitors = ConsoleVisitors(config.penstock_console_addresses)
         self._warn = LimitedLog(lambda event, **fields: log.warning(event, **fields), world.clock.monotonic)
         self._watch: asyncio.Task[None] | None = None
-        #: by context: why its last reload has failed
-        self._failed_reloads: dict[Any, str] = {}
         #: the users of the config, by listener and mechanism
         self._configured: list[ConfiguredUsers] = []
-        #: the users of the metadata; set once there is an image
-        self.users: MetadataUsers | None = None
-        #: called with the session, the mechanism and the reason of each failed authentication
-        self.on_failure: Callable[[Session, str, str], None] = lambda session, mechanism, reason: None
+        self._users = users
+        self._on_success = on_success
+        self._on_failure = on_failure
+        #: loads certificates and revocation lists again
+        self.reloads = CertificateReloads(
+            self._contexts, self._tls_settings, lambda *work: world.workers.in_thread(*work), on_revoked
+        )
 
     def secure(self, listener: Listener) -> None:
         """Set the security of a listener by its protocol; InvalidConfig if configs are missing."""
+        check_mechanisms(self._config)
         protocol = listener.security_protocol
         if protocol == "PLAINTEXT":
             return
@@ -89,6 +117,7 @@ class ListenerSecurities:
             sasl,
             refused=self._refused,
             failed=self._handshake_failed,
+            accepted=self._accepted,
             accepts_plaintext=self._is_in_transition(listener),
             failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
             turns=self._turns,
@@ -116,9 +145,13 @@ class ListenerSecurities:
             # Like Kafka: on SASL_SSL only a config of this very listener requires client certificates.
             own = f"listener.name.{name.lower()}.ssl.client.auth"
             if own not in config:
-                from dataclasses import replace
-
                 settings = replace(settings, client_auth="none")
+        if settings.is_strict and settings.keystore_file:
+            exposure = exposure_of(settings.keystore_file)
+            if exposure is not None:
+                raise InvalidConfig(
+                    f"ssl.keystore.location {settings.keystore_file}: {exposure} (penstock.security.strict)"
+                )
         return settings
 
     def client(self, listener: Listener) -> ClientSecurity | None:
@@ -129,7 +162,7 @@ class ListenerSecurities:
             return None
         from penstock.net.client_security import client_security
 
-        mechanism = str(self._config["sasl.mechanism.inter.broker.protocol"])
+        mechanism = self._config.sasl_mechanism_inter_broker_protocol
         with _naming(listener.name):
             self._client = client_security(
                 listener.security_protocol,
@@ -145,6 +178,7 @@ class ListenerSecurities:
 
     def _sasl(self, name: str) -> Any:
         from penstock.net.sasl_gate import SaslServer
+        from penstock.net.token_turns import TokenTurns
 
         lookup = self._config.for_listener(name)
         mechanisms = [m.strip() for m in (lookup("sasl.enabled.mechanisms") or "").split(",") if m.strip()]
@@ -152,14 +186,24 @@ class ListenerSecurities:
             raise InvalidConfig(
                 f"sasl.enabled.mechanisms is empty: set one or more of {', '.join(MECHANISMS)}"
             )
+        turns = TokenTurns(self._world.workers.in_thread) if any(map(uses_tokens, mechanisms)) else None
         return SaslServer(
             mechanisms={mechanism: self._exchanges(name, mechanism) for mechanism in mechanisms},
             wall_clock=lambda: self._world.clock.now_ms() / 1000,
             max_receive_bytes=int(lookup("sasl.server.max.receive.size") or 0),
             max_session_s=int(lookup("connections.max.reauth.ms") or 0) / 1000,
             failure_delay_s=int(lookup("connection.failed.authentication.delay.ms") or 0) / 1000,
+            in_turn=None if turns is None else turns.run,
+            admits=self._admits,
             outcome=self._outcome,
         )
+
+    def _admits(self, connection: Any, client_id: str | None) -> str | None:
+        """Note the client id, and the browser behind it; why the browser is refused, or None."""
+        visitor = self._visitors.of(connection.address, client_id)
+        stated = (client_id or "")[:_CLIENT_ID_MAX]
+        connection.session = replace(connection.session, client_id=stated, visitor=visitor)
+        return f"{visitor} has failed too often" if visitor and connection.has_failed_often() else None
 
     def _outcome(self, connection: Any, mechanism: str, reason: str | None) -> None:
         self.authentications[mechanism, "success" if reason is None else "failure"] += 1
@@ -167,15 +211,21 @@ class ListenerSecurities:
         if reason is None:
             principal = str(session.principal)
             log.debug("authenticated", peer=connection.peer, principal=principal, mechanism=mechanism)
+            self._on_success(session, mechanism)
             return
         self._warn(
             "authentication_failed",
             peer=connection.peer,
             listener=session.listener,
             mechanism=mechanism,
+            user=shown(session.claimed),
             reason=reason,
         )
         self._failed(connection, mechanism, reason)
+
+    def _accepted(self, connection: Any) -> None:
+        """A client's certificate has a principal."""
+        self._on_success(connection.session, "TLS")
 
     def _refused(self, connection: Any, reason: str) -> None:
         """A client's certificate has no principal."""
@@ -189,7 +239,7 @@ class ListenerSecurities:
 
     def _failed(self, connection: Any, mechanism: str, reason: str) -> None:
         connection.count_failed_authentication()
-        self.on_failure(connection.session, mechanism, reason)
+        self._on_failure(connection.session, mechanism, reason)
 
     def certificate_expiries(self) -> dict[str, float]:
         """When the certificate of each TLS listener expires, in seconds since 1970."""
@@ -201,7 +251,8 @@ class ListenerSecurities:
         for result in ("success", "failure"):
             # A rate needs a sample before the first failure.
             self.authentications[mechanism, result] += 0
-        if mechanism == OAUTHBEARER:
+        made = mechanism_named(mechanism)
+        if made.uses_tokens:
             from penstock.broker.base.bearer_tokens import BearerTokens
 
             tokens = BearerTokens(lookup, self._world.workers.in_thread)
@@ -211,11 +262,14 @@ class ListenerSecurities:
         else:
             verify = None
             options = parse_jaas(lookup("sasl.jaas.config") or "x required;")
-        users = ConfiguredUsers(mechanism, options, lambda: self.users)
+        users = ConfiguredUsers(made, options, lambda: self._users)
         self._configured.append(users)
 
+        token_max = int(lookup("penstock.sasl.oauthbearer.token.bytes.max") or TOKEN_MAX)
+
         def exchange() -> Exchange:
-            return new_exchange(mechanism, users, nonce=self._nonce, secret=self._secret, verify=verify)
+            # The secret changes once the metadata has a key for salts.
+            return made.server(ServerSide(users, self._nonce, self._secret, verify, token_max))
 
         return exchange
 
@@ -229,6 +283,7 @@ class ListenerSecurities:
         for verifier in self._verifiers:
             await verifier.load()
         await self._use_secret(self._secret)
+        self.reloads.warn()
         if self._secured and self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._keep_current())
 
@@ -244,20 +299,20 @@ class ListenerSecurities:
                 for verifier in self._verifiers:
                     await verifier.refresh_if_due()
                 await self.use_salt_key()
-                self.reload(changed_only=True)
+                await self.reloads.reload(changed_only=True)
             except Exception as e:  # noqa: BLE001 - withdrawn keys would stay valid if this task ended
                 log.error("listener_security_not_refreshed", error=repr(e))
 
     @property
     def has_salt_key(self) -> bool:
         """Whether salts are derived from the key in the metadata."""
-        return self.users is not None and self.users.salt_key() == self._secret
+        return self._users.salt_key() == self._secret
 
     async def use_salt_key(self) -> None:
         """Derive salts from the key in the metadata: then all brokers have the same ones after each start."""
-        if not self._configured or self.users is None:
+        if not self._configured:
             return
-        key = self.users.salt_key()
+        key = self._users.salt_key()
         if key is not None and key != self._secret:
             await self._use_secret(key)
 
@@ -268,23 +323,6 @@ class ListenerSecurities:
         for users, credentials in zip(self._configured, derived, strict=True):
             users.install(credentials)
 
-    def reload(self, *, changed_only: bool = False) -> None:
-        """Build every context again from files and configs; one that fails stays as it is, and is logged."""
-        for name, contexts, protocol in self._contexts():
-            if changed_only and not contexts.has_changed():
-                continue
-            try:
-                contexts.replace(self._tls_settings(name, protocol))
-            except InvalidConfig as e:
-                # The old certificate serves on. An incomplete pair of files is complete at a later look.
-                # Files that stay as they are fail at every look, and are logged once.
-                if not changed_only or self._failed_reloads.get(contexts) != str(e):
-                    log.warning("certificate_reload_failed", listener=name, error=str(e))
-                self._failed_reloads[contexts] = str(e)
-            else:
-                self._failed_reloads.pop(contexts, None)
-                log.info("certificate_reloaded", listener=name)
-
     def depends_on(self, config: BrokerConfig) -> bool:
         """Whether dynamic configs have set TLS of a listener: an update reloads even an unchanged path."""
         found = {name: value for name, value in config.dynamic.items() if "ssl." in name}
@@ -294,11 +332,12 @@ class ListenerSecurities:
 
     def check(self, config: BrokerConfig) -> None:
         """Raise InvalidConfig if the listeners could not be secured with `config`."""
+        check_mechanisms(config)
         for name, contexts, protocol in self._contexts():
             with _naming(name):
                 contexts.check(self._tls_settings(name, protocol, config))
 
-    def _contexts(self) -> Iterable[tuple[str, Any, str]]:
+    def _contexts(self) -> Iterable[tuple[str, TlsContexts, str]]:
         for name, secured in self._secured.items():
             if secured.tls is not None:
                 yield name, secured.tls, "SSL" if secured.sasl is None else "SASL_SSL"

@@ -8,12 +8,11 @@ from typing import Final
 
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.scram_salts import salt_key
+from penstock.security.mechanisms import scrams
 from penstock.security.sasl_scram import ScramCredential, ScramShape
 
 __all__ = ["MetadataUsers"]
 
-#: the numbers of the mechanisms in metadata records
-_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 #: shapes that unknown users are given: each costs time at every authentication
 _SHAPES_MAX: Final = 16
 
@@ -25,13 +24,13 @@ class MetadataUsers:
         self._image = image
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        found = self._image.scram.get((user, _NUMBERS[mechanism]))
+        found = self._image.scram.get((user, scrams()[mechanism].number))
         if found is None:
             return None
         return ScramCredential(found.salt, found.stored_key, found.server_key, found.iterations)
 
     def shapes(self, mechanism: str) -> Mapping[ScramShape, int]:
-        counts: Counter[tuple[int, int]] = self._image.scram.shapes.get(_NUMBERS[mechanism], Counter())
+        counts: Counter[tuple[int, int]] = self._image.scram.shapes.get(scrams()[mechanism].number, Counter())
         return {ScramShape(*shape): count for shape, count in counts.most_common(_SHAPES_MAX)}
 
     def salt_key(self) -> bytes | None:

@@ -1,11 +1,11 @@
 """The partitions and offsets that a request has written or read, for the log of slow requests and spans.
 
-Only the headers of batches are read, never records.
+Only the headers of batches are read, and the headers of one record for a span (`traceparent`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
 from typing import Any, Final
@@ -16,6 +16,7 @@ from penstock.model.errors import ApiError
 from penstock.model.ids import TopicId
 from penstock.observability.requests import PARTITIONS_MAX, PartitionRange
 from penstock.records.batch import HEADER_SIZE
+from penstock.records.trace_context import SEARCHED_BYTES_MAX, first_traceparent
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import FetchRequest, FetchResponse
 from penstock.wire.apis.produce import ProduceRequest, TopicProduceResponse
@@ -104,6 +105,23 @@ class Subjects:
                         yield PartitionRange(self._name(key), answer.partition_index, offset, count)
 
         return list(islice(ranges(), PARTITIONS_MAX))
+
+    def traceparent(self, ranges: Sequence[PartitionRange]) -> bytes | None:
+        """The trace context of the first record of the first range, if its batch is in memory."""
+        if not ranges:
+            return None
+        first = ranges[0]
+        partition = self._find(first.topic, first.partition)
+        if not isinstance(partition, Partition):
+            return None
+        log = partition.log
+        try:
+            found = log.read(first.base_offset, 1, upper=log.end_offset, cached_only=True)
+            if found is None:
+                return None
+            return first_traceparent(found.file.pread(min(found.size, SEARCHED_BYTES_MAX), found.position))
+        except (ApiError, ColdPages, OSError):
+            return None
 
     def _name(self, key: str | TopicId) -> str:
         return key if isinstance(key, str) else self._name_of(key) or str(key)

@@ -68,6 +68,7 @@ class RequestWatch:
         left_out = self.limit.admit(self._clock.monotonic())
         if left_out is None:
             return
+        partitions = self._partitions(context, request, message)
         served = ServedRequest(
             api=context.stats.name,
             version=context.version,
@@ -77,8 +78,9 @@ class RequestWatch:
             began_unix_ns=self._clock.now_ms() * 1_000_000 - took,
             duration_ns=took,
             stages_ns=stages,
-            partitions=self._partitions(context, request, message),
+            partitions=partitions,
             is_slow=True,
+            traceparent=None if self.export is None else self._subjects.traceparent(partitions),
         )
         log.warning("request_slow", **log_fields(served), left_out=left_out)
         if self.export is not None:
@@ -144,6 +146,7 @@ class RequestWatch:
         if recording.resolved:
             stages["wait"] = recording.resolved - handled
             stages["encode"] = ended - recording.resolved
+        partitions = self._sampled_partitions(recording, parts)
         self.export(
             ServedRequest(
                 api=recording.names.get(header.api_key, str(header.api_key)),
@@ -154,7 +157,8 @@ class RequestWatch:
                 began_unix_ns=self._clock.now_ms() * 1_000_000 - took,
                 duration_ns=took,
                 stages_ns=stages,
-                partitions=self._sampled_partitions(recording, parts),
+                partitions=partitions,
+                traceparent=self._subjects.traceparent(partitions),
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.broker.replica.partition import Partition
@@ -32,16 +32,19 @@ class Acknowledgements(NamedTuple):
     is_renewal: bool
 
 
-def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Acknowledgement]]:
+def acknowledgements_of(
+    topics: Iterable[Any],
+) -> Generator[None, None, dict[TopicIdPartition, list[Acknowledgement]]]:
     """The acknowledgements of a ShareFetch or ShareAcknowledge request, by partition."""
-    return {
-        TopicIdPartition(topic.topic_id, partition.partition_index): [
-            Acknowledgement(b.first_offset, b.last_offset, b.acknowledge_types)
-            for b in partition.acknowledgement_batches
-        ]
-        for topic in topics
-        for partition in topic.partitions
-    }
+    found: dict[TopicIdPartition, list[Acknowledgement]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            found[TopicIdPartition(topic.topic_id, partition.partition_index)] = [
+                Acknowledgement(b.first_offset, b.last_offset, b.acknowledge_types)
+                for b in partition.acknowledgement_batches
+            ]
+            yield
+    return found
 
 
 class Acknowledging:
@@ -51,8 +54,8 @@ class Acknowledging:
         self._shares = shares
         self._find = find
 
-    def run(self, request: Acknowledgements) -> AckOutcome | Deferred[AckOutcome]:
-        """The outcome, or a Deferred of it."""
+    def run(self, request: Acknowledgements) -> Generator[None, None, AckOutcome | Deferred[AckOutcome]]:
+        """The outcome, or a Deferred of it; in steps, because a request may have many partitions."""
         outcome: AckOutcome = {}
         pending = 1
         result: Deferred[AckOutcome] = Deferred()
@@ -67,6 +70,7 @@ class Acknowledging:
         for partition, batches in request.batches.items():
             pending += 1
             self._start(request, partition, batches, finish_one)
+            yield
         pending -= 1
         return outcome if not pending else result
 

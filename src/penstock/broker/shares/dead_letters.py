@@ -27,7 +27,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ErrorCode, PenstockError, TopicAlreadyExists
 from penstock.net.deferred import Deferred
-from penstock.ports import Clock, Workers
+from penstock.ports import Clock, FileRange, Workers
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.shares.dead_letters import Source, chunks, dead_letters, split_at
 from penstock.shares.partition import Undeliverable
@@ -229,15 +229,17 @@ class DeadLetters:
         return copies, max(offset, min(last, end))
 
     async def _read(self, partition: Partition, offset: int) -> bytes:
-        def read() -> bytes:
+        def find() -> FileRange | None:
             upper = partition.log.high_watermark
-            found = partition.log.read(offset, _READ_BYTES, upper=upper, at_least_one=True, cached_only=True)
-            return b"" if found is None else bytes(found.read())
+            return partition.log.read(offset, _READ_BYTES, upper=upper, at_least_one=True, cached_only=True)
 
+        found = None
         try:
-            return await retry_when_cached(partition, self._workers, read)
+            found = await retry_when_cached(partition, self._workers, find)
+            # In a thread: an encrypted file with small batches takes 50 ms.
+            return b"" if found is None else bytes(await self._workers.in_thread(found.read))
         except OSError as e:
-            raise partition.read_failed(e) from e
+            raise partition.read_failed(e, found) from e
 
 
 def _decoded(data: bytes, undeliverable: Sequence[Undeliverable]) -> tuple[dict[int, Record], int]:

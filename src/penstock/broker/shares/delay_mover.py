@@ -31,6 +31,7 @@ from penstock.records.record import Record
 from penstock.shares.delay_batches import Delayed, batch_for, divided
 from penstock.shares.delay_log import Done, Outcome, Plan, Target, build_done, build_plan
 from penstock.shares.delay_schedule import NO_PRODUCER_ID, DelaySchedule, Sequences
+from penstock.shares.deletion_delay import DeletionDelay
 
 __all__ = ["DelayCounts", "DelayMover", "MoverParts"]
 
@@ -79,6 +80,8 @@ class MoverParts(NamedTuple):
     counts: DelayCounts
     #: logs a limited number of warnings: each refused message causes some, for as long as it is refused
     warn: Callable[..., None]
+    #: how long messages stay in the log after they were moved
+    delete_delay_ms: int = 0
 
 
 class DelayMover:
@@ -97,13 +100,14 @@ class DelayMover:
         self._source = DelaySource(partition, parts.workers)
         self._schedule = DelaySchedule() if schedule is None else schedule
         self._sequences = Sequences()
+        self._deletion = DeletionDelay(parts.delete_delay_ms)
         self._grown = asyncio.Event()
         self._is_target_missing = False
 
     async def run(self) -> None:
         """Move messages until the broker no longer leads the partition."""
         partition, schedule = self._partition, self._schedule
-        partition.waiters[self] = None
+        partition.readers.join(self)
         try:
             await self._wait_for_earlier_leaders()
             schedule.start_at(partition.log.log_start_offset)
@@ -113,7 +117,7 @@ class DelayMover:
             while True:
                 self._check_leader()
                 await self._replay()
-                partition.advance_log_start(min(schedule.first_needed(), partition.log.high_watermark))
+                self._delete_moved()
                 if await self._move_due():
                     continue
                 if schedule.needs_pass(self._clock.now_ms()):
@@ -123,7 +127,14 @@ class DelayMover:
         except NotLeaderOrFollower:
             log.debug("delay_partition_resigned", partition=partition.name)
         finally:
-            partition.waiters.pop(self, None)
+            partition.readers.leave(self)
+
+    def _delete_moved(self) -> None:
+        """Let the log start follow the first message that waits."""
+        partition = self._partition
+        end = partition.log.high_watermark
+        deletable = self._deletion.deletable(int(self._clock.monotonic() * 1000), end)
+        partition.advance_log_start(min(self._schedule.first_needed(), end, deletable))
 
     @property
     def set_aside(self) -> int:
@@ -203,7 +214,9 @@ class DelayMover:
         partition, schedule = self._partition, self._schedule
         pause_s = _PAUSE_S
         while True:
-            code = await self._attempt(Target(partition.topic, partition.index), batch)
+            self._check_leader()
+            # Not to another leader: its mover would take the plan for one of its own.
+            code = await self._parts.writer.append_here(partition.topic, partition.index, batch)
             if code is ErrorCode.NONE:
                 break
             if code in _REFUSALS and pause_s == _PAUSE_S:

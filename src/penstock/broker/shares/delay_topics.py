@@ -19,7 +19,7 @@ from penstock.ports import Clock, Workers
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["DELAY_KEY", "SOURCE_KEY", "DelayTopics"]
+__all__ = ["DELAY_KEY", "SOURCE_KEY", "DelayTopics", "takes_delayed_messages"]
 
 log = get_logger("delays")
 DELAY_KEY: Final = "penstock.delay.target"
@@ -57,10 +57,12 @@ class DelayTopics:
         new_producer_id: Callable[[], int | None],
         message_bytes_max: Callable[[], int],
         is_restricted: bool,
+        delete_delay_ms: int = 0,
     ) -> None:
         """`message_bytes_max` returns message.max.bytes of this broker.
 
         With `is_restricted`, targets need penstock.delay.source.enable: clients have different rights.
+        `delete_delay_ms` is how long messages stay in the log after they were moved.
         """
         self._image = image
         self._partitions = partitions
@@ -74,6 +76,7 @@ class DelayTopics:
             self._message_bytes_max,
             self.counts,
             limited_warnings("delays", _WARNINGS_PER_MINUTE),
+            delete_delay_ms,
         )
         self._default_bytes_max = message_bytes_max
         self._is_restricted = is_restricted
@@ -90,21 +93,6 @@ class DelayTopics:
     def set_aside(self) -> int:
         """The number of messages that wait because their target refuses them."""
         return sum(mover.set_aside for mover in self._movers.values())
-
-    def takes_messages(self, topic: str) -> bool:
-        """Returns true if movers of other brokers may write to the topic.
-
-        A topic that was a target may get a batch that a mover could not finish. Without an authorizer, any
-        client may write to all topics but internal ones, and so may movers.
-        """
-        configs = self._image.topic_configs(topic)
-        if topic.startswith("__"):
-            return False
-        if not self._is_restricted or _is_source(configs) or _target_of(configs):
-            return True
-        return any(
-            kind == TOPIC and _target_of(others) == topic for (kind, _), others in self._image.configs.items()
-        )
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -195,6 +183,20 @@ class DelayTopics:
         if self._is_restricted and not _is_source(configs):
             return f"the target does not have {SOURCE_KEY}=true"
         return None
+
+
+def takes_delayed_messages(image: ClusterImage, topic: str, *, is_restricted: bool) -> bool:
+    """Returns true if movers of other brokers may write to the topic.
+
+    A topic that was a target may get a batch that a mover could not finish. Without an authorizer, any client
+    may write to all topics but internal ones, and so may movers. `is_restricted` is true with an authorizer.
+    """
+    configs = image.topic_configs(topic)
+    if topic.startswith("__"):
+        return False
+    if not is_restricted or _is_source(configs) or _target_of(configs):
+        return True
+    return any(kind == TOPIC and _target_of(others) == topic for (kind, _), others in image.configs.items())
 
 
 def _target_of(configs: Mapping[str, str]) -> str:

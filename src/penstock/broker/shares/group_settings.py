@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 from penstock.metadata.configs import GROUP
 from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.model.config import BrokerConfig, group_values, resolve_topic_configs
 from penstock.model.config.offset_reset import OffsetReset, parse_offset_reset
+from penstock.model.config.settings import BROKER_CONFIG, GROUP_CONFIG, TOPIC_CONFIG, read
 from penstock.shares.partition import ShareLimits
 
 __all__ = ["DeadLetterSettings", "ShareGroupSettings", "ShareTopicSettings", "SharesConfig"]
 
 
-class DeadLetterSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings:
     """Where the dead letters of a group go (KIP-1191)."""
 
     #: empty for none
-    topic: str
-    copies_records: bool
+    topic: str = GROUP_CONFIG.text("errors.deadletterqueue.topic.name")
+    copies_records: bool = GROUP_CONFIG.flag("errors.deadletterqueue.copy.record.enable")
     #: whether a missing topic is created, and the prefix that its name must have
-    creates_topics: bool
-    name_prefix: str
+    creates_topics: bool = BROKER_CONFIG.flag("errors.deadletterqueue.auto.create.topics.enable")
+    name_prefix: str = BROKER_CONFIG.text("errors.deadletterqueue.topic.name.prefix")
 
 
-class ShareGroupSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupSettings:
     limits: ShareLimits
-    #: read committed records only
-    is_committed: bool
-    offset_reset: OffsetReset
     dead_letters: DeadLetterSettings
+    #: read committed records only
+    is_committed: bool = GROUP_CONFIG.parsed(
+        "share.isolation.level", lambda level: bool(level == "read_committed")
+    )
+    offset_reset: OffsetReset = GROUP_CONFIG.parsed("share.auto.offset.reset", parse_offset_reset)  # noqa: RUF009 - a field
 
 
-class ShareTopicSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTopicSettings:
     """The configs of a topic that concern share groups."""
 
     #: the age that a batch must have to be delivered
-    delay_ms: int
+    delay_ms: int = TOPIC_CONFIG.integer("penstock.delivery.delay.ms")
     #: whether records that all share groups have finished are deleted
-    deletes_consumed: bool
+    deletes_consumed: bool = TOPIC_CONFIG.flag("penstock.delete.after.consumption")
     #: whether brokers may write dead letters to it
-    takes_dead_letters: bool
+    takes_dead_letters: bool = TOPIC_CONFIG.flag("errors.deadletterqueue.group.enable")
 
 
 class SharesConfig:
@@ -68,8 +74,7 @@ class SharesConfig:
 
     @property
     def sessions_max(self) -> int:
-        values: Mapping[str, Any] = self._config
-        return int(values["group.share.max.share.sessions"])
+        return self._config.group_share_max_share_sessions
 
     @property
     def fetch_bytes_max(self) -> int:
@@ -96,31 +101,15 @@ class SharesConfig:
         return found
 
     def _read_topic(self, configs: Mapping[str, str]) -> ShareTopicSettings:
-        values: dict[str, Any] = dict(resolve_topic_configs(configs, self._config))
-        return ShareTopicSettings(
-            delay_ms=values["penstock.delivery.delay.ms"],
-            deletes_consumed=values["penstock.delete.after.consumption"],
-            takes_dead_letters=values["errors.deadletterqueue.group.enable"],
-        )
+        return read(ShareTopicSettings, resolve_topic_configs(configs, self._config))
 
     def _read(self, configs: Mapping[str, str]) -> ShareGroupSettings:
-        values: dict[str, Any] = dict(group_values(configs, self._config))
-        limits = ShareLimits(
-            delivery_count=values["share.delivery.count.limit"],
-            lock_ms=values["share.record.lock.duration.ms"],
-            in_flight=values["share.partition.max.record.locks"],
-            renewal_enabled=values["share.renew.acknowledge.enable"],
-            has_dead_letters=bool(values["errors.deadletterqueue.topic.name"]),
-            backoff_ms=values["penstock.share.retry.backoff.ms"],
-            backoff_max_ms=values["penstock.share.retry.backoff.max.ms"],
+        values = group_values(configs, self._config)
+        limits = read(ShareLimits, values)
+        dead_letters = read(
+            DeadLetterSettings,
+            values,
+            creates_topics=self._config.errors_deadletterqueue_auto_create_topics_enable,
+            name_prefix=self._config.errors_deadletterqueue_topic_name_prefix,
         )
-        broker: Mapping[str, Any] = self._config
-        dead_letters = DeadLetterSettings(
-            values["errors.deadletterqueue.topic.name"],
-            values["errors.deadletterqueue.copy.record.enable"],
-            broker["errors.deadletterqueue.auto.create.topics.enable"],
-            broker["errors.deadletterqueue.topic.name.prefix"],
-        )
-        is_committed = values["share.isolation.level"] == "read_committed"
-        reset = parse_offset_reset(values["share.auto.offset.reset"])
-        return ShareGroupSettings(limits, is_committed, reset, dead_letters)
+        return read(ShareGroupSettings, values, limits=limits, dead_letters=dead_letters)

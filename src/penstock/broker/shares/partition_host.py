@@ -204,15 +204,10 @@ class SharePartitionHost:
             self._unsubscribe()
 
     def _subscribe(self) -> None:
-        partition = self.partition
-        if self.settings.is_committed:
-            partition.committed_waiters[self] = partition.log.last_stable_offset
-        else:
-            partition.waiters[self] = None
+        self.partition.readers.join(self, self.settings.is_committed)
 
     def _unsubscribe(self) -> None:
-        self.partition.waiters.pop(self, None)
-        self.partition.committed_waiters.pop(self, None)
+        self.partition.readers.leave(self)
 
     def more(self, size: int) -> None:
         """The partition has grown, or its role has changed."""

@@ -7,7 +7,8 @@ fetch that finds nothing, because another one was faster, goes on waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.broker.base.context import Context
@@ -16,8 +17,9 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.shares.partition_host import SharePartitionHost
 from penstock.broker.shares.reading import AcquiredData, read_and_acquire
 from penstock.broker.shares.share_partitions import SharePartitions
-from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.net.deferred import Deferred
 from penstock.ports import Workers
 from penstock.shares.acquisition import AcquireRequest
@@ -36,6 +38,10 @@ _UNKNOWN: Final = frozenset(
     }
 )
 _WARM_TRIES: Final = 3
+#: the most partitions that are looked at in one turn of the event loop
+_AT_ONCE: Final = 200
+#: how often a fetch that waits looks whether its connection is still open
+_LOOK_S: Final = 1.0
 #: what was found for each partition: acquired records, or an error
 FetchResult: TypeAlias = dict[TopicIdPartition, AcquiredData | ErrorCode]
 _Find: TypeAlias = Callable[[TopicId, int], Partition | ErrorCode]
@@ -70,15 +76,21 @@ class ShareFetch:
         self._wanted = list(wanted)
         self._wishes = wishes
         self._result: FetchResult = {}
+        #: whether the response must not wait
+        self._is_done = False
         self._cold: list[tuple[Any, ColdPages]] = []
         self._hosts: list[SharePartitionHost] = []
         self._deferred: Deferred[FetchResult] | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: true while pages are loaded
         self._warming = False
+        #: set when the wait of a fetch of many partitions is over
+        self._woken: asyncio.Event | None = None
 
     def run(self) -> FetchResult | Deferred[FetchResult]:
         """The result, or a Deferred of it."""
+        if len(self._wanted) > _AT_ONCE:
+            return self._context.spawn(self._run_in_turns())
         may_wait = self._wishes.max_wait_s > 0
         self._try(may_wait)
         if self._is_done or (not self._cold and (not may_wait or not self._hosts or self._wants_no_bytes)):
@@ -91,13 +103,10 @@ class ShareFetch:
             self._warm()
         return self._deferred
 
-    @property
-    def _is_done(self) -> bool:
-        """Returns true if the response must not wait."""
-        return any(
-            found not in _UNKNOWN if isinstance(found, ErrorCode) else bool(found.ranges)
-            for found in self._result.values()
-        )
+    def _put(self, partition: TopicIdPartition, found: AcquiredData | ErrorCode) -> None:
+        self._result[partition] = found
+        if found not in _UNKNOWN if isinstance(found, ErrorCode) else found.ranges:
+            self._is_done = True
 
     @property
     def _wants_no_bytes(self) -> bool:
@@ -106,6 +115,52 @@ class ShareFetch:
             host.share is not None and host.share.next_fetch_offset(host.limits) is not None
             for host in self._hosts
         )
+
+    # -- many partitions
+
+    async def _run_in_turns(self) -> FetchResult:
+        """As `run`, for a session of so many partitions that each look at all of them takes turns."""
+        loop, context = asyncio.get_running_loop(), self._context
+        end_s = loop.time() + self._wishes.max_wait_s
+        self._woken = asyncio.Event()
+        tries = 0
+        try:
+            while True:
+                may_wait = loop.time() < end_s
+                self._woken.clear()
+                await context.until_done(self._steps(may_wait))
+                if self._is_done:
+                    break
+                if self._cold and tries < _WARM_TRIES:
+                    tries += 1
+                    await warm_pages(self._workers, self._cold)
+                elif not may_wait or not self._hosts or self._wants_no_bytes:
+                    break
+                else:
+                    await context.until_done(self._wait_in_steps())
+                    await self._sleep(self._woken, end_s)
+        finally:
+            self._woken = None
+            self._close()
+        self._warm_for_the_next()
+        return self._result
+
+    def _wait_in_steps(self) -> Generator[None, None, None]:
+        for host in self._hosts:
+            host.wait(self)
+            yield
+
+    async def _sleep(self, woken: asyncio.Event, end_s: float) -> None:
+        """Wait until a partition has news, or until the time is over.
+
+        Raises ProtocolError if the connection is closed.
+        """
+        loop = asyncio.get_running_loop()
+        while not woken.is_set() and (left_s := end_s - loop.time()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), min(left_s, _LOOK_S))
+            if self._context.connection.closed:
+                raise ProtocolError("the connection was closed before its fetch was answered")
 
     # -- the wait
 
@@ -117,9 +172,10 @@ class ShareFetch:
 
     def attempt(self) -> None:
         """Try again, because a partition has grown, records were released, or a partition was loaded."""
-        if self._deferred is None or self._deferred.done or self._warming:
-            return
-        self._attempt(may_wait=True)
+        if self._woken is not None:
+            self._woken.set()
+        elif self._deferred is not None and not self._deferred.done and not self._warming:
+            self._attempt(may_wait=True)
 
     def _time_passed(self) -> None:
         self._timer = None
@@ -167,13 +223,21 @@ class ShareFetch:
 
     def _try(self, may_wait: bool) -> None:
         """Acquire records of all partitions in order, within the limits."""
-        self._result, self._cold = {}, []
-        hosts = list(self._found_hosts())
+        at_once(self._steps(may_wait))
+
+    def _steps(self, may_wait: bool) -> Generator[None, None, None]:
+        self._result, self._cold, self._is_done = {}, [], False
+        hosts: list[SharePartitionHost] = []
+        for found in self._found_hosts():
+            if found is not None:
+                hosts.append(found)
+            yield
+        known = set(hosts)
         for host in self._hosts:
-            if host not in hosts:
+            if host not in known:
                 host.stop_waiting(self)
         self._hosts = hosts
-        if may_wait and self._lacks_bytes():
+        if may_wait and (yield from self._lacks_bytes()):
             return
         wishes = self._wishes
         left, missing = wishes.max_bytes, wishes.acquire.records_max
@@ -182,15 +246,16 @@ class ShareFetch:
             if missing <= 0 or wishes.max_bytes <= 0 or host.share is None:
                 continue
             request = wishes.acquire._replace(records_max=missing)
-            found = self._read(host, request, left, at_least_one=left == wishes.max_bytes)
-            if found is not None:
-                self._result[TopicIdPartition(host.key.topic_id, host.key.partition)] = found
-                if not isinstance(found, ErrorCode):
-                    left = max(0, left - found.size)
-                    missing -= found.record_count
+            read = self._read(host, request, left, at_least_one=left == wishes.max_bytes)
+            if read is not None:
+                self._put(TopicIdPartition(host.key.topic_id, host.key.partition), read)
+                if not isinstance(read, ErrorCode):
+                    left = max(0, left - read.size)
+                    missing -= read.record_count
+            yield
 
-    def _found_hosts(self) -> Iterable[SharePartitionHost]:
-        """The share partitions to read. Others have an error in the result.
+    def _found_hosts(self) -> Iterator[SharePartitionHost | None]:
+        """The share partitions to read; None for one that has an error in the result.
 
         A share partition that could not be loaded while the request waited is not loaded again and again.
         """
@@ -198,22 +263,26 @@ class ShareFetch:
         for wanted in self._wanted:
             partition = self._find(TopicId(wanted.topic_id), wanted.partition)
             if isinstance(partition, ErrorCode):
-                self._result[wanted] = partition
+                self._put(wanted, partition)
+                yield None
             elif not partition.leading:
-                self._result[wanted] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self._put(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                yield None
             else:
                 key = ShareStateKey(self._wishes.group_id, *wanted)
                 if key in failed:
-                    self._result[wanted] = failed[key]
+                    self._put(wanted, failed[key])
+                    yield None
                 else:
                     yield self._shares.find(key, partition)
 
-    def _lacks_bytes(self) -> bool:
+    def _lacks_bytes(self) -> Generator[None, None, bool]:
         """Returns true if all partitions together have fewer bytes than the request waits for."""
         if self._wishes.min_bytes <= 1:
             return False
         size = 0
         for host in self._hosts:
+            yield
             offset = None if host.share is None else host.share.next_fetch_offset(host.limits)
             if offset is None:
                 continue
@@ -248,7 +317,7 @@ class ShareFetch:
         self._shares.env.persister.spawn(self._load_pages())
 
     async def _load_pages(self) -> None:
-        """Load cold pages and try again. After a few attempts the response has what there is.
+        """Load cold pages and try again. After a few attempts the response has the records found so far.
 
         Acquired records end it: another attempt would replace the result that has them.
         """

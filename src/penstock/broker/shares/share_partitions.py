@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.broker.coordinators.share_persister import SharePersister
 from penstock.broker.replica.partition import Partition
@@ -120,7 +120,3 @@ class SharePartitions:
     def stop(self) -> None:
         for host in list(self._hosts.values()):
             host.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-#: finds the partition of a request, or the error code of one that cannot be used
-FindPartition = Callable[[bytes, int], Partition | ErrorCode]

@@ -85,6 +85,15 @@ def _collect_traffic(page: Page, sources: Sources) -> Iterator[None]:
         yield
     page.set(f"{prefix}_replicationbytesin_total", metrics.replication_bytes_in)
     page.set(f"{prefix}_replicationbytesout_total", metrics.replication_bytes_out)
+    page.set(f"{prefix}_remotefetchrequests_total", metrics.remote.requests)
+    page.set(f"{prefix}_remotefetchbytes_total", metrics.remote.bytes_read)
+    page.set(f"{prefix}_remotefetcherrors_total", metrics.remote.errors)
+    copies = metrics.copies.total()
+    page.set(f"{prefix}_remotecopyrequests_total", copies.requests)
+    page.set(f"{prefix}_remotecopybytes_total", copies.bytes)
+    page.set(f"{prefix}_remotecopyerrors_total", copies.errors)
+    page.set(f"{prefix}_remotecopylagbytes", copies.lag_bytes)
+    page.set(f"{prefix}_remotecopylagsegments", copies.lag_segments)
     for name, failed in (("Produce", metrics.produce_errors), ("Fetch", metrics.fetch_errors)):
         requests = metrics.apis.get(name, _NONE).latency.count
         page.set(f"{prefix}_total{name.lower()}requests_total", requests)
@@ -123,7 +132,7 @@ def _collect_cluster(page: Page, sources: Sources) -> Iterator[None]:
         page["kafka_topic_partitions"].add(labelled(topic=topic.name), len(topic.partitions))
         partitions += len(topic.partitions)
         yield
-    is_active = sources.node.quorum.state.leader_id == sources.node_id
+    is_active = sources.node.controller.is_active
     prefix = "kafka_controller_kafkacontroller"
     page.set(f"{prefix}_activecontrollercount", int(is_active))
     if is_active:

@@ -1,0 +1,238 @@
+"""The source cluster of a link, over the wire protocol: topics, leaders, offsets, configs, groups.
+
+One for each link and broker. The parts of the link have the metadata read again from time to time, and after
+errors that a new leader explains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.linking.committed import Committed
+from penstock.linking.definition import LinkDefinition
+from penstock.model.addresses import Address, parse_bootstrap
+from penstock.model.errors import ErrorCode, PenstockError, error_name
+from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from penstock.net.client import Peer
+from penstock.net.client_security import client_security
+from penstock.net.cluster_client import ClusterClient
+from penstock.ports import World
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
+from penstock.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponseTopic
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from penstock.wire.routing import coordinator_in, coordinator_request
+
+__all__ = ["SourceCluster", "SourceError", "SourceTopic"]
+
+_Committed: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+_TIMEOUT_S: Final = 30.0
+_EARLIEST, _LATEST = -2, -1
+_TOPIC: Final = 2
+#: DescribeConfigs: a config that was set for the topic
+_SET_FOR_TOPIC: Final = 1
+_SHARE: Final = "share"
+_CLIENT_ID: Final = "penstock-link"
+#: topics of one DescribeConfigs request
+_TOPICS_MAX: Final = 200
+
+
+class SourceError(PenstockError):
+    """The source refuses a request, or is not what it was; a later attempt may succeed."""
+
+
+class SourcePartition(NamedTuple):
+    """The leader of a partition; -1 while there is none."""
+
+    leader: int
+    leader_epoch: int
+
+
+class SourceTopic(NamedTuple):
+    """A topic of the source, with its partitions by index."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, SourcePartition]
+
+
+class SourceCluster:
+    """Requests of one broker to the source of one link."""
+
+    def __init__(self, definition: LinkDefinition, world: World) -> None:
+        lookup = definition.security.get
+        protocol = lookup("security.protocol") or "PLAINTEXT"
+        security = client_security(protocol, lookup, in_thread=world.workers.in_thread)
+        bootstrap = parse_bootstrap(definition.bootstrap)
+        self._client = ClusterClient(bootstrap, _CLIENT_ID, security, rng=world.rng)
+        self._reading: asyncio.Task[None] | None = None
+        self.cluster_id = ""
+        #: all topics that the link may see
+        self.topics: dict[str, SourceTopic] = {}
+        #: counts the readings of the metadata
+        self.generation = 0
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._client.close()
+
+    # -- metadata
+
+    async def refresh(self) -> None:
+        """Read the metadata; those who ask while it is being read get the same."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._refresh())
+        await asyncio.shield(self._reading)
+
+    async def _refresh(self) -> None:
+        answer = await self._any(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        self._client.view.update_brokers(answer)
+        self.cluster_id = answer.cluster_id or ""
+        self.topics = {
+            topic.name: _source_topic(topic) for topic in answer.topics if topic.name and not topic.error_code
+        }
+        self.generation += 1
+        without = [topic.name for topic in self.topics.values() if topic.topic_id == NO_TOPIC_ID]
+        if without:
+            raise SourceError(f"topic {without[0]} has no id: the source is older than Kafka 2.8")
+
+    def address(self, broker: int) -> Address | None:
+        return self._client.view.address(broker)
+
+    def new_peer(self, address: Address) -> Peer:
+        """A connection for fetches, which its owner closes."""
+        return self._client.new_peer(address)
+
+    # -- offsets
+
+    async def log_range(self, key: TopicPartition, leader: int) -> tuple[int, int]:
+        """The log start and the high watermark of a partition."""
+        return await self._offset(key, leader, _EARLIEST), await self._offset(key, leader, _LATEST)
+
+    async def _offset(self, key: TopicPartition, leader: int, timestamp: int) -> int:
+        asked = ListOffsetsPartition(partition_index=key.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[ListOffsetsTopic(name=key.topic, partitions=[asked])],
+            timeout_ms=10_000,
+        )
+        answer = await self._to(leader, LIST_OFFSETS, request)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    raise SourceError(f"no offsets of {key}: {error_name(each.error_code)}")
+                return each.offset
+        raise SourceError(f"no offsets of {key}")
+
+    # -- configs
+
+    async def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The configs that were set for each topic. Topics that may not be described are left out."""
+        found: dict[str, dict[str, str]] = {}
+        for start in range(0, len(topics), _TOPICS_MAX):
+            resources = [
+                DescribeConfigsResource(resource_type=_TOPIC, resource_name=name, configuration_keys=None)
+                for name in topics[start : start + _TOPICS_MAX]
+            ]
+            answer = await self._any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
+            for result in answer.results:
+                if not result.error_code:
+                    found[result.resource_name] = {
+                        each.name: each.value
+                        for each in result.configs
+                        if each.config_source == _SET_FOR_TOPIC and each.value is not None
+                    }
+        return found
+
+    # -- groups
+
+    async def groups(self) -> list[str]:
+        """The names of all groups with committed offsets of consumers."""
+        names: dict[str, None] = {}
+        for broker in sorted(self._client.view.nodes):
+            listed = await self._to(broker, LIST_GROUPS, ListGroupsRequest())
+            if listed.error_code:
+                raise SourceError(f"groups cannot be listed: {error_name(listed.error_code)}")
+            names.update((each.group_id, None) for each in listed.groups if each.group_type.lower() != _SHARE)
+        return list(names)
+
+    async def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """The committed offsets of a group; those of open transactions are waited for by a later call."""
+        found = coordinator_in(await self._any(FIND_COORDINATOR, coordinator_request(group)))
+        if found.error_code:
+            raise SourceError(f"group {group} has no coordinator: {error_name(found.error_code)}")
+        request = OffsetFetchRequest(
+            group_id=group,
+            topics=None,
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=None)],
+            require_stable=True,
+        )
+        return self._offsets(group, await self._to(found.node_id, OFFSET_FETCH, request))
+
+    def _offsets(self, group: str, answer: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+        """Responses of versions up to 7 have one group, newer ones have a list."""
+        names = {topic.topic_id: topic.name for topic in self.topics.values()}
+        offsets: dict[TopicPartition, Committed] = {}
+        codes = {answer.error_code, *(each.error_code for each in answer.groups)}
+        topics: list[tuple[str, Iterable[_Committed]]] = [
+            (each.name, each.partitions) for each in answer.topics
+        ]
+        for of_group in answer.groups:
+            topics += [
+                (each.name or names.get(TopicId(each.topic_id), ""), each.partitions)
+                for each in of_group.topics
+            ]
+        for name, partitions in topics:
+            for found in partitions:
+                if found.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    continue
+                codes.add(found.error_code)
+                if found.committed_offset >= 0 and name:
+                    key = TopicPartition(name, found.partition_index)
+                    offsets[key] = Committed(found.committed_offset, found.metadata or "")
+        wrong = sorted(codes - {ErrorCode.NONE})
+        if wrong:
+            raise SourceError(f"the offsets of group {group} cannot be read: {error_name(wrong[0])}")
+        return offsets
+
+    # -- requests
+
+    async def _any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """The response of the first broker that answers."""
+        return await self._client.send(api, request, _TIMEOUT_S)
+
+    async def _to(self, broker: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        address = self.address(broker)
+        if address is None:
+            raise SourceError(f"broker {broker} of the source is not in its metadata")
+        return await self._client.send_to(address, api, request, _TIMEOUT_S)
+
+
+def _source_topic(topic: MetadataResponseTopic) -> SourceTopic:
+    partitions = {
+        each.partition_index: SourcePartition(each.leader_id, each.leader_epoch) for each in topic.partitions
+    }
+    return SourceTopic(topic.name or "", TopicId(topic.topic_id), partitions)

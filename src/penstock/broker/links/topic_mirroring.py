@@ -1,0 +1,100 @@
+"""Compares the topics of a link with those of its source: new topics, added partitions, configs.
+
+One broker of the cluster does this for each link. All of it may be done twice.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.links.changes import LinkChanges
+from penstock.broker.links.source_cluster import SourceCluster, SourceTopic
+from penstock.linking.definition import LinkDefinition, mirrored_configs
+from penstock.metadata.image import ClusterImage
+from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
+from penstock.model.errors import ApiError, PolicyViolation, TopicAlreadyExists
+
+__all__ = ["LINK_CONFIG", "TopicMirroring"]
+
+log = get_logger("links")
+#: the config of a mirrored topic
+LINK_CONFIG = "penstock.link"
+
+
+class TopicMirroring:
+    """The topics of one link."""
+
+    def __init__(self, image: ClusterImage, changes: LinkChanges) -> None:
+        self._image = image
+        self._changes = changes
+        #: by topic: what stands in the way of its mirror
+        self.problems: dict[str, str] = {}
+        #: the configs of each topic when they were last compared
+        self._configs: dict[str, dict[str, str]] = {}
+
+    async def compare(self, definition: LinkDefinition, source: SourceCluster) -> None:
+        """Create and change topics. The first error of each topic is kept in `problems`."""
+        wanted = [topic for name, topic in sorted(source.topics.items()) if definition.mirrors(name)]
+        configs = await source.configs([topic.name for topic in wanted])
+        problems: dict[str, str] = {}
+        for topic in wanted:
+            name = definition.local_name(topic.name)
+            try:
+                await self._compare(definition, topic, name, configs.get(topic.name))
+            except ApiError as e:
+                problems[name] = str(e) or e.code.name
+            if name in problems and self.problems.get(name) != problems[name]:
+                log.warning("link_topic_refused", link=definition.name, topic=name, error=problems[name])
+        self.problems = problems
+
+    async def _compare(
+        self, definition: LinkDefinition, topic: SourceTopic, name: str, configs: dict[str, str] | None
+    ) -> None:
+        if definition.prefix and configs is not None and configs.get(LINK_CONFIG):
+            # Another link made it: with prefixes in both directions, its records would come back.
+            return
+        here = self._image.topics.get(name)
+        if here is None:
+            await self._create(definition, topic, name, configs)
+            return
+        own = self._image.topic_configs(name)
+        text = own.get(LINK_CONFIG)
+        if not text:
+            raise PolicyViolation(f"topic {name} exists, and is not mirrored")
+        mirrored = MirroredTopic.parse(text)
+        if mirrored.link != definition.name:
+            raise PolicyViolation(f"topic {name} is mirrored by link {mirrored.link}")
+        if mirrored.source_id != topic.topic_id:
+            raise PolicyViolation(
+                f"topic {topic.name} was created again at the source, {name} has the old one"
+            )
+        if mirrored.state is not MirrorState.MIRRORING:
+            return
+        if len(here.partitions) < len(topic.partitions):
+            await self._changes.grow_topic(name, len(topic.partitions))
+        if configs is not None:
+            await self._compare_configs(name, mirrored_configs(configs), own)
+
+    async def _create(
+        self, definition: LinkDefinition, topic: SourceTopic, name: str, configs: dict[str, str] | None
+    ) -> None:
+        if configs is None:
+            raise PolicyViolation(f"the configs of {topic.name} cannot be read: it may be compacted")
+        taken = mirrored_configs(configs)
+        mirrored = MirroredTopic(definition.name, MirrorState.MIRRORING, topic.topic_id, topic.name)
+        try:
+            configs = {**taken, LINK_CONFIG: str(mirrored)}
+            await self._changes.create_topic(name, len(topic.partitions), configs)
+        except TopicAlreadyExists:
+            return
+        self._configs[name] = taken
+        log.info("link_topic_created", link=definition.name, topic=name, partitions=len(topic.partitions))
+
+    async def _compare_configs(self, name: str, wanted: dict[str, str], own: dict[str, str]) -> None:
+        """Set what differs. What the source no longer sets is removed if this broker has seen it there."""
+        before = self._configs.get(name, {})
+        changes: dict[str, str | None] = {key: text for key, text in wanted.items() if own.get(key) != text}
+        changes.update((key, None) for key in before if key not in wanted and key in own)
+        if changes:
+            await self._changes.alter_topic(name, changes)
+            log.info("link_configs_changed", topic=name, configs=sorted(changes))
+        self._configs[name] = wanted
