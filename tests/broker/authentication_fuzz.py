@@ -18,12 +18,13 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from time import monotonic
 
+from lab.stall_meter import WAIT_MS, StallMeter, machine_scale, thread_of
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
@@ -62,12 +63,17 @@ class Outcome:
     before_s: list[float] = field(default_factory=list)
     during_s: list[float] = field(default_factory=list)
     memory_growth: int = 0
+    #: the most processor time that the event loop used while the honest client of the stall meter waited
+    loop_ms: float = 0.0
+    #: attacks that made it wait for too long, each time
+    stalls: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
             f"{self.attacks.total()} attacks {dict(self.attacks)}; honest p99 "
             f"{_p99(self.before_s) * 1000:.1f} ms before, {_p99(self.during_s) * 1000:.1f} ms during "
-            f"({len(self.during_s)} logins); memory grew by {self.memory_growth >> 20} MiB"
+            f"({len(self.during_s)} logins); longest wait {self.loop_ms:.1f} ms of the loop; memory grew by "
+            f"{self.memory_growth >> 20} MiB"
         )
 
 
@@ -109,6 +115,7 @@ class Attackers:
         self._ports = ports
         self._random = random
         self._open: list[socket.socket] = []
+        self._before = random.getstate()
         self.kinds: dict[str, Callable[[socket.socket], None]] = {
             "garbage": self._garbage,
             "half hello": lambda s: s.sendall(_HALF_HELLO[: random.randrange(1, len(_HALF_HELLO))]),
@@ -124,6 +131,17 @@ class Attackers:
 
     def attack(self) -> str:
         """One attack; its connection stays open, and the oldest are closed."""
+        self._before = self._random.getstate()
+        return self._attack()
+
+    def repeat(self) -> None:
+        """The last attack again, with the same random numbers."""
+        after = self._random.getstate()
+        self._random.setstate(self._before)
+        self._attack()
+        self._random.setstate(after)
+
+    def _attack(self) -> str:
         name = self._random.choice(list(self.kinds))
         listener = self._random.choice(list(self._ports))
         with suppress(OSError):
@@ -191,20 +209,26 @@ def _memory() -> int:
 def attack(seconds: float, seed: int, *, rounds_min: int = 20) -> Outcome:
     """Attack for a time, and at least so many times."""
     outcome, random = Outcome(), Random(seed)
-    with closing(TokenIssuer()) as issuer, target(issuer) as running:
+    with ExitStack() as stack:
+        issuer = stack.enter_context(closing(TokenIssuer()))
+        running = stack.enter_context(target(issuer))
         issuer.lasts_s = seconds + 600
         bearer = issuer.sign()
-        internal = running.broker.internal
+        internal = running.broker.stages.listening.internal
         assert internal is not None
-        server = running.broker.server
-        ports = {each.name: each.port for each in (*running.broker.listeners, internal.listener)}
+        server = running.broker.stages.listening.server
+        ports = {
+            each.name: each.port for each in (*running.broker.stages.listening.listeners, internal.listener)
+        }
         outcome.before_s = [log_in(ports, bearer) for _ in range(rounds_min)]
         memory = _memory()
         attackers = Attackers(ports, random)
+        honest = stack.enter_context(StallMeter(ports["PLAIN"], thread_of()))
+        scale = machine_scale()
         until_s = monotonic() + seconds
         while monotonic() < until_s or len(outcome.during_s) < rounds_min:
             for _ in range(random.randrange(1, 40)):
-                outcome.attacks[attackers.attack()] += 1
+                _watched(attackers, honest, scale, outcome)
             outcome.during_s.append(log_in(ports, bearer))
             for each in (server, internal.server):
                 assert len(each.unauthenticated) <= 3 * _CONNECTIONS_MAX
@@ -213,8 +237,22 @@ def attack(seconds: float, seed: int, *, rounds_min: int = 20) -> Outcome:
         until(lambda: len(server.unauthenticated) == 0 and server.unauthenticated.pool.held == 0)
         outcome.memory_growth = _memory() - memory
         assert outcome.memory_growth < _MEMORY_GROWTH_MAX, outcome
+        assert not outcome.stalls, outcome.stalls
         log_in(ports, bearer)
     return outcome
+
+
+def _watched(attackers: Attackers, honest: StallMeter, scale: float, outcome: Outcome) -> None:
+    """One attack, repeated if it made the honest client of the meter wait for long."""
+    honest.window()
+    name = attackers.attack()
+    outcome.attacks[name] += 1
+    waited = honest.window().loop_ms
+    if waited > WAIT_MS * scale:
+        waited = honest.stalls(attackers.repeat, scale)
+        if waited:
+            outcome.stalls.append(f"{name}: {waited:.0f} ms")
+    outcome.loop_ms = max(outcome.loop_ms, waited)
 
 
 def main(arguments: list[str]) -> None:

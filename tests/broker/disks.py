@@ -15,7 +15,7 @@ from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import new_event_loop, system_world
 from penstock.broker.base.system_ports import SystemClock
 from penstock.model.config import BrokerConfig
-from penstock.ports import Buffer, File, Files
+from penstock.ports import Buffer, File, Files, Space
 from penstock.storage.memory import Inode
 from penstock.testing.disk import FaultyDisk
 
@@ -86,6 +86,9 @@ class Volumes:
     def size(self, path: str) -> int:
         return self._at(path).size(path)
 
+    def takes_appends(self, path: str) -> bool:
+        return self._at(path).takes_appends(path)
+
     def read(self, path: str) -> bytes:
         return self._at(path).read(path)
 
@@ -112,7 +115,7 @@ class Volumes:
     def lock(self, path: str) -> File:
         return self._at(path).lock(path)
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> Space:
         return self._at(path).space(path)
 
 
@@ -145,7 +148,9 @@ class BrokerOnDisk:
     def look_for_room(self) -> None:
         """Have it notice now which disks have become full, and which of those have room again."""
         for _ in range(2):
-            asyncio.run_coroutine_threadsafe(self.broker.full_directories.look(), self._loop).result(60)
+            asyncio.run_coroutine_threadsafe(
+                self.broker.stages.healing.full_directories.look(), self._loop
+            ).result(60)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

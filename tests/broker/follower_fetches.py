@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import (
     FETCH,
@@ -16,6 +13,7 @@ from penstock.wire.apis.fetch import (
     ReplicaState,
 )
 from penstock.wire.messages import decode_response, encode_request
+from tests.broker.fake_connections import fake_connection
 from tests.broker.nodes import Cluster
 
 TOPICS = ("busy", "quiet")
@@ -37,10 +35,10 @@ def fetch_as_follower(
         max_bytes=max_bytes,
         session_id=session,
         session_epoch=epoch,
-        replica_state=ReplicaState(replica_id=2, replica_epoch=nodes[2].broker_epoch),
+        replica_state=ReplicaState(replica_id=2, replica_epoch=nodes[2].stages.cluster.node.broker_epoch),
         topics=[
             FetchTopic(
-                topic_id=nodes[1].image.topics[name].id,
+                topic_id=nodes[1].stages.cluster.image.topics[name].id,
                 partitions=[
                     FetchPartition(
                         current_leader_epoch=0,
@@ -55,15 +53,14 @@ def fetch_as_follower(
         ],
     )
     frame = b"".join(map(bytes, encode_request(FETCH, FETCH.max_version, 7, "follower", request)))[4:]  # type: ignore[arg-type]
-    dispatcher = nodes[1].internal_dispatcher
+    dispatcher = nodes[1].serving.internal_dispatcher
     assert dispatcher is not None
-    connection: Any = SimpleNamespace(memo=None, peer="follower", listener=None)
-    answer = dispatcher.serve(connection, memoryview(frame))
+    answer = dispatcher.serve(fake_connection(dispatcher, peer="follower"), memoryview(frame))
     assert answer is not None and not isinstance(answer, Deferred)
     written = b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in answer)  # type: ignore[union-attr]
     return decode_response(FETCH, FETCH.max_version, memoryview(written)[4:])
 
 
 def by_topic(nodes: Cluster, response: FetchResponse) -> dict[str, PartitionData]:
-    names = {bytes(nodes[1].image.topics[name].id): name for name in TOPICS}
+    names = {bytes(nodes[1].stages.cluster.image.topics[name].id): name for name in TOPICS}
     return {names[topic.topic_id]: topic.partitions[0] for topic in response.responses}

@@ -19,6 +19,7 @@ from random import Random
 from time import monotonic, sleep
 from typing import Any
 
+from lab.stall_meter import WAIT_MS, StallMeter, machine_scale, thread_of
 from penstock.broker.request import dispatch
 from penstock.records.codecs import Codec
 from penstock.testing import BrokerThread, broker
@@ -136,6 +137,8 @@ class Report:
     refused: int = 0
     failures: list[str] = field(default_factory=list)
     memory_growth: int = 0
+    #: the most processor time that the event loop used while the honest client of the stall meter waited
+    loop_ms: float = 0.0
 
 
 class Fuzzer:
@@ -147,7 +150,7 @@ class Fuzzer:
         self._address = running.bootstrap.rpartition(":")
         self._apis: list[tuple[Api[Any, Any], int]] = [
             (api, version)
-            for api in running.broker.dispatcher.apis
+            for api in running.broker.serving.dispatcher.apis
             # The request has its effect: the broker leads nothing any more.
             if api is not UNREGISTER_BROKER
             for version in range(api.min_supported, api.max_version + 1)
@@ -165,6 +168,8 @@ class Fuzzer:
             self.pipeline,
         ]
         self.report = Report(seed)
+        self._honest: StallMeter | None = None
+        self._scale = machine_scale()
         with RawClient(running.bootstrap) as client:
             topics = [
                 create_topic(client, partitions=2),
@@ -213,7 +218,11 @@ class Fuzzer:
         log_error = dispatch.log.error
         dispatch.log.error = self._handler_failed
         try:
-            with RawClient(self._running.bootstrap, timeout_s=60) as control:
+            port = int(self._address[2])
+            with (
+                RawClient(self._running.bootstrap, timeout_s=60) as control,
+                StallMeter(port, thread_of()) as self._honest,
+            ):
                 topic = create_topic(control)
                 self._round(control, topic, 0)
                 memory = resident_bytes()
@@ -229,13 +238,44 @@ class Fuzzer:
         return self.report
 
     def _round(self, control: RawClient, topic: Topic, number: int) -> None:
+        thrown = []
         for _ in range(ROUND):
             attack = self._random.choice(self._attacks)
             self.report.attacks[attack.__name__] += 1
-            self._throw(attack())
+            thrown.append(attack())
+            self._throw(thrown[-1])
+        self._check_waits(thrown)
         append(control, topic, b"%d" % number)
         last = read_all(control, topic, number)
         assert [r.value for r in last] == [b"%d" % number], "the control client lost its record"
+
+    def _check_waits(self, thrown: list[bytes]) -> None:
+        """Report payloads that make other clients wait, shrunk to one frame and the bytes that it needs."""
+        assert self._honest is not None
+        waited = self._honest.window().loop_ms
+        if waited > WAIT_MS * self._scale:
+            waited = 0.0
+            for payload in thrown:
+                took = self._stalls(payload)
+                if took:
+                    least = self._shrunk(payload)
+                    self.report.failures.append(f"{took:.0f} ms of the event loop: {least.hex()}")
+                    waited = max(waited, took)
+        self.report.loop_ms = max(self.report.loop_ms, waited)
+
+    def _stalls(self, payload: bytes) -> float:
+        assert self._honest is not None
+        return self._honest.stalls(lambda: self._throw(payload), self._scale)
+
+    def _shrunk(self, payload: bytes) -> bytes:
+        """The shortest frame of a payload that stalls, without the bytes at its end that it does not need."""
+        for frame in sorted(_frames(payload), key=len):
+            if self._stalls(frame):
+                payload = frame
+                break
+        while len(payload) > 8 and self._stalls(self._framed(payload[4 : 4 + (len(payload) - 4) // 2])):
+            payload = self._framed(payload[4 : 4 + (len(payload) - 4) // 2])
+        return payload
 
     def _throw(self, payload: bytes) -> None:
         host, _, port = self._address
@@ -284,14 +324,27 @@ class Fuzzer:
     def _check_nothing_is_left(self) -> None:
         while self._lingering:
             self._leave(*self._lingering.popleft())
-        server = self._running.broker.server
+        server = self._running.broker.stages.listening.server
         deadline = monotonic() + 60
-        while len(server.connections) > 1 or server.pool.held:
+        # The control client and that of the stall meter stay.
+        while len(server.connections) > 2 or server.pool.held:
             if monotonic() > deadline:
                 left = f"{len(server.connections)} connections, {server.pool.held} bytes of buffers"
                 self.report.failures.append(f"left behind: {left}")
                 return
             sleep(0.01)
+
+
+def _frames(payload: bytes) -> list[bytes]:
+    """The complete frames at the start of a payload."""
+    found, at = [], 0
+    while at + 4 <= len(payload):
+        (size,) = struct.unpack_from(">i", payload, at)
+        if size < 0 or at + 4 + size > len(payload):
+            break
+        found.append(payload[at : at + 4 + size])
+        at += 4 + size
+    return found
 
 
 def resident_bytes() -> int:
@@ -303,7 +356,7 @@ def fuzz(seconds: float, seed: int) -> Report:
     """Fuzz a broker of its own; AssertionError if anything that must hold did not."""
     with broker(config=SETTINGS) as running:
         report = Fuzzer(running, seed).run(seconds)
-        errors = {stats.name: stats.failures for stats in running.broker.metrics.apis.values()}
+        errors = {stats.name: stats.failures for stats in running.broker.stages.storage.metrics.apis.values()}
     assert not report.failures, f"seed {seed}: {report.failures}"
     assert not any(errors.values()), f"seed {seed}: {errors}"
     assert report.memory_growth < MEMORY_GROWTH_MAX, f"seed {seed}: grew by {report.memory_growth} bytes"
@@ -319,6 +372,7 @@ def main() -> None:
     report = fuzz(given.seconds, given.seed)
     print(f"{report.attacks.total()} attacks: {report.answered} answered, {report.refused} refused")
     print(f"memory grew by {report.memory_growth >> 20} MB")
+    print(f"the honest client waited for at most {report.loop_ms:.1f} ms of the event loop")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ async def coordinator(nodes: Cluster, node: int) -> Coordinator:
 
 
 async def commit(nodes: Cluster, node: int, offset: int) -> ErrorCode:
-    topic_id = nodes[node].image.topics[TOPIC].id
+    topic_id = nodes[node].stages.cluster.image.topics[TOPIC].id
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[partition])
     request = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
@@ -52,7 +52,7 @@ async def commit_when_it_can(nodes: Cluster, node: int, offset: int) -> None:
 
 
 async def offsets(nodes: Cluster, node: int) -> OffsetFetchResponseGroup:
-    topic_id = nodes[node].image.topics[TOPIC].id
+    topic_id = nodes[node].stages.cluster.image.topics[TOPIC].id
     topic = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
     (group,) = (await nodes.call(node, OFFSET_FETCH, request)).groups

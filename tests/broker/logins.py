@@ -18,8 +18,8 @@ JAAS = f'x.LoginModule required username="node" password="{PASSWORD}" {_USERS};'
 
 def ports(running: BrokerThread) -> dict[str, int]:
     """The ports of the listeners by name."""
-    internal = running.broker.internal
-    found = [*running.broker.listeners, *([internal.listener] if internal else [])]
+    internal = running.broker.stages.listening.internal
+    found = [*running.broker.stages.listening.listeners, *([internal.listener] if internal else [])]
     return {listener.name: listener.port for listener in found}
 
 

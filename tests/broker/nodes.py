@@ -130,14 +130,18 @@ class Cluster:
     @property
     def controller(self) -> Broker | None:
         """The node that is the active controller."""
-        return next((b for b in self.brokers.values() if b.node.controller.is_active), None)
+        return next((b for b in self.brokers.values() if b.stages.cluster.node.controller.is_active), None)
 
     async def settled(self) -> Broker:
         """The active controller, once there is one that all running nodes know."""
 
         def agreed() -> bool:
-            leaders = {broker.node.leader_id for broker in self.brokers.values()}
-            return len(leaders) == 1 and self.controller is not None and leaders == {self.controller.node_id}
+            leaders = {broker.stages.cluster.node.leader_id for broker in self.brokers.values()}
+            return (
+                len(leaders) == 1
+                and self.controller is not None
+                and leaders == {self.controller.stages.config.node_id}
+            )
 
         await eventually(agreed)
         assert self.controller is not None
@@ -148,11 +152,13 @@ class Cluster:
     ) -> ResponseT:
         """What a client of `node` gets; with `internal`, what another node would."""
         broker = self.brokers[node]
-        listener = broker.listeners[0]
+        listener = broker.stages.listening.listeners[0]
         if internal:
-            assert broker.internal is not None
-            listener = broker.internal.listener
-        client = Peer(asyncio.get_running_loop(), HOST, listener.port, client_id="test", rng=broker.rng)
+            assert broker.stages.listening.internal is not None
+            listener = broker.stages.listening.internal.listener
+        client = Peer(
+            asyncio.get_running_loop(), HOST, listener.port, client_id="test", rng=broker.stages.world.rng
+        )
         self._clients.append(client)
         return await client.send(api, request, PATIENCE_S)
 

@@ -70,18 +70,18 @@ async def make_topic(
 
     def is_known(node: int) -> bool:
         if node not in replicas:
-            return nodes[node].partitions.knows(topic_id)
+            return nodes[node].stages.storage.partitions.knows(topic_id)
         return all(hosts(nodes[node], name, index) for index in range(partitions))
 
     await eventually(lambda: all(map(is_known, nodes.brokers)))
 
 
 def hosts(broker: Broker, name: str = TOPIC, index: int = 0) -> bool:
-    return isinstance(broker.partitions.find(name, index), Partition)
+    return isinstance(broker.stages.storage.partitions.find(name, index), Partition)
 
 
 def replica(broker: Broker, name: str = TOPIC, index: int = 0) -> Partition:
-    found = broker.partitions.find(name, index)
+    found = broker.stages.storage.partitions.find(name, index)
     assert isinstance(found, Partition)
     return found
 
@@ -93,7 +93,7 @@ async def led_by(nodes: Cluster, node: int, name: str = TOPIC) -> None:
     """
 
     def leads() -> bool:
-        found = nodes[node].partitions.find(name, 0)
+        found = nodes[node].stages.storage.partitions.find(name, 0)
         return isinstance(found, Partition) and found.leading
 
     await eventually(leads)
@@ -101,12 +101,12 @@ async def led_by(nodes: Cluster, node: int, name: str = TOPIC) -> None:
 
 def described(broker: Broker, name: str = TOPIC) -> PartitionImage:
     """The partition as this broker's metadata has it."""
-    return broker.image.topics[name].partitions[0]
+    return broker.stages.cluster.image.topics[name].partitions[0]
 
 
 async def stop_fetching(broker: Broker) -> None:
     """Have a broker fetch nothing more from those it follows now."""
-    for fetcher in broker.replicas.fetchers:
+    for fetcher in broker.stages.replication.replicas.fetchers:
         await fetcher.stop()
 
 
@@ -119,7 +119,7 @@ async def produce(
     name: str = TOPIC,
     **header: Any,
 ) -> PartitionProduceResponse:
-    topic_id = nodes[node].image.topics[name].id
+    topic_id = nodes[node].stages.cluster.image.topics[name].id
     data = PartitionProduceData(index=0, records=memoryview(batch_of(values, **header)))
     request = ProduceRequest(
         acks=acks,
@@ -134,7 +134,7 @@ async def fetch(
     nodes: Cluster, node: int, offset: int = 0, *, name: str = TOPIC, max_wait_ms: int = 0, rack: str = ""
 ) -> PartitionData:
     """As a consumer."""
-    topic_id: TopicId = nodes[node].image.topics[name].id
+    topic_id: TopicId = nodes[node].stages.cluster.image.topics[name].id
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,

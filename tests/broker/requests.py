@@ -145,7 +145,7 @@ def describe_topic(client: RawClient, name: str) -> MetadataResponseTopic:
 def topic_exists(client: RawClient, name: str) -> bool:
     """As far as this broker has heard: Apache Kafka's brokers hear of changes a moment after the answer."""
     if AGAINST:
-        sleep(0.1)
+        sleep(0.1)  # against Apache Kafka only
     return describe_topic(client, name).error_code == ErrorCode.NONE
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import struct
-from typing import Any, Self
+from typing import Any
 
+from lab.raw_client import FrameClient
 from penstock.wire.api import Api
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
@@ -15,37 +15,27 @@ from penstock.wire.schema import Struct
 from tests.secured import HOST
 
 
-class Speaker:
+class Speaker(FrameClient):
     """A client that sends any request at any time."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         """With `context`, over TLS."""
-        self.socket = socket.create_connection((HOST, port), timeout=60)
-        if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_hostname=HOST)
-        self._file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        self.socket.close()
+        super().__init__((HOST, port), 60, context)
 
     def send_raw(self, content: bytes) -> None:
-        self.socket.sendall(struct.pack(">i", len(content)) + content)
+        self.send(struct.pack(">i", len(content)) + content)
 
     def receive_raw(self) -> bytes | None:
+        """The next frame; None if the broker closes the connection instead."""
         try:
-            head = self._file.read(4)
-            return self._file.read(struct.unpack(">i", head)[0]) if len(head) == 4 else None
+            return self.receive()
         except ConnectionResetError:
             return None
 
     def call(self, api: Api[Any, Any], request: Struct, version: int | None = None) -> Any:
         """The response; None if the broker closes the connection instead."""
         version = api.max_version if version is None else version
-        self.socket.sendall(b"".join(encode_request(api, version, 7, "test", request)))  # type: ignore[arg-type]
+        self.send(b"".join(encode_request(api, version, 7, "test", request)))  # type: ignore[arg-type]
         frame = self.receive_raw()
         return None if frame is None else decode_response(api, version, memoryview(frame))
 

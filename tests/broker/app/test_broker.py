@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
+from penstock.broker.app.stages import Stages
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.testing import broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -106,3 +111,44 @@ def test_a_second_directory_can_be_added(tmp_path: Path) -> None:
         assert [r.value for r in read_all(client, old)] == [b"x"]
         for partition in range(4):
             assert [r.value for r in read_all(client, new, partition=partition)] == [b"y"]
+
+
+class _Mount:
+    """Notes when it is attached and closed."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.events: list[str] = []
+        self._failure = failure
+        self.running: Broker
+
+    async def attach(self, stages: Stages) -> None:
+        self.events.append(f"attached, serving: {self.running.serving.health.phase.serving}")
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        self.events.append("closed")
+
+
+def _run(mount: _Mount) -> None:
+    async def run() -> None:
+        config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "penstock.memory": "true"})
+        mount.running = await Broker.open(config, system_world(config), mount=mount)
+        await mount.running.start()
+        mount.events.append(f"started, serving: {mount.running.serving.health.phase.serving}")
+        await mount.running.stop()
+
+    asyncio.run(run())
+
+
+def test_a_mount_is_attached_before_clients_are_served_and_closed_at_the_end() -> None:
+    mount = _Mount()
+    _run(mount)
+    assert mount.events == ["attached, serving: False", "started, serving: True", "closed"]
+
+
+def test_a_mount_that_fails_fails_the_start() -> None:
+    mount = _Mount(PenstockError("no such topic"))
+    with pytest.raises(PenstockError, match="no such topic"):
+        _run(mount)
+    assert mount.events == ["attached, serving: False", "closed"]

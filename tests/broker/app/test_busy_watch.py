@@ -57,7 +57,7 @@ def test_a_loop_that_is_busy_for_a_minute_has_one_hint_an_hour(hints: list[dict[
     assert len(hints) == 2
 
 
-def test_a_loop_with_time_to_spare_has_none(hints: list[dict[str, object]]) -> None:
+def test_a_loop_with_idle_time_gives_no_hint(hints: list[dict[str, object]]) -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.advance(watch, 600, 0.79)
@@ -89,7 +89,7 @@ def test_a_broker_process_has_hints_with_and_without_a_monitoring_port(
     clocks: Clocks, hints: list[dict[str, object]], listener: str
 ) -> None:
     with broker(config={"penstock.metrics.listener": listener}) as running:
-        assert (running.broker.monitor is None) == (not listener)
+        assert (running.broker.serving.monitor is None) == (not listener)
         clocks.pass_minute(0.9)
         eventually(lambda: len(hints) == 1)
     assert hints[0]["share"] == 0.9
@@ -111,4 +111,4 @@ def test_a_broker_of_a_machine_has_a_hint_without_cores(
 def test_a_broker_in_another_process_has_no_watch() -> None:
     """Its thread does other work, too, for example that of a test."""
     with broker() as running:
-        assert running.broker.busy is None
+        assert running.broker.serving.busy is None

@@ -175,7 +175,7 @@ def test_producing_goes_on_meanwhile_and_nothing_is_lost(client: RawClient) -> N
     assert table(read_all(client, topic)) == expected
 
 
-def test_what_was_compacted_is_found_after_a_restart(tmp_path: Path) -> None:
+def test_compacted_records_are_found_after_a_restart(tmp_path: Path) -> None:
     with broker(data=tmp_path, config=BUSY) as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client, configs=COMPACT)
         for i in range(40):
@@ -208,7 +208,7 @@ def test_with_a_damaged_checkpoint_a_log_is_compacted_from_its_start(tmp_path: P
     assert (level, fields["path"]) == ("warning", str(path))
 
 
-def test_topics_that_are_deleted_while_they_are_compacted_hurt_nobody(
+def test_topics_that_are_deleted_during_a_compaction_cause_no_error(
     running: BrokerThread, client: RawClient
 ) -> None:
     for round_number in range(4):
@@ -220,7 +220,7 @@ def test_topics_that_are_deleted_while_they_are_compacted_hurt_nobody(
 
     lasting = create_topic(client)
     append(client, lasting, b"x")
-    assert running.broker.partitions.directories[0].health.offline is None
+    assert running.broker.stages.storage.partitions.directories[0].health.offline is None
 
 
 def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:

@@ -16,9 +16,13 @@ from confluent_kafka import Producer
 
 from penstock.groups.settings import GroupSettings
 from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey
+from penstock.model.config.audit_keys import AUDIT_KEYS
+from penstock.model.config.encryption_keys import ENCRYPTION_KEYS
 from penstock.model.config.monitoring_keys import MONITORING_KEYS
+from penstock.model.config.remote_keys import REMOTE_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.share_keys import SHARE_KEYS
+from penstock.model.config.streams_keys import STREAMS_KEYS
 from penstock.storage.config import LogConfig
 from penstock.testing import broker
 from penstock.testing.simulation.scenario import Options, simulate
@@ -34,6 +38,8 @@ _INDISCRIMINATE = (
     "collections",
     "_collections_abc",
 )
+#: settings whose fields are recorded when they are read
+_FIELD_BY_FIELD = (GroupSettings, LogConfig)
 _COMPARISONS = ("__eq__", "__hash__", "__repr__")
 
 #: keys with an effect that the recorded runs do not reach
@@ -49,6 +55,7 @@ _NOT_REACHED = {
     *(f"group.consumer.{bound}.heartbeat.interval.ms" for bound in ("min", "max")),
     *(f"group.consumer.{bound}.assignment.interval.ms" for bound in ("min", "max")),
     *(key.name for key in SHARE_KEYS if key.name.startswith(("group.share.min.", "group.share.max."))),
+    *(key.name for key in STREAMS_KEYS if key.name.startswith(("group.streams.min.", "group.streams.max."))),
     # Only a broker with share groups reads them: the runs have none.
     *("group.share.delivery.count.limit", "group.share.record.lock.duration.ms"),
     "group.share.partition.max.record.locks",
@@ -59,14 +66,26 @@ _NOT_REACHED = {
     # Requests that the clients of the runs do not send, and states that they do not reach.
     *("request.timeout.ms", "max.request.partition.size.limit", "producer.id.expiration.ms"),
     *("replica.selector.class", "penstock.balance.exclude.brokers"),
+    # The controller reads it in the image, of all brokers.
+    "penstock.reassignment.throttle",
     *("penstock.self.healing.delay.ms", "penstock.self.healing.partitions.max"),
     *("share.coordinator.state.topic.num.partitions", "transaction.state.log.num.partitions"),
     # Only a broker with transactions reads them: the runs have none.
     *(f"transaction.state.log.{name}" for name in ("replication.factor", "min.isr", "segment.bytes")),
     "transaction.partition.verification.enable",
-    # Only a broker with an audit topic reads them.
-    "penstock.audit.queue.events.max",
+    # Only a broker with an audit topic, file or syslog server reads them.
+    *("penstock.audit.queue.events.max", "penstock.audit.checkpoint.ms", "penstock.audit.hash.key.file"),
+    "penstock.audit.data.window.ms",
+    *(key.name for key in AUDIT_KEYS if key.name.startswith("penstock.audit.file.")),
+    *(key.name for key in AUDIT_KEYS if key.name.startswith("penstock.audit.syslog.")),
     *(f"penstock.audit.topic.{name}" for name in ("num.partitions", "replication.factor", "retention.ms")),
+    # Only brokers that serve a backup (tests/backup/test_mounting.py), or have tiered storage
+    # (tests/broker/app/test_copies.py), read them.
+    *(key.name for key in REMOTE_KEYS if key.name != "penstock.mount"),
+    # Only a broker with encrypted directories whose keys come from elsewhere reads them.
+    *(key.name for key in ENCRYPTION_KEYS if key.name.startswith("penstock.encryption.key.")),
+    *(key.name for key in ENCRYPTION_KEYS if key.name.startswith("penstock.encryption.vault.")),
+    *(key.name for key in ENCRYPTION_KEYS if key.name.startswith("penstock.encryption.aws.")),
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms", "penstock.internal.tls.mode"),
@@ -75,12 +94,18 @@ _NOT_REACHED = {
     # Only a broker that exports spans, or gets metrics of clients, reads them.
     *("penstock.otlp.headers", "penstock.trace.requests.per.second", "telemetry.max.bytes"),
     # The server process reads them before it starts the broker.
-    "penstock.insecure.listeners.allow",
+    *("penstock.insecure.listeners.allow", "penstock.security.strict"),
     *("penstock.log.level", "penstock.log.format"),
     # A broker reads them when it compresses batches again.
     *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
     # The controller reads them from the metadata of a topic.
     *("follower.replication.throttled.replicas", "leader.replication.throttled.replicas"),
+    *(
+        "local.retention.bytes",
+        "local.retention.ms",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+    ),
     *("remote.storage.enable", "unclean.leader.election.enable", "unclean.recovery.strategy"),
 }
 
@@ -89,6 +114,9 @@ def _recording(original: Callable[[Any, str], Any], names: set[str]) -> Callable
     def read(config: Any, name: str) -> Any:
         caller = sys._getframe(1)
         module = str(caller.f_globals.get("__name__"))
+        is_settings = module == "penstock.model.config.settings"
+        if is_settings and caller.f_locals.get("settings") not in _FIELD_BY_FIELD:
+            names.add(name.replace(".", "_"))
         if not module.startswith(_INDISCRIMINATE) and caller.f_code.co_name not in _COMPARISONS:
             names.add(name.replace(".", "_"))
         return original(config, name)
@@ -127,7 +155,7 @@ def _read_by_group_settings() -> set[str]:
 
 
 @pytest.mark.parametrize("key", [*_BROKER_KEYS, *_TOPIC_KEYS], ids=attrgetter("name"))
-def test_a_config_has_an_effect_or_says_that_it_has_none(key: ConfigKey, read: set[str]) -> None:
+def test_a_config_has_an_effect_or_states_that_it_has_none(key: ConfigKey, read: set[str]) -> None:
     was_read = key.name.replace(".", "_") in read
     if key.without_effect:
         assert not was_read, "the broker reads this config: remove `without_effect`"

@@ -40,14 +40,14 @@ def test_the_file_starts_a_cluster_with_its_topics() -> None:
         machines.loop.run(asyncio.sleep(20), limit_s=30)
         assert machines.loop.unhandled == []
         assert sorted(machines.brokers) == [1, 2, 3]
-        image = machines.brokers[3].image
+        image = machines.brokers[3].stages.cluster.image
         for name, partitions, replicas in (("gpu-telemetry", 12, 3), ("system-metrics", 6, 2)):
             found = image.topics[name].partitions
             assert (len(found), {len(p.isr) for p in found.values()}) == (partitions, {replicas})
         assert image.topic_configs("gpu-telemetry")["compression.type"] == "snappy"
         for broker in machines.brokers.values():
-            assert broker.config.message_max_bytes > 1 << 20
-            assert broker.server.limits.send_buffer_bytes == 100 << 10
-            assert broker.server.limits.receive_buffer_bytes == 100 << 10
+            assert broker.stages.config.message_max_bytes > 1 << 20
+            assert broker.stages.listening.server.limits.send_buffer_bytes == 100 << 10
+            assert broker.stages.listening.server.limits.receive_buffer_bytes == 100 << 10
     finally:
         machines.loop.close()

@@ -50,12 +50,12 @@ def alone(test: Callable[[Broker], Any]) -> None:
     asyncio.run(life())
 
 
-def test_what_is_missing_is_made(events: Events) -> None:
+def test_missing_topics_are_created(events: Events) -> None:
     async def test(broker: Broker) -> None:
         assert await create_declared(broker, [GPU, DeclaredTopic("plain", -1, -1, {})]) == []
-        assert len(broker.image.topics["gpu"].partitions) == 3
-        assert broker.image.topic_configs("gpu") == {"retention.ms": "5000"}
-        assert len(broker.image.topics["plain"].partitions) == 1
+        assert len(broker.stages.cluster.image.topics["gpu"].partitions) == 3
+        assert broker.stages.cluster.image.topic_configs("gpu") == {"retention.ms": "5000"}
+        assert len(broker.stages.cluster.image.topics["plain"].partitions) == 1
 
     alone(test)
     assert events.said == [("topic_created", {"topic": "gpu"}), ("topic_created", {"topic": "plain"})]
@@ -70,7 +70,7 @@ def test_existing_topics_stay_and_differences_are_logged(events: Events) -> None
         assert await create_declared(broker, [GPU]) == []
         assert events.said == []
         assert await create_declared(broker, [changed]) == []
-        assert len(broker.image.topics["gpu"].partitions) == 3
+        assert len(broker.stages.cluster.image.topics["gpu"].partitions) == 3
 
     alone(test)
     assert events.said == [
@@ -80,16 +80,16 @@ def test_existing_topics_stay_and_differences_are_logged(events: Events) -> None
     ]
 
 
-def test_what_can_never_be_is_refused(events: Events) -> None:
+def test_invalid_topics_are_refused(events: Events) -> None:
     async def test(broker: Broker) -> None:
         assert await create_declared(broker, [DeclaredTopic("no/name", -1, -1, {})]) == []
-        assert broker.image.topics.get("no/name") is None
+        assert broker.stages.cluster.image.topics.get("no/name") is None
 
     alone(test)
     assert [event for event, _ in events.said] == ["topic_refused"]
 
 
-def test_topics_are_spread_over_all_who_start_together(
+def test_topics_are_spread_over_all_brokers_that_start_together(
     events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(declared_topics, "_PATIENCE_S", 60.0)
@@ -103,7 +103,7 @@ def test_topics_are_spread_over_all_who_start_together(
             trying = asyncio.create_task(keep_creating(nodes[1], [wanted]))
             await nodes.start(3)
             await trying
-            partitions = nodes[1].image.topics["spread"].partitions.values()
+            partitions = nodes[1].stages.cluster.image.topics["spread"].partitions.values()
             assert {p.replicas[0] for p in partitions} == {1, 2, 3}
             await nodes.kill(3)
             late = DeclaredTopic("late", 1, 1, {})
@@ -127,7 +127,9 @@ def test_a_topic_waits_for_the_brokers_that_it_needs(events: Events) -> None:
             trying = asyncio.create_task(keep_creating(nodes[1], waiting))
             await nodes.start(3)
             await trying
-            assert all(len(p.replicas) == 3 for p in nodes[1].image.topics["wide"].partitions.values())
+            assert all(
+                len(p.replicas) == 3 for p in nodes[1].stages.cluster.image.topics["wide"].partitions.values()
+            )
         finally:
             await nodes.close()
 

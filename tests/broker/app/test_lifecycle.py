@@ -32,7 +32,7 @@ def others(nodes: Cluster, *without: int) -> list[int]:
     return [node for node in nodes.brokers if node not in without]
 
 
-def test_a_voter_that_waits_for_others_says_so(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_voter_that_waits_for_a_majority_logs_it(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ready when more than half of the voters run."""
 
     async def main() -> None:
@@ -57,9 +57,9 @@ def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            dead = others(nodes, controller.node_id)[0]
+            dead = others(nodes, controller.stages.config.node_id)[0]
             await nodes.kill(dead)
-            await eventually(lambda: controller.image.brokers[dead].fenced)
+            await eventually(lambda: controller.stages.cluster.image.brokers[dead].fenced)
 
     run(main())
 
@@ -70,9 +70,9 @@ def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             first = await nodes.settled()
-            await nodes.kill(first.node_id)
+            await nodes.kill(first.stages.config.node_id)
             second = await nodes.settled()
-            await eventually(lambda: second.image.brokers[first.node_id].fenced)
+            await eventually(lambda: second.stages.cluster.image.brokers[first.stages.config.node_id].fenced)
 
     run(main())
 
@@ -83,17 +83,17 @@ def test_a_wrong_suspicion_is_harmless() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            suspect = others(nodes, controller.node_id)[0]
+            suspect = others(nodes, controller.stages.config.node_id)[0]
             assert await create(nodes, suspect, "topic", factor=3) == ErrorCode.NONE
-            epoch = nodes[suspect].broker_epoch
-            changes = controller.image.offset
-            controller.node.controller_loop.gone(suspect)
+            epoch = nodes[suspect].stages.cluster.node.broker_epoch
+            changes = controller.stages.cluster.image.offset
+            controller.stages.cluster.node.controller_loop.gone(suspect)
             for broker in nodes.brokers.values():
-                broker.node.quorum.peer_gone(controller.node_id)
-            await eventually(lambda: (nodes.controller or controller).image.offset > changes)
+                broker.stages.cluster.node.quorum.peer_gone(controller.stages.config.node_id)
+            await eventually(lambda: (nodes.controller or controller).stages.cluster.image.offset > changes)
             after = await nodes.settled()
-            await eventually(lambda: not after.image.brokers[suspect].fenced)
-            assert after.image.brokers[suspect].epoch == epoch, "the same registration"
+            await eventually(lambda: not after.stages.cluster.image.brokers[suspect].fenced)
+            assert after.stages.cluster.image.brokers[suspect].epoch == epoch, "the same registration"
             assert await create(nodes, suspect, "another") == ErrorCode.NONE
 
     run(main())
@@ -104,13 +104,13 @@ def test_a_broker_that_falls_silent_is_fenced_when_its_session_ends() -> None:
         short = {"broker.session.timeout.ms": "400", "broker.heartbeat.interval.ms": "50"}
         async with cluster(3, config=short) as nodes:
             controller = await nodes.settled()
-            silent = others(nodes, controller.node_id)[0]
-            lifecycle = nodes[silent].lifecycle
+            silent = others(nodes, controller.stages.config.node_id)[0]
+            lifecycle = nodes[silent].stages.replication.lifecycle
             assert lifecycle is not None
             await lifecycle.stop()
-            await eventually(lambda: controller.image.brokers[silent].fenced)
+            await eventually(lambda: controller.stages.cluster.image.brokers[silent].fenced)
             lifecycle.start()
-            await eventually(lambda: not controller.image.brokers[silent].fenced)
+            await eventually(lambda: not controller.stages.cluster.image.brokers[silent].fenced)
 
     run(main())
 
@@ -121,17 +121,17 @@ def test_a_broker_that_registers_twice_is_missed_as_any_other() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            silent = others(nodes, controller.node_id)[0]
-            lifecycle = nodes[silent].lifecycle
+            silent = others(nodes, controller.stages.config.node_id)[0]
+            lifecycle = nodes[silent].stages.replication.lifecycle
             assert lifecycle is not None
             await lifecycle.stop()
             epoch = lifecycle.epoch
             await lifecycle.register()
             assert lifecycle.epoch == epoch
-            controller_loop = controller.node.controller_loop
+            controller_loop = controller.stages.cluster.node.controller_loop
             assert controller_loop.sessions is not None
-            late_ms = controller_loop.now_ms() + controller.config.broker_session_timeout_ms
-            assert silent in controller_loop.sessions.expired(controller.image, late_ms)
+            late_ms = controller_loop.now_ms() + controller.stages.config.broker_session_timeout_ms
+            assert silent in controller_loop.sessions.expired(controller.stages.cluster.image, late_ms)
 
     run(main())
 
@@ -141,8 +141,8 @@ def test_no_two_brokers_of_one_id() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
             request = BrokerRegistrationRequest(
-                broker_id=others(nodes, controller.node_id)[0],
-                cluster_id=controller.cluster_id,
+                broker_id=others(nodes, controller.stages.config.node_id)[0],
+                cluster_id=controller.stages.cluster.node.cluster_id,
                 incarnation_id=bytes(15) + b"x",
                 listeners=[Listener(name="INTERNAL", host="127.0.0.1", port=1)],
                 features=[
@@ -150,7 +150,7 @@ def test_no_two_brokers_of_one_id() -> None:
                 ],
                 log_dirs=[bytes(15) + b"\xff"],
             )
-            node = controller.node_id
+            node = controller.stages.config.node_id
             answer = await nodes.call(node, BROKER_REGISTRATION, request, internal=True)
             assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
             request.cluster_id = "another"
@@ -164,9 +164,11 @@ def test_a_stale_heartbeat_and_a_heartbeat_to_the_wrong_node() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            follower = others(nodes, controller.node_id)[0]
+            follower = others(nodes, controller.stages.config.node_id)[0]
             stale = BrokerHeartbeatRequest(broker_id=follower, broker_epoch=0)
-            answer = await nodes.call(controller.node_id, BROKER_HEARTBEAT, stale, internal=True)
+            answer = await nodes.call(
+                controller.stages.config.node_id, BROKER_HEARTBEAT, stale, internal=True
+            )
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
             answer = await nodes.call(follower, BROKER_HEARTBEAT, stale, internal=True)
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
@@ -178,14 +180,17 @@ def test_an_unregistered_broker_that_lives_registers_again() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            node = others(nodes, controller.node_id)[0]
-            epoch = nodes[node].broker_epoch
+            node = others(nodes, controller.stages.config.node_id)[0]
+            epoch = nodes[node].stages.cluster.node.broker_epoch
             answer = await nodes.call(node, UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
             assert answer.error_code == ErrorCode.NONE
             await eventually(
-                lambda: node in controller.image.brokers and controller.image.brokers[node].epoch > epoch
+                lambda: (
+                    node in controller.stages.cluster.image.brokers
+                    and controller.stages.cluster.image.brokers[node].epoch > epoch
+                )
             )
-            await eventually(lambda: not controller.image.brokers[node].fenced)
+            await eventually(lambda: not controller.stages.cluster.image.brokers[node].fenced)
 
     run(main())
 
@@ -194,14 +199,14 @@ def test_an_unregistered_broker_has_producers_retry_and_followers_wait() -> None
     async def main() -> None:
         async with cluster(3) as nodes:
             await nodes.settled()
-            registered = nodes[1].image.brokers.pop(1)
+            registered = nodes[1].stages.cluster.image.brokers.pop(1)
             answer = await nodes.call(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             with pytest.raises(ApiError, match="not registered"):
-                ReplicaFetchRequests(nodes[1].config, lambda: nodes[1].node.broker_epoch).request(
-                    PlannedFetch(0, 0, {}, []), None
-                )
-            nodes[1].image.brokers[1] = registered
+                ReplicaFetchRequests(
+                    nodes[1].stages.config, lambda: nodes[1].stages.cluster.node.broker_epoch
+                ).request(PlannedFetch(0, 0, {}, []), None)
+            nodes[1].stages.cluster.image.brokers[1] = registered
             answer = await nodes.call(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert answer.error_code == ErrorCode.NONE
 
@@ -216,12 +221,12 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
         try:
             await nodes.start()
             controller = await nodes.settled()
-            assert controller.node_id < 4
+            assert controller.stages.config.node_id < 4
             assert await create(nodes, 5, "topic", factor=2) == ErrorCode.NONE
-            assert sorted(controller.image.brokers) == [4, 5]
-            assert sorted(controller.image.controllers) == [1, 2, 3]
-            assert controller.image.brokers[4].active
-            await nodes.kill(controller.node_id)
+            assert sorted(controller.stages.cluster.image.brokers) == [4, 5]
+            assert sorted(controller.stages.cluster.image.controllers) == [1, 2, 3]
+            assert controller.stages.cluster.image.brokers[4].active
+            await nodes.kill(controller.stages.config.node_id)
             await nodes.settled()
             assert await create(nodes, 4, "another", factor=2) == ErrorCode.NONE
             await nodes.stop()
@@ -242,15 +247,18 @@ def test_a_topic_with_unclean_elections_gets_a_leader_that_may_lack_records(
         # Also how often the controller looks for leaders to elect.
         async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
             controller = await nodes.settled()
-            assert await create(nodes, controller.node_id, "topic", factor=2) == ErrorCode.NONE
-            partition = controller.image.topics["topic"].partitions[0]
+            assert await create(nodes, controller.stages.config.node_id, "topic", factor=2) == ErrorCode.NONE
+            partition = controller.stages.cluster.image.topics["topic"].partitions[0]
             change = PartitionChangeRecord(
                 topic_id=partition.topic_id, partition_id=0, isr=[9], leader=-1, eligible_leader_replicas=[]
             )
-            await controller.controller.change(lambda: ([change], None))
+            await controller.stages.cluster.node.controller.change(lambda: ([change], None))
             assert partition.leader == -1, "no complete replica is there"
             key = "unclean.leader.election.enable"
-            assert await alter(nodes, controller.node_id, TOPIC, "topic", key, "true") == ErrorCode.NONE
+            assert (
+                await alter(nodes, controller.stages.config.node_id, TOPIC, "topic", key, "true")
+                == ErrorCode.NONE
+            )
             await eventually(lambda: partition.leader in partition.replicas)
             await eventually(
                 lambda: warnings == [("unclean_leader", {"partition": "topic-0", "end_offset": 0})]
@@ -263,11 +271,11 @@ def test_leaders_go_back_to_where_they_are_preferred() -> None:
     async def main() -> None:
         async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
             controller = await nodes.settled()
-            assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE
-            partition = controller.image.topics["topic"].partitions[0]
+            assert await create(nodes, controller.stages.config.node_id, "topic", factor=3) == ErrorCode.NONE
+            partition = controller.stages.cluster.image.topics["topic"].partitions[0]
             (preferred, other), epoch = partition.replicas[:2], partition.leader_epoch
             change = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=0, leader=other)
-            await controller.controller.change(lambda: ([change], None))
+            await controller.stages.cluster.node.controller.change(lambda: ([change], None))
             # The other's epoch, and another one: it may be over already.
             await eventually(lambda: (partition.leader, partition.leader_epoch) == (preferred, epoch + 2))
 
@@ -297,7 +305,7 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
             # Time enough for the other to join, too, if it seemed to keep up.
             assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
             assert sorted(lost.isr) == [2, 3]
-            assert not nodes[2].image.brokers[1].fenced
+            assert not nodes[2].stages.cluster.image.brokers[1].fenced
         finally:
             await nodes.close()
 

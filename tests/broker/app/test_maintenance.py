@@ -17,6 +17,7 @@ from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.monitoring.loop_watch import LoopWatch
 from penstock.model.config import BrokerConfig
 from penstock.storage import cleaner
+from penstock.storage.index_files import OtherSegment
 from penstock.testing import broker
 from tests.broker.app.compacted_topics import BUSY, COMPACT, of_keys, put, seal
 from tests.broker.configs import BROKER, NODE, TOPIC, set_config
@@ -68,6 +69,7 @@ def test_a_chore_that_fails_is_done_again() -> None:
         task.cancel()
 
     asyncio.run(run())
+    assert next(rounds) >= 4
 
 
 def test_the_checks_of_a_second_share_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +124,39 @@ def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: p
             until(lambda topic=topic: len(of_keys(read_all(client, topic))) == 1)  # type: ignore[misc]
 
 
-def test_without_cleaners_nothing_is_compacted() -> None:
+def test_the_scrubber_is_told_of_a_segment_of_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log stays cleanable: it is compacted once the segment has been replaced."""
+    segments = SimpleNamespace(exchanged=set())
+    partition: Any = SimpleNamespace(name="a-0", log=SimpleNamespace(segments=segments))
+    due = [(partition, None)]
+
+    async def dirtiest(_: Maintenance, tried: object) -> Any:
+        return due.pop() if due else None
+
+    async def compact(*_: Any) -> bool:
+        raise OtherSegment("/data/topics/a/partition-0/00000000000000000004", 4)
+
+    async def check() -> None:
+        config = BrokerConfig({})
+        clock_watch = SimpleNamespace(now_ms=lambda: 1)
+        maintenance = Maintenance(config, [], None, None, clock_watch, system_world(config), None)  # type: ignore[arg-type]
+        await maintenance.clean()
+        assert segments.exchanged == {4}
+        assert not maintenance._uncleanable
+
+    monkeypatch.setattr(Maintenance, "_dirtiest", dirtiest)
+    monkeypatch.setattr(Maintenance, "_compact", compact)
+    asyncio.run(check())
+
+
+def test_without_cleaners_nothing_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         config = BrokerConfig({"log.cleaner.threads": "0"})
-        node = SimpleNamespace(controller=None, clock_watch=SimpleNamespace(now_ms=lambda: 1))
-        maintenance = Maintenance(config, None, None, node, system_world(config), None)  # type: ignore[arg-type]
+        clock_watch = SimpleNamespace(now_ms=lambda: 1)
+        maintenance = Maintenance(config, None, None, None, clock_watch, system_world(config), None)  # type: ignore[arg-type]
+        looked: list[object] = []
+        monkeypatch.setattr(maintenance, "_dirtiest", looked.append)
         await maintenance.clean()
+        assert looked == []
 
     asyncio.run(check())

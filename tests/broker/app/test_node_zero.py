@@ -7,7 +7,7 @@ from tests.broker.nodes import Cluster, eventually, run
 
 
 async def _make_controller(nodes: Cluster, wanted: int) -> None:
-    while (active := (await nodes.settled()).node_id) != wanted:
+    while (active := (await nodes.settled()).stages.config.node_id) != wanted:
         await nodes.kill(active)
         await nodes.settled()
         await nodes.start(active)
@@ -19,14 +19,16 @@ def test_broker_0_votes_leads_and_controls() -> None:
         try:
             await nodes.start()
             await _make_controller(nodes, 0)
-            await nodes[0].create_topic(NewTopic("t", partitions=6, replication_factor=3))
-            partitions = nodes[0].image.topics["t"].partitions.values()
+            await nodes[0].stages.cluster.topics.create(NewTopic("t", partitions=6, replication_factor=3))
+            partitions = nodes[0].stages.cluster.image.topics["t"].partitions.values()
             await eventually(lambda: all(len(p.isr) == 3 for p in partitions))
             assert {p.leader for p in partitions} == {0, 1, 2}
             await nodes.kill(1)
             await eventually(lambda: {p.leader for p in partitions} == {0, 2})
-            await eventually(lambda: nodes[2].image.offset == nodes[0].image.offset)
-            assert nodes[2].node.leader_id == 0
+            await eventually(
+                lambda: nodes[2].stages.cluster.image.offset == nodes[0].stages.cluster.image.offset
+            )
+            assert nodes[2].stages.cluster.node.leader_id == 0
         finally:
             await nodes.close()
 

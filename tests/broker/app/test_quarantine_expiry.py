@@ -26,7 +26,7 @@ class MovableClock(StillClock):
 def expire(running: BrokerOnDisk, expiry: QuarantineExpiry) -> int:
     """How many entries are left after a round."""
     asyncio.run_coroutine_threadsafe(expiry.expire(), running._loop).result(60)
-    return len(running.broker.partitions.directories[0].quarantine.entries())
+    return len(running.broker.stages.storage.partitions.directories[0].quarantine.entries())
 
 
 def test_only_running_time_and_a_trusted_clock_delete(events: Events) -> None:
@@ -34,14 +34,18 @@ def test_only_running_time_and_a_trusted_clock_delete(events: Events) -> None:
         topic = create_topic(client, "t", partitions=2)
         append(client, topic, b"x")
         broker = running.broker
-        image = broker.image.topics["t"]
-        partitions = broker.partitions
+        image = broker.stages.cluster.image.topics["t"]
+        partitions = broker.stages.storage.partitions
         asyncio.run_coroutine_threadsafe(partitions.quarantine(image, 0, "a test"), running._loop).result(60)
         assert append(client, topic, b"y") == 0, "an empty log took its place"
         now_ms = partitions.directories[0].quarantine.entries()[0].when_ms
         clock, trusted = MovableClock(now_ms), True
         expiry = QuarantineExpiry(
-            broker.config, partitions, clock, broker.workers, lambda: clock.ms if trusted else None
+            broker.stages.config,
+            partitions,
+            clock,
+            broker.stages.world.workers,
+            lambda: clock.ms if trusted else None,
         )
         assert expiry.interval_ms == 3_600_000
 
@@ -59,15 +63,17 @@ def test_a_damaged_entry_is_reported_and_stays(events: Events) -> None:
     with on_disk(Disk()) as running, RawClient(running.bootstrap) as client:
         append(client, create_topic(client, "t"), b"x")
         broker = running.broker
-        partitions, image = broker.partitions, broker.image.topics["t"]
+        partitions, image = broker.stages.storage.partitions, broker.stages.cluster.image.topics["t"]
         asyncio.run_coroutine_threadsafe(partitions.quarantine(image, 0, "a test"), running._loop).result(60)
         (directory,) = partitions.directories
         (entry,) = directory.quarantine.entries()
         path = directory.quarantine.entry_path(entry.name)
-        broker.files.write_atomic(f"{path}/quarantine.json", b'{"partitions": [1]}')
+        broker.stages.world.files.write_atomic(f"{path}/quarantine.json", b'{"partitions": [1]}')
         clock = MovableClock(entry.when_ms + 30 * DAY_MS)
-        expiry = QuarantineExpiry(broker.config, partitions, clock, broker.workers, lambda: clock.ms)
+        expiry = QuarantineExpiry(
+            broker.stages.config, partitions, clock, broker.stages.world.workers, lambda: clock.ms
+        )
         clock.ran_s = 30 * DAY_MS / 1000
         expire(running, expiry)
-        assert broker.files.listdir(f"{path}/data") == ["partition-0"]
+        assert broker.stages.world.files.listdir(f"{path}/data") == ["partition-0"]
     assert [fields["path"] for _, fields in events.of("quarantine_entry_damaged")] == [path]

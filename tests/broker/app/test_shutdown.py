@@ -24,15 +24,15 @@ def test_leaders_move_away_before_a_broker_stops() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             controller = await nodes.settled()
-            leaving = others(nodes, controller.node_id)[0]
+            leaving = others(nodes, controller.stages.config.node_id)[0]
             assert await create(nodes, leaving, "topic", factor=3) == ErrorCode.NONE
-            partition = controller.image.topics["topic"].partitions[0]
-            epoch = nodes[leaving].broker_epoch
+            partition = controller.stages.cluster.image.topics["topic"].partitions[0]
+            epoch = nodes[leaving].stages.cluster.node.broker_epoch
             await nodes.stop(leaving)
-            assert controller.image.brokers[leaving].fenced
+            assert controller.stages.cluster.image.brokers[leaving].fenced
             assert partition.leader not in (leaving, -1) and leaving not in partition.isr
             await nodes.start(leaving)
-            assert nodes[leaving].broker_epoch > epoch
+            assert nodes[leaving].stages.cluster.node.broker_epoch > epoch
 
     run(main())
 
@@ -41,11 +41,11 @@ def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             first = await nodes.settled()
-            assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
-            await nodes.stop(first.node_id)
+            assert await create(nodes, first.stages.config.node_id, "topic", factor=3) == ErrorCode.NONE
+            await nodes.stop(first.stages.config.node_id)
             second = await nodes.settled()
-            assert second.image.brokers[first.node_id].fenced
-            assert second.image.topics["topic"].partitions[0].leader in nodes.brokers
+            assert second.stages.cluster.image.brokers[first.stages.config.node_id].fenced
+            assert second.stages.cluster.image.topics["topic"].partitions[0].leader in nodes.brokers
 
     run(main())
 
@@ -75,11 +75,11 @@ def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
 
     async def main() -> None:
         async with cluster(3) as nodes:
-            controller = (await nodes.settled()).node_id
+            controller = (await nodes.settled()).stages.config.node_id
             last, other = others(nodes, controller)
             for node in (other, controller):
                 await nodes.kill(node)
-            await eventually(lambda: nodes[last].node.quorum.state.majority_gone)
+            await eventually(lambda: nodes[last].stages.cluster.node.quorum.state.majority_gone)
             async with asyncio.timeout(60):
                 await nodes.stop(last)
 
@@ -92,13 +92,13 @@ def test_a_broker_that_stops_follows_no_leader_that_is_elected_meanwhile() -> No
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3)
-            await nodes[3].replicas.stop()
-            before = list(nodes[3].replicas.fetchers)
+            await nodes[3].stages.replication.replicas.stop()
+            before = list(nodes[3].stages.replication.replicas.fetchers)
             await nodes.stop(1)
             await eventually(lambda: described(nodes[3]).leader == 2)
-            applied = nodes[2].node.loader.applied
-            await eventually(lambda: nodes[3].node.loader.applied >= applied)
-            assert list(nodes[3].replicas.fetchers) == before
+            applied = nodes[2].stages.cluster.node.loader.applied
+            await eventually(lambda: nodes[3].stages.cluster.node.loader.applied >= applied)
+            assert list(nodes[3].stages.replication.replicas.fetchers) == before
 
     run(main())
 
@@ -109,10 +109,12 @@ def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> 
     async def main() -> None:
         async with cluster(3) as nodes:
             for end, remembered in ((nodes.stop, True), (nodes.kill, False)):
-                last = nodes[1].broker_epoch
+                last = nodes[1].stages.cluster.node.broker_epoch
                 await end(1)
                 await nodes.start(1)
-                assert nodes[1].partitions.previous_registration.epoch == (last if remembered else -1)
+                assert nodes[1].stages.storage.partitions.previous_registration.epoch == (
+                    last if remembered else -1
+                )
 
     run(main())
 
@@ -129,14 +131,14 @@ def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.Mo
 
         try:
             await nodes.start()
-            last = nodes[1].broker_epoch
+            last = nodes[1].stages.cluster.node.broker_epoch
             with monkeypatch.context() as failing:
                 failing.setattr(Partitions, "close", fail)
                 await nodes.stop(1)
             disk.sync_error = None
             await nodes.start(1)
-            assert nodes[1].broker_epoch > last
-            assert nodes[1].partitions.previous_registration.epoch == -1
+            assert nodes[1].stages.cluster.node.broker_epoch > last
+            assert nodes[1].stages.storage.partitions.previous_registration.epoch == -1
         finally:
             await nodes.close()
 

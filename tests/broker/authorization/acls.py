@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import Final
 
 from penstock.model.config.access_keys import STANDARD_AUTHORIZER
@@ -71,11 +70,3 @@ class Admin(RawClient):
         )
         (result,) = self.call(DELETE_ACLS, 3, DeleteAclsRequest(filters=[wanted])).filter_results
         return len(result.matching_acls)
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

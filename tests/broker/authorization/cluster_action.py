@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.metadata.access import create_acls, delete_acls
 from penstock.model.config.access_keys import STANDARD_AUTHORIZER
-from penstock.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from penstock.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from penstock.security.principal import Principal
 from tests.broker.nodes import Cluster, eventually
 
@@ -25,15 +25,23 @@ async def add_acls(nodes: Cluster, *wanted: tuple[str, Operation, ResourceType, 
         for principal, operation, kind, name, permission in wanted
     ]
     controller = await nodes.settled()
-    count = len(controller.image.acls) + len(acls)
-    ids = iter(range(len(controller.image.acls) + 1, count + 1))
-    await controller.controller.change(
-        lambda: create_acls(controller.image, acls, lambda: next(ids).to_bytes(16, "big"))
+    count = len(controller.stages.cluster.image.acls) + len(acls)
+    ids = iter(range(len(controller.stages.cluster.image.acls) + 1, count + 1))
+    await controller.stages.cluster.node.controller.change(
+        lambda: create_acls(controller.stages.cluster.image, acls, lambda: next(ids).to_bytes(16, "big"))
     )
-    await eventually(lambda: all(len(broker.image.acls) == count for broker in nodes.brokers.values()))
+    await eventually(
+        lambda: all(len(broker.stages.cluster.image.acls) == count for broker in nodes.brokers.values())
+    )
 
 
 async def revoke(nodes: Cluster) -> None:
     controller = await nodes.settled()
-    await controller.controller.change(lambda: delete_acls(controller.image, [AclFilter()]))
-    await eventually(lambda: all(not len(broker.image.acls) for broker in nodes.brokers.values()))
+    await controller.stages.cluster.node.controller.change(
+        lambda: delete_acls(
+            controller.stages.cluster.image, [list(controller.stages.cluster.image.acls.by_id.items())]
+        )
+    )
+    await eventually(
+        lambda: all(not len(broker.stages.cluster.image.acls) for broker in nodes.brokers.values())
+    )

@@ -202,6 +202,15 @@ CASES: Final = [
         )
         for key in (83, 84, 85, 86, 87)
     ),
+    _case(
+        88,
+        0,
+        _group(OP.READ) | _topic(OP.DESCRIBE),
+        group_id="g",
+        member_id="m",
+        topology={"subtopologies": [{"subtopology_id": "0", "source_topics": ["t"]}]},
+    ),
+    _case(89, 0, _group(OP.DESCRIBE), group_ids=["g"]),
     _case(90, 1, _group(OP.DESCRIBE), groups=[{"group_id": "g", "topics": None}]),
     _case(
         91,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.base.denials import SAMPLES_MAX
 from penstock.broker.fetch.repeated_client import RepeatedClientFetches
 from penstock.metadata.image import ROLE
 from penstock.model.errors import ErrorCode
@@ -27,6 +28,7 @@ from penstock.wire.apis.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_topic_partitions import (
@@ -114,7 +116,9 @@ def metadata(client: RawClient, *names: str, **settings: Any) -> MetadataRespons
 def memo_of(running: BrokerOnDisk, client: RawClient) -> RepeatedClientFetches:
     """The requests that the broker has learned of a connection."""
     peer = "{}:{}".format(*client.socket.getsockname())
-    (memo,) = [known.memo for known in running.broker.server.connections if known.peer == peer]
+    (memo,) = [
+        known.memo for known in running.broker.stages.listening.server.connections if known.peer == peer
+    ]
     assert isinstance(memo, RepeatedClientFetches)
     return memo
 
@@ -211,6 +215,38 @@ def test_denials_and_changes_are_audited(client: RawClient, admin: Admin, events
     assert len(events.of("access_denied")) == 1, "a list that is filtered is not audited"
 
 
+def test_a_request_has_one_event_for_all_its_denials(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, events: Events
+) -> None:
+    """Each name was an event: 20,000 denied names were 20,000 lines."""
+    names = [new_name() for _ in range(300)]
+    counted = running.broker.stages.listening.audit.denials
+    before = counted["DESCRIBE", "TOPIC"], counted["DELETE", "TOPIC"], counted["READ", "TOPIC"]
+    metadata(client, *names)
+    deletions = [DeleteTopicState(name=name) for name in names]
+    client.call(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=deletions, timeout_ms=5000))
+    partitions = [wanted(0, partition=n) for n in range(3)]
+    client.call(FETCH, 16, fetch_request([(topic, partitions)], version=16, max_wait_ms=0))
+    described, deleted, fetched = [fields for _, fields in events.of("access_denied")]
+    assert (described["api"], described["denials"]) == ("Metadata", 300)
+    (kind,) = described["denied"]
+    assert (kind["operation"], kind["resource_type"], kind["count"]) == ("DESCRIBE", "TOPIC", 300)
+    assert len(kind["resources"]) == SAMPLES_MAX and set(kind["resources"]) < set(names)
+    assert (deleted["api"], deleted["denials"]) == ("DeleteTopics", 300)
+    assert (fetched["api"], fetched["denials"], fetched["resource"]) == ("Fetch", 3, topic.name)
+    after = counted["DESCRIBE", "TOPIC"], counted["DELETE", "TOPIC"], counted["READ", "TOPIC"]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [300, 300, 3]
+
+
+def test_a_request_that_is_served_in_slices_has_one_event(client: RawClient, events: Events) -> None:
+    """20,000 denied names wrote as many lines, until the pipe of the log was full."""
+    metadata(client, *(f"t{n}" for n in range(20_000)))
+    ((_, denied),) = events.of("access_denied")
+    (kind,) = denied["denied"]
+    assert denied["denials"] == kind["count"] == 20_000
+    assert kind["resources"] == [f"t{n}" for n in range(5)]
+
+
 def test_deleted_data_is_audited(client: RawClient, admin: Admin, events: Events) -> None:
     topic = create_topic(admin)
     records = DeleteRecordsTopic(name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0)])
@@ -238,7 +274,7 @@ def test_a_denied_find_coordinator_creates_no_topic(
     found = response.coordinators[0] if version >= 4 else response
     codes = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert found.error_code == codes[key_type]
-    assert not running.broker.image.topics.keys() & {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
+    assert not running.broker.stages.cluster.image.topics.keys() & {OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
 
 
 def test_a_regular_expression_matches_only_topics_that_may_be_described(
@@ -298,7 +334,7 @@ def test_a_fetch_that_waits_loses_access_with_the_acl(client: RawClient, admin: 
     append(admin, other, b"the wait has begun")
     assert admin.revoke(topic.name) == 1
     append(admin, topic, b"secret")
-    found = answer(client.receive())  # type: ignore[arg-type]
+    found = answer(client.receive())
     assert found.error_code == DENIED
     assert not found.records
 
@@ -330,7 +366,7 @@ def test_a_repeated_fetch_that_waits_loses_access_with_the_acl(
     until(lambda: memo.last is not None and memo.last.is_waiting)
     admin.revoke(topic.name)
     append(admin, topic, b"secret")
-    assert answer(client.receive()).error_code == DENIED  # type: ignore[arg-type]
+    assert answer(client.receive()).error_code == DENIED
 
 
 def test_a_fetch_session_loses_access_with_the_acl(client: RawClient, admin: Admin, topic: Topic) -> None:

@@ -18,9 +18,9 @@ from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, Crea
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.principals import encode_principal
+from tests.broker.authorization.certified import Certified
 from tests.broker.authorization.cluster_action import BOB, CONFIG, add_acls, allow_cluster_action
 from tests.broker.nodes import cluster, eventually, run
-from tests.broker.raw import RawClient
 from tests.secured import pki
 
 
@@ -40,8 +40,8 @@ async def envelope(
         client_host_address=b"\x7f\0\0\1",
     )
     frame = b"".join(map(bytes, encode_request(ENVELOPE, 0, 1, None, outer)))[4:]  # type: ignore[arg-type]
-    assert broker.internal_dispatcher is not None
-    answer: Any = broker.internal_dispatcher.serve(connection(broker, sender), memoryview(frame))
+    assert broker.serving.internal_dispatcher is not None
+    answer: Any = broker.serving.internal_dispatcher.serve(connection(broker, sender), memoryview(frame))
     if isinstance(answer, Deferred):
         await eventually(lambda: bool(answer.done))
         answer = answer.value
@@ -50,12 +50,13 @@ async def envelope(
 
 
 def connection(broker: Broker, principal: Principal) -> Any:
-    assert broker.internal is not None
+    assert broker.stages.listening.internal is not None
     return SimpleNamespace(
         memo=None,
         peer="peer",
-        listener=broker.internal.listener,
+        listener=broker.stages.listening.internal.listener,
         session=Session(principal, "INTERNAL", "127.0.0.1"),
+        rest=lambda: None,
     )
 
 
@@ -122,8 +123,8 @@ def test_the_principal_of_a_certificate_counts_when_its_request_is_forwarded() -
         assert active is not None
         (other,) = set(running.ids) - {active}
         with (
-            _Certified(running.address(other), "alice") as alice,
-            _Certified(running.address(other), "server") as node,
+            Certified(running.address(other), "alice") as alice,
+            Certified(running.address(other), "server") as node,
         ):
             assert alice.create("t") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             grant = AclCreation(
@@ -141,23 +142,3 @@ def test_the_principal_of_a_certificate_counts_when_its_request_is_forwarded() -
             assert node.call(CREATE_ACLS, 3, request).results[0].error_code == ErrorCode.NONE
             assert alice.create("t") == ErrorCode.NONE
             assert alice.create("u") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-class _Certified(RawClient):
-    """A client with a certificate."""
-
-    def __init__(self, address: str, certificate: str) -> None:
-        super().__init__(address)
-        plain, self.socket = (
-            self.socket,
-            pki().client(certificate).wrap_socket(self.socket, server_hostname="127.0.0.1"),
-        )
-        assert plain.fileno() == -1, "the wrapped socket has its descriptor"
-
-    def __enter__(self) -> _Certified:
-        return self
-
-    def create(self, topic: str) -> int:
-        wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
-        (result,) = self.call(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wanted])).topics
-        return result.error_code

@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from penstock.broker.base.bearer_tokens import BearerTokens
 from penstock.broker.fetch.repeated_client import RepeatedClientFetches
 from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.security.acls import Operation, PatternType, Permission, ResourceType
+from penstock.security.sasl import Identity
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
@@ -27,9 +29,14 @@ from penstock.wire.apis.fetch import FETCH, FetchRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from penstock.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from penstock.wire.messages import decode_response, encode_request
+from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, fetch_request, new_name, produce_request, wanted
+from tests.broker.share_groups import Member
 from tests.broker.speaker import Speaker
 from tests.secured import HOST
+from tests.waiting import eventually
 
 jwt = pytest.importorskip("jwt")
 pytest.importorskip("cryptography")
@@ -108,11 +115,13 @@ class Client(Speaker):
     """A client that is authenticated."""
 
     def __init__(self, running: BrokerThread, token: bytes, mechanism: str = "PLAIN") -> None:
-        super().__init__(running.broker.listeners[0].port)
+        super().__init__(running.broker.stages.listening.listeners[0].port)
         self.mechanism = mechanism
         self.log_in(token)
         peer = "{}:{}".format(*self.socket.getsockname())
-        (self.connection,) = [known for known in running.broker.server.connections if known.peer == peer]
+        (self.connection,) = [
+            known for known in running.broker.stages.listening.server.connections if known.peer == peer
+        ]
 
     def log_in(self, token: bytes) -> int:
         """Authenticate, or authenticate again; the lifetime of the session."""
@@ -250,18 +259,93 @@ def test_no_path_outlives_the_session(
     assert request() is None
 
 
-def test_a_long_poll_that_outlives_the_session_is_the_last_answer(
+def long_poll(client: Client, topic: Topic, version: int = 16) -> None:
+    """Send a Fetch that waits for half a minute."""
+    request = fetch_request([(topic, [wanted(0)])], version=version, max_wait_ms=30_000)
+    client.socket.sendall(b"".join(encode_request(FETCH, version, 7, "t", request)))  # type: ignore[arg-type]
+    eventually(lambda: bool(list(client.connection.pending_requests())))
+
+
+def fetch_answer(client: Client, version: int = 16) -> Any:
+    raw = client.receive_raw()
+    return None if raw is None else decode_response(FETCH, version, memoryview(raw))
+
+
+def test_a_long_poll_that_outlives_the_session_yields_no_records(
     bob: Client, admin: Client, topic: Topic
 ) -> None:
-    request = fetch_request([(topic, [wanted(0)])], version=16, max_wait_ms=30_000)
-    from penstock.wire.messages import encode_request
-
-    bob.socket.sendall(b"".join(encode_request(FETCH, 16, 7, "t", request)))  # type: ignore[arg-type]
-    assert admin.call(METADATA, MetadataRequest()) is not None
+    """Kafka sends the records, and closes the connection at the next request."""
+    long_poll(bob, topic)
     bob.age(61)
     admin.produce(topic)
-    assert bob.receive_raw() is not None
+    answer = fetch_answer(bob)
+    assert (answer.error_code, answer.responses) == (ErrorCode.SASL_AUTHENTICATION_FAILED, [])
     assert bob.fetch(topic, 1) is None
+
+
+def test_a_long_poll_ends_with_the_session(
+    running: BrokerThread, issuer: Issuer, admin: Client, topic: Topic
+) -> None:
+    """No record comes: the session alone ends the wait. The client can authenticate again."""
+    allow(admin, "User:eve", READ, topic.name)
+    with Client(running, bearer(issuer.sign(exp=int(time.time()) + 3)), BEARER) as client:
+        long_poll(client, topic)
+        began = time.monotonic()
+        assert fetch_answer(client).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert time.monotonic() - began < 20
+        client.log_in(bearer(issuer.sign()))
+        admin.produce(topic)
+        assert client.fetch_code(topic, 0) == ErrorCode.NONE
+
+
+class _ByVersion:
+    """A client as members of share groups use it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def call(self, api: Any, version: int, request: Any) -> Any:
+        return self._client.call(api, request, version)
+
+
+def test_a_share_fetch_ends_with_the_session_and_acquires_nothing(
+    running: BrokerThread, issuer: Issuer, admin: Client, topic: Topic
+) -> None:
+    group = new_name("group")
+    other = Member(cast(RawClient, _ByVersion(admin)), group, topic).join()
+    token = issuer.sign(sub="admin", exp=int(time.time()) + 4)
+    with Client(running, bearer(token), BEARER) as client:
+        member = Member(cast(RawClient, _ByVersion(client)), group, topic).join()
+        response, _ = member.fetch(max_wait_ms=30_000)
+        while not response.error_code:
+            response, _ = member.fetch(max_wait_ms=30_000)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.connection.session.expires_at is not None
+        # Its lock would keep the record from others for half a minute.
+        admin.produce(topic)
+        began = time.monotonic()
+        assert [first for first, _, _ in other.take()] == [0]
+        assert time.monotonic() - began < 20
+
+
+def test_an_old_long_poll_is_closed_with_the_session(
+    running: BrokerThread, issuer: Issuer, admin: Client, topic: Topic
+) -> None:
+    """Fetch has no error of the whole response before version 7."""
+    allow(admin, "User:eve", READ, topic.name)
+    with Client(running, bearer(issuer.sign(exp=int(time.time()) + 3)), BEARER) as client:
+        long_poll(client, topic, version=6)
+        assert fetch_answer(client, version=6) is None
+
+
+def test_authentication_in_time_keeps_a_long_poll(bob: Client, admin: Client, topic: Topic) -> None:
+    long_poll(bob, topic)
+    bob.age(2)
+    request = SaslHandshakeRequest(mechanism="PLAIN")
+    bob.socket.sendall(b"".join(encode_request(SASL_HANDSHAKE, 1, 8, "t", request)))  # type: ignore[arg-type]
+    admin.produce(topic)
+    ((partition,),) = [each.partitions for each in fetch_answer(bob).responses]
+    assert partition.error_code == ErrorCode.NONE and partition.records
 
 
 def test_memoised_rights_to_produce_end_with_the_acl(bob: Client, admin: Client, topic: Topic) -> None:
@@ -343,7 +427,7 @@ FORGERIES: dict[str, Callable[[Issuer], str]] = {
 def test_a_bad_token_gets_a_challenge_and_then_an_error(
     running: BrokerThread, issuer: Issuer, forgery: str
 ) -> None:
-    with Speaker(running.broker.listeners[0].port) as speaker:
+    with Speaker(running.broker.stages.listening.listeners[0].port) as speaker:
         assert speaker.handshake(BEARER) == 0
         request = SaslAuthenticateRequest(auth_bytes=bearer(FORGERIES[forgery](issuer)))
         challenge = speaker.call(SASL_AUTHENTICATE, request)
@@ -351,3 +435,29 @@ def test_a_bad_token_gets_a_challenge_and_then_an_error(
         failed = speaker.token(b"\x01")
         assert failed is not None and failed[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert speaker.receive_raw() is None
+
+
+def test_a_large_token_is_refused_before_it_is_looked_at(
+    running: BrokerThread, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """490 KB took 111 to 140 ms of the event loop; twelve clients delayed others by seconds."""
+    verified: list[tuple[int, str]] = []
+    real = BearerTokens._identity
+
+    def counted(self: BearerTokens, token: str) -> Identity:
+        verified.append((len(token), threading.current_thread().name))
+        return real(self, token)
+
+    monkeypatch.setattr(BearerTokens, "_identity", counted)
+    # Base64 makes a token a third larger: the smallest has 66 KB.
+    for padding in (360_000, 70_000, 50_000):
+        with Speaker(running.broker.stages.listening.listeners[0].port) as speaker:
+            assert speaker.handshake(BEARER) == 0
+            answer = speaker.token(bearer(issuer.sign(padding="x" * padding)))
+            assert answer is not None and answer[0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not verified
+    with Client(running, bearer(issuer.sign(padding="x" * 40_000)), BEARER) as client:
+        assert client.connection.session.principal.name == "eve"
+    ((size, thread),) = verified
+    assert 50_000 < size < 65_536
+    assert thread.startswith("penstock-worker")

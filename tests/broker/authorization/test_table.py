@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import Generator
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +25,7 @@ from penstock.wire.apis import APIS
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH, OffsetFetchResponseGroup
 from penstock.wire.metadata_records import TopicRecord
 from penstock.wire.schema import Struct
+from penstock.wire.slicing import exhausted
 from tests.broker.authorization.requests import CASES, TOPIC_ID, Case, Needed
 
 _CODES = (29, 30, 31, 53)
@@ -68,9 +72,16 @@ class Stage:
             client_id="c",
             listener=self.internal if case.internal else None,
             stats=SimpleNamespace(name=api.name),
+            denials=None,
+            in_turns=exhausted,
+            until_done=_done,
         )
-        serve = authorized(self.environment, api, handler)
-        return serve(cast(Context, context), case.request()), reached
+        response = authorized(self.environment, api, handler)(cast(Context, context), case.request())
+        return asyncio.run(response) if inspect.iscoroutine(response) else response, reached
+
+
+async def _done(steps: Generator[object, None, Any]) -> Any:
+    return exhausted(steps)
 
 
 def codes(message: Any) -> set[int]:

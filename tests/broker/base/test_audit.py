@@ -14,8 +14,10 @@ from penstock.broker.base.audit import Audit
 from penstock.broker.base.audit_details import Details
 from penstock.broker.base.audit_queue import AuditQueue
 from penstock.broker.base.context import Context
+from penstock.broker.base.denials import SAMPLES_MAX
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.deferred import Deferred
+from penstock.security.acls import Operation, ResourceType
 from penstock.security.principal import Principal, Session
 from penstock.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from penstock.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,8 +28,21 @@ SESSION = Session(Principal("User", "eve"), "CLIENTS", "10.0.0.9")
 
 
 def context() -> Context:
-    known = SimpleNamespace(session=SESSION, stats=SimpleNamespace(name="DeleteTopics"), client_id="c")
-    return cast(Context, known)
+    stats = SimpleNamespace(name="DeleteTopics")
+    return cast(Context, SimpleNamespace(session=SESSION, stats=stats, client_id="c", denials=None))
+
+
+def deny(audit: Audit, operation: Operation, *names: str, by: Context | None = None) -> None:
+    """A request that is denied an operation on topics, and has its response."""
+    denied = by or context()
+    for name in names:
+        audit.denied(denied, operation, ResourceType.TOPIC, name)
+    end(denied)
+
+
+def end(denied: Context) -> None:
+    assert denied.denials is not None
+    denied.denials.end()
 
 
 def named(events: Events, event: str) -> list[dict[str, Any]]:
@@ -36,7 +51,7 @@ def named(events: Events, event: str) -> list[dict[str, Any]]:
 
 def test_events_have_the_fields_of_ocsf(events: Events) -> None:
     audit = Audit(10, lambda: 0.0)
-    audit.denied(context(), "DELETE", "TOPIC", "t")
+    deny(audit, Operation.DELETE, "t")
     audit.changed(context(), DONE)
     audit.authentication_failed(SESSION, "PLAIN", "wrong password")
     (denied,) = named(events, "access_denied")
@@ -48,23 +63,69 @@ def test_events_have_the_fields_of_ocsf(events: Events) -> None:
     assert (failed["class_uid"], failed["activity_id"], failed["mechanism"]) == (3002, 1, "PLAIN")
 
 
+def test_a_request_with_many_denials_has_one_event(events: Events) -> None:
+    """A request with 100,000 names wrote 100,000 events, or counted as many as dropped."""
+    audit, denied = Audit(100, lambda: 0.0), context()
+    for n in range(1000):
+        audit.denied(denied, Operation.DESCRIBE, ResourceType.TOPIC, f"t{n % 500}")
+    audit.denied(denied, Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+    audit.denied(denied, Operation.DESCRIBE, ResourceType.TOPIC, "x" * 1000)
+    assert not named(events, "access_denied"), "the request is not done"
+    end(denied)
+    assert denied.denials is None, "a later request of a connection that repeats itself has its own event"
+    (event,) = named(events, "access_denied")
+    assert (event["operation"], event["resource_type"], event["resource"]) == ("DESCRIBE", "TOPIC", "t0")
+    assert event["denials"] == 1002
+    topics = [f"t{n}" for n in range(SAMPLES_MAX)]
+    assert event["denied"] == [
+        {"operation": "DESCRIBE", "resource_type": "TOPIC", "count": 1001, "resources": topics},
+        {"operation": "CREATE", "resource_type": "CLUSTER", "count": 1, "resources": ["kafka-cluster"]},
+    ]
+    assert audit.denials == {("DESCRIBE", "TOPIC"): 1001, ("CREATE", "CLUSTER"): 1}
+
+
+def test_equal_requests_with_many_denials_are_one_event_and_a_count(events: Events) -> None:
+    timers: list[Callable[[], None]] = []
+    audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: timers.append(call))
+    for _ in range(3):
+        deny(audit, Operation.READ, "a", "b")
+    for timer in list(timers):
+        timer()
+    assert [event.get("count") for event in named(events, "access_denied")] == [None, 2]
+
+
+def test_denials_of_a_request_without_a_response_are_written(events: Events) -> None:
+    """A client that closes its connection before the response was not audited at all."""
+    timers: list[Callable[[], None]] = []
+    audit, gone = Audit(100, lambda: 0.0, call_later=lambda _, call: timers.append(call)), context()
+    audit.denied(gone, Operation.READ, ResourceType.TOPIC, "t")
+    while timers:
+        timers.pop(0)()
+    (event,) = named(events, "access_denied")
+    assert event["resource"] == "t"
+    deny(audit, Operation.READ, "answered")
+    while timers:
+        timers.pop(0)()
+    assert len(named(events, "access_denied")) == 2
+
+
 def test_events_beyond_the_limit_are_dropped_and_counted(events: Events) -> None:
     now = [0.0]
     audit = Audit(2, lambda: now[0])
     for _ in range(5):
-        audit.denied(context(), "READ", "TOPIC", "t")
+        deny(audit, Operation.READ, "t")
     assert len(named(events, "access_denied")) == 2
     now[0] = 0.5
-    audit.denied(context(), "READ", "TOPIC", "t")
+    deny(audit, Operation.READ, "t")
     assert named(events, "access_denied")[-1]["dropped"] == 3
-    audit.denied(context(), "READ", "TOPIC", "t")
+    deny(audit, Operation.READ, "t")
     assert len(named(events, "access_denied")) == 3
 
 
 def test_no_client_can_hide_a_change_behind_denials(events: Events) -> None:
     audit = Audit(2, lambda: 0.0)
     for n in range(5):
-        audit.denied(context(), "READ", "TOPIC", f"t{n}")
+        deny(audit, Operation.READ, f"t{n}")
         audit.changed(context(), Details(False, [], 0, "CLUSTER_AUTHORIZATION_FAILED"))
         audit.authentication_failed(SESSION, "PLAIN", f"wrong password {n}")
     audit.changed(context(), DONE)
@@ -76,23 +137,30 @@ def test_no_client_can_hide_a_change_behind_denials(events: Events) -> None:
 
 
 def test_a_limit_of_zero_writes_nothing(events: Events) -> None:
-    Audit(0, lambda: 0.0).denied(context(), "READ", "TOPIC", "t")
+    audit = Audit(0, lambda: 0.0)
+    deny(audit, Operation.READ, "t")
     assert not named(events, "access_denied")
+    assert audit.denials == {("READ", "TOPIC"): 1}
 
 
 def test_equal_events_are_one_event_and_a_count(events: Events) -> None:
     timers: list[Callable[[], None]] = []
-    audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: timers.append(call))
+
+    def call_later(seconds: float, call: Callable[[], None]) -> None:
+        if seconds == 7.0:
+            timers.append(call)
+
+    audit = Audit(100, lambda: 0.0, aggregation_s=7.0, call_later=call_later)
     for _ in range(4):
-        audit.denied(context(), "READ", "TOPIC", "t")
-    audit.denied(context(), "READ", "TOPIC", "another")
+        deny(audit, Operation.READ, "t")
+    deny(audit, Operation.READ, "another")
     assert [found.get("count") for found in named(events, "access_denied")] == [None, None]
     timers.pop(0)()
     assert named(events, "access_denied")[-1] == {**named(events, "access_denied")[0], "count": 3}
     for timer in timers:
         timer()
-    assert not audit._repeated, "the window has passed, and nothing has happened again"
-    audit.denied(context(), "READ", "TOPIC", "t")
+    assert not audit._output._repeated, "the window has passed, and nothing has happened again"
+    deny(audit, Operation.READ, "t")
     assert "count" not in named(events, "access_denied")[-1]
 
 
@@ -101,13 +169,13 @@ def test_texts_that_clients_choose_are_cut(events: Events) -> None:
     audit = Audit(100, lambda: 0.0, aggregation_s=10.0, call_later=lambda _, call: None)
     known = context()
     known.client_id = "c" * 32_767
-    audit.denied(known, "READ", "TOPIC", "é" * 32_767)
-    audit.denied(known, "READ", "TOPIC", "n" * 256)
+    deny(audit, Operation.READ, "é" * 32_767, by=known)
+    deny(audit, Operation.READ, "n" * 256, by=known)
     cut, whole = named(events, "access_denied")
     assert cut["resource"] == "é" * 255 + "…"
     assert cut["client_id"] == "c" * 255 + "…"
     assert whole["resource"] == "n" * 256
-    assert max(len(str(part)) for key in audit._repeated for part in key) == 256
+    assert max(len(str(part)) for key in audit._output._repeated for part in key) == 256
 
 
 def test_an_administrative_change_names_its_resources(events: Events) -> None:
@@ -210,7 +278,7 @@ def test_events_that_the_topic_has_refused_are_reported() -> None:
 
 def test_writing_audit_events_is_not_audited(events: Events) -> None:
     audit = Audit(100, lambda: 0.0, internal="CLIENTS")
-    audit.denied(context(), "WRITE", "TOPIC", "__audit")
+    deny(audit, Operation.WRITE, "__audit")
     assert not named(events, "access_denied")
 
 
@@ -232,7 +300,7 @@ def test_a_change_that_has_waited_for_room_is_never_dropped() -> None:
         failing = asyncio.ensure_future(serve(context(), "fails"))
         await asyncio.sleep(0)
         for n in range(5):
-            audit.denied(context(), "READ", "TOPIC", f"t{n}")
+            deny(audit, Operation.READ, f"t{n}")
         assert not len(queue), "the room is reserved"
         may_end.set()
         while not all(task.done() for task in running):

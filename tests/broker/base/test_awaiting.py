@@ -32,6 +32,7 @@ def test_a_response_that_comes_after_the_task_was_cancelled_is_dropped() -> None
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         response.resolve(1)
+        assert waiting.cancelled()
 
     asyncio.run(main())
 

@@ -126,10 +126,113 @@ def test_errors_of_older_libraries_are_refusals(issuer: Issuer, monkeypatch: pyt
         def fail(token: str, error: type[Exception] = error) -> None:
             raise error("part of the token")
 
-        monkeypatch.setattr(tokens._jwt, "get_unverified_header", fail)
+        monkeypatch.setattr("penstock.broker.base.bearer_tokens._header", fail)
         with pytest.raises(TokenRefused, match=error.__name__) as refused:
             tokens.verify("a.b.c")
         assert "part" not in str(refused.value)
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        1e18,
+        10**18,
+        253_402_300_800,
+        float("inf"),
+        float("nan"),
+        -1,
+        -1e300,
+        "1900000000",
+        True,
+        None,
+        [1],
+        {},
+    ],
+    ids=str,
+)
+def test_expiry_times_out_of_range_are_refused(issuer: Issuer, claim: str, value: object) -> None:
+    """A token that expires in the year 31,688,739,847 is one that does not expire."""
+    content = {"sub": "bob", "iss": "us", "aud": "broker", "exp": issuer.expires, claim: value}
+    # Not by PyJWT's encoder, which refuses some of them itself.
+    body = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=")
+    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":"k1"}').rstrip(b"=")
+    algorithm = jwt.algorithms.get_default_algorithms()["ES256"]
+    signed = header + b"." + body
+    signature = base64.urlsafe_b64encode(algorithm.sign(signed, issuer.key)).rstrip(b"=")
+    with pytest.raises(TokenRefused):
+        issuer.tokens().verify((signed + b"." + signature).decode())
+
+
+def test_a_token_is_decoded_once(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its header, which is small, selects the key; then the whole of it is decoded and verified."""
+    tokens, token = issuer.tokens(), issuer.sign(padding="x" * 40_000)
+    decoded: list[int] = []
+    real = jwt.api_jws.base64url_decode
+
+    def counted(value: Any) -> bytes:
+        decoded.append(len(value))
+        return bytes(real(value))
+
+    monkeypatch.setattr(jwt.api_jws, "base64url_decode", counted)
+    assert tokens.verify(token).name == "bob"
+    assert sum(decoded) < len(token)
+
+
+def test_a_large_header_is_refused_before_it_is_parsed(issuer: Issuer) -> None:
+    header = base64.urlsafe_b64encode(b'{"kid":"k1","x":"' + b"x" * 10_000 + b'"}').rstrip(b"=").decode()
+    with pytest.raises(TokenRefused, match="the header of the token has"):
+        issuer.tokens().verify(f"{header}.e30.c2ln")
+
+
+def test_keys_are_not_taken_from_a_redirection_to_http(issuer: Issuer) -> None:
+    """The network between the broker and that address could replace them."""
+    certificates = pki()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates["server"])
+    target = [""]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/redirected":
+                self.send_response(302)
+                self.send_header("Location", target[0])
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(issuer.file.read_bytes())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is logged."""
+
+    with HTTPServer((HOST, 0), Handler) as plain, HTTPServer((HOST, 0), Handler) as secured:
+        secured.socket = context.wrap_socket(secured.socket, server_side=True)
+        threads = [
+            threading.Thread(target=each.serve_forever, kwargs={"poll_interval": 0.02})
+            for each in (plain, secured)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            login = f'x required ssl.truststore.location="{certificates["ca"]}";'
+            here = f"https://{HOST}:{secured.server_address[1]}"
+            there = f"http://{HOST}:{plain.server_address[1]}"
+
+            def tokens(url: str) -> BearerTokens:
+                return issuer.tokens(sasl_oauthbearer_jwks_endpoint_url=url, sasl_jaas_config=login)
+
+            for target[0] in (f"{there}/keys", "ftp://127.0.0.1/keys", "file:///etc/passwd"):
+                with pytest.raises(PenstockError, match=r"which is not followed|is not allowed"):
+                    tokens(f"{here}/redirected")
+            target[0] = f"{here}/keys"
+            assert tokens(f"{here}/redirected").verify(issuer.sign()).name == "bob"
+            target[0] = f"{there}/keys"
+            assert tokens(f"{there}/redirected").verify(issuer.sign()).name == "bob"
+        finally:
+            for server, thread in zip((plain, secured), threads, strict=True):
+                server.shutdown()
+                thread.join()
 
 
 def test_a_storm_of_unknown_keys_does_not_load_the_keys(issuer: Issuer) -> None:

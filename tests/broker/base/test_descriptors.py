@@ -192,9 +192,7 @@ def descriptors() -> Iterator[Descriptors]:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
-def test_what_is_brief_takes_spare_descriptors_and_gives_them_back(
-    descriptors: Descriptors, code: int
-) -> None:
+def test_brief_use_borrows_spare_descriptors_and_returns_them(descriptors: Descriptors, code: int) -> None:
     spare = len(descriptors._spare)
 
     assert descriptors.briefly(Shortage(3, code)) == "done"
@@ -267,7 +265,7 @@ def test_refusals_are_logged_once_in_a_while(
     assert events == ["descriptors_exhausted"]
 
 
-def test_in_use_counts_what_is_open(descriptors: Descriptors) -> None:
+def test_in_use_counts_open_descriptors(descriptors: Descriptors) -> None:
     before = descriptors.in_use()
     with socket.socket():
         assert descriptors.in_use() == before + 1

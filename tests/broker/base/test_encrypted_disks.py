@@ -2,83 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
-    NewTopic,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from penstock.broker.base.encrypted_disks import is_on_disk, paced
 from penstock.broker.base.pacing import PacedFiles
 from penstock.broker.base.system_ports import OsFiles
 from penstock.cli.data_files import use_keys
-from penstock.encryption.directory import DirectoryNotEncrypted
+from penstock.encryption import IN_PROGRESS, META, VERSION
+from penstock.encryption.directory import (
+    DirectoryNotEncrypted,
+    content_paths,
+    directory_version,
+    file_state,
+    file_states,
+)
 from penstock.encryption.files import EncryptedFiles
 from penstock.encryption.keys import MissingKey
+from penstock.encryption.version1 import encode_version1
+from penstock.model.errors import PenstockError
 from penstock.storage.memory import MemoryFiles
 from penstock.testing import BrokerThread, broker
+from tests.broker.encrypted_brokers import COUNT, STORED, VALUE, config, fill, read, readable
 from tests.cli.running import run_here
 from tests.encryption.keyring import NEW, OLD, OTHER, RING
-
-VALUE = b"the value of a secret record"
-#: texts that a broker stores in records, in the metadata log and snapshots, and in its own files
-STORED = (VALUE, b"secret-user", b"secret-group", b"directory.id", b"secret-topic")
-COUNT = 200
-
-
-def config(keys: str | None) -> dict[str, object]:
-    made: dict[str, object] = {
-        "metadata.log.max.record.bytes.between.snapshots": "200",
-        "log.index.interval.bytes": "100",
-        "offsets.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    return made if keys is None else {**made, "penstock.encryption.keys": keys}
-
-
-def fill(running: BrokerThread) -> None:
-    """Records, a topic, a user and committed offsets."""
-    admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    topic = NewTopic("secret-topic", 1, config={"index.interval.bytes": "100"})
-    admin.create_topics([topic])["secret-topic"].result(60)
-    user = UserScramCredentialUpsertion(
-        "secret-user", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"password"
-    )
-    for future in admin.alter_user_scram_credentials([user]).values():
-        future.result(60)
-    producer = Producer({"bootstrap.servers": running.bootstrap, "batch.num.messages": 10})
-    for _ in range(COUNT):
-        producer.produce("secret-topic", VALUE)
-    assert producer.flush(60) == 0
-    assert read(running, "secret-group") == [VALUE] * COUNT
-
-
-def read(running: BrokerThread, group: str) -> list[bytes]:
-    """All records, as a member of a group that commits."""
-    consumer = Consumer(
-        {"bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe(["secret-topic"])
-    found: list[bytes] = []
-    while len(found) < COUNT:
-        found += [value for m in consumer.consume(COUNT, 30) if (value := m.value()) is not None]
-    consumer.commit(asynchronous=False)
-    consumer.close()
-    return found
-
-
-def readable(directory: Path) -> set[bytes]:
-    """The texts that are in a file of the directory in plain text."""
-    contents = [path.read_bytes() for path in directory.rglob("*") if path.is_file()]
-    return {text for text in STORED for content in contents if text in content}
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +137,19 @@ def test_a_directory_in_plain_text_is_encrypted_and_back(
         assert read(running, "decrypted") == [VALUE] * COUNT
 
 
+def test_a_copy_of_a_segment_is_dumped_with_a_warning(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker would not read it there: an operator who has the keys may."""
+    (segment,) = (data / "topics" / "secret-topic").rglob("*.log")
+    copy, keys = tmp_path / segment.name, tmp_path / "keys"
+    shutil.copyfile(segment, copy)
+    keys.write_text(OLD)
+    assert run_here(f"--encryption-keys={keys}", "log", "verify", str(copy)) == 0
+    shown = capsys.readouterr()
+    assert f"{copy} is not authentic here: it is the file" in shown.err and "200" in shown.out
+
+
 def test_compaction_is_paced_below_the_encryption() -> None:
     disk, memory = OsFiles(), MemoryFiles()
     encrypted = EncryptedFiles(disk, RING)
@@ -187,3 +159,132 @@ def test_compaction_is_paced_below_the_encryption() -> None:
     slow = paced(encrypted, 1e6)
     assert isinstance(slow, EncryptedFiles) and isinstance(slow.inner, PacedFiles)
     assert paced(encrypted, 1e13) is encrypted and paced(memory, 1.0) is memory
+
+
+def downgrade(data: Path) -> None:
+    """Have a directory as earlier releases wrote it."""
+    disk = OsFiles()
+    plain = EncryptedFiles(disk, RING)
+    contents = {path: plain.read(path) for path in content_paths(disk, str(data))}
+    for path, content in contents.items():
+        disk.write_atomic(path, encode_version1(RING, secrets.token_bytes, content))
+
+
+def versions(data: Path) -> set[int]:
+    return {version for version, _ in file_states(OsFiles(), str(data))}
+
+
+def produce(running: BrokerThread, count: int) -> None:
+    producer = Producer({"bootstrap.servers": running.bootstrap})
+    for _ in range(count):
+        producer.produce("secret-topic", VALUE)
+    assert producer.flush(60) == 0
+
+
+def test_a_directory_of_version_1_is_used_and_new_files_have_the_current_one(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if its segments were larger: a start converts small files.
+    monkeypatch.setattr("penstock.encryption.conversion._SMALL_BYTES", 0)
+    downgrade(data)
+    assert versions(data) == {1}
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "old") == [VALUE] * COUNT
+        produce(running, 1)
+        running.kill()
+        running.start()
+        produce(running, 1)
+    folder = data / "topics" / "secret-topic" / "partition-0"
+    segments = sorted(folder.glob("*.log"))
+    assert [file_state(OsFiles(), str(path)).version for path in segments] == [1, VERSION], (
+        "appends go to a new one"
+    )
+    assert versions(data) == {1, VERSION} and directory_version(OsFiles(), str(data)) == 1
+    assert run_here("encryption", "status", str(data), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {row["version"] for row in shown} == {1, VERSION}
+    keys = tmp_path / "keys"
+    keys.write_text(OLD)
+    assert run_here(f"--encryption-keys={keys}", "encryption", "rotate", str(data)) == 1
+    assert "`penstock encryption apply` converts it" in capsys.readouterr().err
+    assert run_here(f"--encryption-keys={keys}", "encryption", "apply", str(data)) == 0
+    assert versions(data) == {VERSION}
+    with broker(data=data, config=config(OLD)) as running:
+        assert len(read(running, "converted")) >= COUNT
+
+
+def test_a_start_converts_a_directory_with_small_files_of_version_1(data: Path) -> None:
+    downgrade(data)
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "old") == [VALUE] * COUNT
+        assert versions(data) == {VERSION}
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "converted") == [VALUE] * COUNT
+
+
+def test_a_start_does_not_convert_a_file_that_it_cannot_read(data: Path) -> None:
+    """The converted file would be empty, and nothing could be learned from the old one."""
+    downgrade(data)
+    (checkpoint,) = data.glob("recovery-point-offset-checkpoint")
+    damaged = bytearray(checkpoint.read_bytes())
+    damaged[30:100] = bytes(70)
+    checkpoint.write_bytes(damaged)
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "old") == [VALUE] * COUNT
+    assert directory_version(OsFiles(), str(data)) == 1
+
+
+def test_a_directory_leaves_version_1_with_its_last_file(data: Path) -> None:
+    """Then files of version 1 are not read any more: they could be those of other topics."""
+    old = data / "topics" / "secret-topic" / "partition-0" / "00000000000000000000.log"
+    downgrade(data)
+    earlier = old.read_bytes()
+    disk = OsFiles()
+    both = EncryptedFiles(disk, RING, accepts=frozenset({1, VERSION}))
+    for path in list(content_paths(disk, str(data))):
+        if not path.endswith(META):
+            both.write_atomic(path, both.read(path))
+    assert directory_version(disk, str(data)) == 1
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "new") == [VALUE] * COUNT
+    assert versions(data) == {VERSION}
+    old.write_bytes(earlier)
+    with broker(data=data, config=config(OLD)) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        assert "secret-topic" in admin.list_topics(timeout=60).topics
+        assert EncryptedFiles(disk, RING).size(str(old)) == 0
+
+
+@pytest.mark.process
+def test_a_conversion_that_is_killed_is_finished_by_another_one(data: Path, tmp_path: Path) -> None:
+    downgrade(data)
+    keys = tmp_path / "keys"
+    keys.write_text(OLD)
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        f"--encryption-keys={keys}",
+        "encryption",
+        "apply",
+        str(data),
+    ]
+    marker, kills = data / IN_PROGRESS, 0
+    while versions(data) != {VERSION} and kills < 5:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        seen = marker.stat().st_mtime_ns if marker.exists() else 0
+        eventually(lambda: child.poll() is not None or (marker.exists() and marker.stat().st_mtime_ns > seen))  # noqa: B023
+        kills += child.poll() is None
+        child.kill()
+        child.wait()
+        if marker.exists():
+            with (
+                pytest.raises(PenstockError, match="is being encrypted"),
+                broker(data=data, config=config(OLD)),
+            ):
+                pass
+    assert kills, "no conversion was interrupted"
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert versions(data) == {VERSION} and not (data / IN_PROGRESS).exists()
+    with broker(data=data, config=config(OLD)) as running:
+        assert read(running, "converted") == [VALUE] * COUNT

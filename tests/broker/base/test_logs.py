@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +17,8 @@ from penstock.broker.base import logs
 
 @pytest.fixture(autouse=True)
 def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logs, "_writer", None)
+    monkeypatch.setattr(logs, "_take", None)
+    monkeypatch.setattr(logs, "_lines", None)
     monkeypatch.setattr(logs, "_loggers", {})
     monkeypatch.setattr(logs, "_levels", {logs.ROOT: "info"})
     yield
@@ -105,3 +109,47 @@ def test_events_below_the_level_are_dropped(level: str, written: int) -> None:
 
 def test_a_component_has_one_logger() -> None:
     assert logs.get_logger("net") is logs.get_logger("net")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("end", "code"), [("pass", 0), ("raise SystemExit(3)", 3), ("raise ValueError('boom')", 1)]
+)
+def test_queued_lines_are_written_when_the_process_ends(end: str, code: int) -> None:
+    """The thread is a daemon: without a flush its queue would be lost."""
+    program = f"""
+from functools import partial
+from penstock.broker.base import logs
+from penstock.broker.base.descriptor_writes import write_all
+logs.configure_queued("info", "text", partial(write_all, 1))
+for n in range(2000):
+    logs.get_logger("any").info("counted", n=n)
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert [line.rpartition("=")[2] for line in done.stdout.splitlines()] == [str(n) for n in range(2000)]
+
+
+def test_dropped_lines_are_a_line_and_a_metric() -> None:
+    may_write = threading.Event()
+    written: list[bytes] = []
+
+    def write(data: bytes) -> None:
+        may_write.wait()
+        written.append(data)
+
+    lines = logs.configure_queued("info", "text", write)
+    log, note = logs.get_logger("any"), "x" * 100_000
+    while not lines.dropped["info"]:
+        log.info("counted", note=note)
+    while not lines.dropped["warning"]:
+        log.warning("counted", note=note)
+    log.error("kept")
+    assert logs.dropped_lines() == {"debug": 0, "info": 1, "warning": 1, "error": 0}
+    may_write.set()
+    assert logs.flush(30.0)
+    text = b"".join(written).decode()
+    assert "level=warning component=logs event=log_lines_dropped dropped=1 info=1 reason=" in text
+    assert "event=log_lines_dropped dropped=1 warning=1" in text and "event=kept" in text
+    assert len(written) < text.count("\n") < 200

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from penstock.broker.base import metering
-from penstock.broker.base.context import Context
-from penstock.broker.base.metering import MutationQuota, MutationQuotas, RequestMeter, timed
-from penstock.model.errors import ApiError, ErrorCode
+from penstock.broker.base.metering import RequestMeter, timed
 from penstock.net.listener import Listener
-from penstock.quotas.clients import ClientLimits, ClientQuotas
-from penstock.quotas.entities import Entity
-from penstock.quotas.rates import DEFAULT_WINDOWS, Meter, MutationMeter
-from penstock.security.principal import Principal
+from penstock.quotas.clients import ClientLimits
+from penstock.quotas.rates import DEFAULT_WINDOWS, Meter
 
 INTERNAL = Listener("INTERNAL", "", 0)
 
@@ -112,34 +107,3 @@ def test_a_throttled_fetch_is_not_charged() -> None:
     assert meter.charge_fetch(2000) == 10_000
     assert fetch.throttle_ms(0) == 0
     assert meter.fetch_bytes_max == 1000
-
-
-def test_a_strict_quota_refuses_and_a_permissive_one_throttles() -> None:
-    strict = MutationQuota(MutationMeter(DEFAULT_WINDOWS, 1.0), True, lambda: 0)
-    strict.charge(12)
-    with pytest.raises(ApiError) as refused:
-        strict.charge(1)
-    assert (refused.value.code, strict.throttle_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 1000)
-    permissive = MutationQuota(MutationMeter(DEFAULT_WINDOWS, 1.0), False, lambda: 0)
-    permissive.charge(12)
-    assert permissive.throttle_ms == 1000
-    MutationQuota(None, True, lambda: 0).charge(10**6)
-
-
-@pytest.mark.parametrize(
-    ("listener", "forwarded", "is_limited"),
-    [(None, False, True), (INTERNAL, True, True), (INTERNAL, False, False)],
-)
-def test_requests_of_nodes_are_exempt(listener: Any, forwarded: bool, is_limited: bool) -> None:
-    quotas: dict[Entity, dict[str, float]] = {(("user", None),): {"controller_mutation_rate": 1.0}}
-    found = MutationQuotas(ClientQuotas(), lambda: (quotas, quotas), lambda: 0, INTERNAL)
-    context = SimpleNamespace(
-        listener=listener, is_forwarded=forwarded, principal=Principal("User", "u"), client_id="c", version=7
-    )
-    quota = found.of(cast(Context, context), 6)
-    quota.charge(100)
-    if is_limited:
-        with pytest.raises(ApiError):
-            quota.charge(1)
-    else:
-        quota.charge(1)

@@ -23,14 +23,14 @@ def modes(folder: Path) -> set[int]:
     return {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
 
 
-def test_directories_are_private_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_directories_are_private_under_any_umask(tmp_path: Path) -> None:
     files = OsFiles()
     files.makedirs(f"{tmp_path}/a/b/c")
     files.makedirs(f"{tmp_path}/a/b/c")
     assert modes(tmp_path) == {0o700}
 
 
-def test_files_are_private_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_files_are_private_under_any_umask(tmp_path: Path) -> None:
     files = OsFiles()
     files.open(f"{tmp_path}/segment", create=True).close()
     files.write_atomic(f"{tmp_path}/checkpoint", b"x")
@@ -44,3 +44,9 @@ def test_a_file_in_the_way_of_a_directory_is_an_error(tmp_path: Path) -> None:
         OsFiles().makedirs(f"{tmp_path}/file")
     with pytest.raises(OSError):
         OsFiles().makedirs(f"{tmp_path}/file/below")
+
+
+def test_a_file_system_without_new_directories_is_an_error() -> None:
+    """A missing parent and such a file system have the same error number."""
+    with pytest.raises(FileNotFoundError):
+        OsFiles().makedirs("/proc/penstock/data")

@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.base.threads import Threads
 
 
-def test_a_result_and_an_error_reach_who_awaits_them() -> None:
+def test_results_and_errors_reach_the_awaiting_task() -> None:
     async def run() -> None:
         threads = Threads(2, "test")
         assert await threads.run(int, "7") == 7
@@ -53,7 +53,7 @@ def test_jobs_wait_when_all_threads_are_busy_and_a_cancelled_one_is_not_run() ->
     asyncio.run(run())
 
 
-def test_threads_that_are_told_to_end_finish_their_jobs_and_take_no_more() -> None:
+def test_ending_threads_finish_their_jobs_and_take_no_more() -> None:
     async def run() -> None:
         threads = Threads(2, "test")
         ran: list[int] = []

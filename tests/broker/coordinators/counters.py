@@ -148,13 +148,18 @@ class Counters:
             raise AssertionError("no log is damaged")
 
         self.runtime = CoordinatorRuntime(
-            InternalTopic(TOPIC, broker.image, lambda: NewTopic(TOPIC, 1, 1), broker.create_topic),
-            broker.partitions,
-            broker.node_id,
+            InternalTopic(
+                TOPIC,
+                broker.stages.cluster.image,
+                lambda: NewTopic(TOPIC, 1, 1),
+                broker.stages.cluster.topics.create,
+            ),
+            broker.stages.storage.partitions,
+            broker.stages.config.node_id,
             HostSettings(
                 lambda: CounterShard(signal_on_load),
-                broker.clock,
-                Loader(broker.workers, broker.metrics, mend),
+                broker.stages.world.clock,
+                Loader(broker.stages.world.workers, broker.stages.storage.metrics, mend),
                 commit_timeout_s,
                 self._run_effect,
             ),
@@ -166,7 +171,7 @@ class Counters:
 
     @property
     def partition(self) -> Partition:
-        partition = self.broker.partitions.find(TOPIC, 0)
+        partition = self.broker.stages.storage.partitions.find(TOPIC, 0)
         assert isinstance(partition, Partition)
         return partition
 
@@ -186,7 +191,7 @@ class Counters:
 
     def commit(self) -> None:
         """Commit all records, where the log's flusher does not."""
-        self.partition.flushed(self.partition.log.end_offset, self.partition.hidden_bytes)
+        self.partition.sync.flushed(self.partition.log.end_offset, self.partition.sync.hidden_bytes)
 
 
 def _error_response(error: ApiError) -> Count:

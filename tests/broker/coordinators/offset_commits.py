@@ -59,7 +59,7 @@ async def running(**config: str) -> AsyncIterator[Broker]:
     broker = await Broker.open(parsed, system_world(parsed))
     await broker.start()
     try:
-        await broker.groups.runtime.topic.ensure()
+        await broker.stages.coordinators.groups.runtime.topic.ensure()
         yield broker
     finally:
         await broker.stop()
@@ -70,7 +70,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def offsets_partition(broker: Broker) -> Partition:
-    partition = broker.partitions.find(OFFSETS_TOPIC, 0)
+    partition = broker.stages.storage.partitions.find(OFFSETS_TOPIC, 0)
     assert isinstance(partition, Partition)
     return partition
 
@@ -89,7 +89,7 @@ def commit(broker: Broker, offset: int, metadata: str = "") -> Any:
             )
         ],
     )
-    return broker.groups.runtime.submit(
+    return broker.stages.coordinators.groups.runtime.submit(
         GROUP, lambda shard, _: shard.commit(request, CLIENT.version), error_response
     )
 
@@ -103,7 +103,9 @@ def fetch(broker: Broker) -> Any:
     request = OffsetFetchRequestGroup(
         group_id=GROUP, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     )
-    return broker.groups.runtime.submit(GROUP, lambda shard, _: shard.fetch(request), error_response)
+    return broker.stages.coordinators.groups.runtime.submit(
+        GROUP, lambda shard, _: shard.fetch(request), error_response
+    )
 
 
 async def answer(promised: Any) -> Any:
@@ -149,4 +151,4 @@ def crowd(broker: Broker, size: int) -> list[tuple[int, int]]:
 
 def make_durable(broker: Broker) -> None:
     partition = offsets_partition(broker)
-    partition.flushed(partition.log.end_offset, partition.hidden_bytes)
+    partition.sync.flushed(partition.log.end_offset, partition.sync.hidden_bytes)

@@ -46,7 +46,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
 
 
 def offsets_of(broker: Broker) -> Partition:
-    partition = broker.partitions.find(OFFSETS_TOPIC, 0)
+    partition = broker.stages.storage.partitions.find(OFFSETS_TOPIC, 0)
     assert isinstance(partition, Partition)
     return partition
 
@@ -66,7 +66,7 @@ async def commit_all(nodes: Cluster, *offsets: int, sealed: bool = True) -> int:
 
 
 async def compact(broker: Broker) -> None:
-    await broker.maintenance.clean()
+    await broker.stages.replication.maintenance.clean()
     assert is_compacted(broker)
 
 
@@ -84,8 +84,8 @@ def rot(partition: Partition, nth: int = -1, *, at: int = HEADER_SIZE + 3) -> No
 
 
 def elect_again(broker: Broker) -> None:
-    broker.groups.runtime.resigned(0)
-    broker.groups.runtime.elected(0)
+    broker.stages.coordinators.groups.runtime.resigned(0)
+    broker.stages.coordinators.groups.runtime.elected(0)
 
 
 def who_else(leader: int) -> list[int]:
@@ -101,7 +101,7 @@ def who_else(leader: int) -> list[int]:
         pytest.param(lambda _: [1, 2, 3], id="everywhere"),
     ],
 )
-def test_a_compacted_segment_is_mended_before_it_is_loaded(compacted: Callable[[int], list[int]]) -> None:
+def test_a_compacted_segment_is_repaired_before_it_is_loaded(compacted: Callable[[int], list[int]]) -> None:
     """Each replica compacts on its own, so a record may be at another position in another replica."""
 
     async def main() -> None:
@@ -112,14 +112,14 @@ def test_a_compacted_segment_is_mended_before_it_is_loaded(compacted: Callable[[
             rot(offsets_of(nodes[leader]))
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 42
-            metrics, log = nodes[leader].metrics, offsets_of(nodes[leader]).log
+            metrics, log = nodes[leader].stages.storage.metrics, offsets_of(nodes[leader]).log
             assert (metrics.corruption_found, metrics.corruption_repaired) == (1, 1)
             assert metrics.coordinator_ranges_lost == 0
             assert log.recovery.corruption == []
             assert records(log)[-1] == records(offsets_of(nodes[who_else(leader)[0]]).log)[-1]
             # It is there to stay, and the log can be compacted as any other.
             assert await commit(nodes, leader, 43) == ErrorCode.NONE
-            await nodes[leader].maintenance.clean()
+            await nodes[leader].stages.replication.maintenance.clean()
             await nodes.kill(leader)
             await nodes.start(leader)
             assert offsets_of(nodes[leader]).log.recovery.corruption == []
@@ -129,7 +129,7 @@ def test_a_compacted_segment_is_mended_before_it_is_loaded(compacted: Callable[[
 
 
 @pytest.mark.parametrize("at", [0, 8, 16, HEADER_SIZE + 3], ids=["offset", "length", "magic", "records"])
-def test_whatever_has_rotted_is_found_and_mended(at: int) -> None:
+def test_any_damage_is_found_and_repaired(at: int) -> None:
     """Also in the active segment, which the scrubber does not read."""
 
     async def main() -> None:
@@ -139,14 +139,14 @@ def test_whatever_has_rotted_is_found_and_mended(at: int) -> None:
             rot(offsets_of(nodes[leader]), 1, at=at)
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 42
-            assert nodes[leader].metrics.corruption_repaired == 1
+            assert nodes[leader].stages.storage.metrics.corruption_repaired == 1
             assert [r.offset for r in records(log)] == [0, 1, 2]
             assert await commit(nodes, leader, 43) == ErrorCode.NONE
 
     run(main())
 
 
-def test_all_that_has_rotted_in_a_segment_is_mended_from_whoever_has_it() -> None:
+def test_each_damaged_record_of_a_segment_is_repaired_from_any_replica_that_has_it() -> None:
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
             leader = await commit_all(nodes, 40, 41, 42, 43, 44)
@@ -158,13 +158,13 @@ def test_all_that_has_rotted_in_a_segment_is_mended_from_whoever_has_it() -> Non
             rot(offsets_of(nodes[other]), 3)
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 44
-            assert nodes[leader].metrics.corruption_repaired == 2
+            assert nodes[leader].stages.storage.metrics.corruption_repaired == 2
             assert len(records(offsets_of(nodes[leader]).log)) == 5
 
     run(main())
 
 
-def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> None:
+def test_a_replica_with_damage_that_no_checksum_covers_is_not_trusted() -> None:
     """The batch has an offset far behind the range, so the replica seems to have no records in it."""
 
     async def main() -> None:
@@ -172,7 +172,9 @@ def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> 
             leader = await commit_all(nodes, 40, 41, 42, 43, 44)
             partition = offsets_of(nodes[leader])
             rot(partition, 1)
-            rot(offsets_of(nodes[others_in_sync(nodes[leader].repairs, partition)[0]]), 1, at=6)
+            rot(
+                offsets_of(nodes[others_in_sync(nodes[leader].stages.healing.repairs, partition)[0]]), 1, at=6
+            )
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 44
             assert [r.offset for r in records(partition.log)] == [0, 1, 2, 3, 4]
@@ -181,7 +183,7 @@ def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> 
 
 
 @pytest.mark.process
-def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
+def test_records_that_an_absent_replica_may_have_are_waited_for() -> None:
     """The restart of a broker must not lose committed offsets."""
 
     async def main() -> None:
@@ -190,16 +192,16 @@ def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
             away, other = who_else(leader)
             await compact(nodes[leader])
             await nodes.kill(away)
-            known = nodes[leader].image.topics[OFFSETS_TOPIC].partitions[0]
+            known = nodes[leader].stages.cluster.image.topics[OFFSETS_TOPIC].partitions[0]
             await eventually(lambda: away not in known.isr)
             rot(offsets_of(nodes[leader]))
             rot(offsets_of(nodes[other]))
             elect_again(nodes[leader])
             assert await commit(nodes, leader, 43) == WAITS
-            assert nodes[leader].metrics.corruption_repaired == 0
+            assert nodes[leader].stages.storage.metrics.corruption_repaired == 0
             await nodes.start(away)
             assert await committed(nodes, leader) == 42
-            assert nodes[leader].metrics.coordinator_ranges_lost == 0
+            assert nodes[leader].stages.storage.metrics.coordinator_ranges_lost == 0
 
     run(main())
 
@@ -211,9 +213,9 @@ def test_a_replica_that_returns_meanwhile_may_still_have_it(
         async with cluster(3, config=CONFIG) as nodes:
             leader = await commit_all(nodes, 40)
             partition, (away, _) = offsets_of(nodes[leader]), who_else(leader)
-            known = nodes[leader].image.topics[OFFSETS_TOPIC].partitions[0]
+            known = nodes[leader].stages.cluster.image.topics[OFFSETS_TOPIC].partitions[0]
             rot(partition)
-            await nodes[leader].scrubber.scrub(partition)
+            await nodes[leader].stages.healing.scrubber.scrub(partition)
 
             async def nobody_has_it(*_: object) -> Outcome:
                 known.isr.append(away)
@@ -221,12 +223,12 @@ def test_a_replica_that_returns_meanwhile_may_still_have_it(
 
             monkeypatch.setattr("penstock.broker.healing.scrubber.rewrite_segment", nobody_has_it)
             known.isr.remove(away)
-            assert await nodes[leader].scrubber.repair(partition) is Outcome.WAITS
+            assert await nodes[leader].stages.healing.scrubber.repair(partition) is Outcome.WAITS
 
     run(main())
 
 
-def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
+def test_records_that_no_replica_has_are_given_up(lost: list[tuple[int, int]]) -> None:
     """Kafka's coordinator would not load. Here groups go on without the damaged offsets."""
 
     async def main() -> None:
@@ -237,7 +239,7 @@ def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 41
             assert lost == [(2, 3)]
-            assert nodes[leader].metrics.coordinator_ranges_lost == 1
+            assert nodes[leader].stages.storage.metrics.coordinator_ranges_lost == 1
             assert await commit(nodes, leader, 50) == ErrorCode.NONE
             assert await committed(nodes, leader) == 50
 
@@ -246,7 +248,7 @@ def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("compacted", [False, True])
-def test_one_broker_serves_what_can_be_read(lost: list[tuple[int, int]], compacted: bool) -> None:
+def test_a_single_broker_serves_the_readable_records(lost: list[tuple[int, int]], compacted: bool) -> None:
     async def main() -> None:
         async with cluster(1, config={**CONFIG, "offsets.topic.replication.factor": "1"}) as nodes:
             await commit_all(nodes, 40, 41, 42)
@@ -257,14 +259,14 @@ def test_one_broker_serves_what_can_be_read(lost: list[tuple[int, int]], compact
             await nodes.start(1)
             assert await committed(nodes, 1) == (-1 if compacted else 41)
             assert lost == [(0 if compacted else 2, 3)]
-            assert nodes[1].metrics.coordinator_ranges_lost == 1
+            assert nodes[1].stages.storage.metrics.coordinator_ranges_lost == 1
             assert await commit(nodes, 1, 50) == ErrorCode.NONE
             assert await committed(nodes, 1) == 50
 
     run(main())
 
 
-def test_what_rots_beside_known_damage_is_found_as_well(lost: list[tuple[int, int]]) -> None:
+def test_new_damage_beside_known_damage_is_found(lost: list[tuple[int, int]]) -> None:
     async def main() -> None:
         async with cluster(1, config={**CONFIG, "offsets.topic.replication.factor": "1"}) as nodes:
             await commit_all(nodes, 40, 41, 42, 43, 44)
@@ -283,20 +285,20 @@ def test_what_rots_beside_known_damage_is_found_as_well(lost: list[tuple[int, in
 
 
 @pytest.mark.process
-def test_compaction_that_meets_rot_has_it_mended_and_goes_on() -> None:
+def test_compaction_that_meets_damage_has_it_repaired_and_continues() -> None:
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
             leader = await commit_all(nodes, 40, 41, 42)
             rot(offsets_of(nodes[leader]), 1)
-            await nodes[leader].maintenance.clean()
-            assert nodes[leader].metrics.corruption_repaired == 1
+            await nodes[leader].stages.replication.maintenance.clean()
+            assert nodes[leader].stages.storage.metrics.corruption_repaired == 1
             await compact(nodes[leader])
             assert [r.offset for r in records(offsets_of(nodes[leader]).log)] == [2]
 
     run(main())
 
 
-def test_what_is_damaged_is_not_compacted_until_it_is_mended() -> None:
+def test_damaged_segments_are_compacted_only_after_their_repair() -> None:
     """Both rewrite the same segments."""
 
     async def main() -> None:
@@ -304,19 +306,19 @@ def test_what_is_damaged_is_not_compacted_until_it_is_mended() -> None:
             leader = await commit_all(nodes, 40, 41, 42)
             partition, broker = offsets_of(nodes[leader]), nodes[leader]
             rot(offsets_of(nodes[leader]), 1)
-            await broker.scrubber.scrub(partition)
-            await broker.maintenance.clean()
+            await broker.stages.healing.scrubber.scrub(partition)
+            await broker.stages.replication.maintenance.clean()
             assert not is_compacted(broker)
             async with partition.rewriting:
-                mending = asyncio.ensure_future(broker.scrubber.scrub_and_repair(partition))
-                await asyncio.sleep(0.05)
-                assert broker.metrics.corruption_repaired == 0
+                mending = asyncio.ensure_future(broker.stages.healing.scrubber.scrub_and_repair(partition))
+                await asyncio.sleep(0.05)  # no repair may begin meanwhile
+                assert broker.stages.storage.metrics.corruption_repaired == 0
             assert await mending is Outcome.REPAIRED
 
     run(main())
 
 
-def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_repair_leaves_no_segment_half_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that resigns cancels the repair. The files of its swap must not block the next one."""
 
     async def main() -> None:
@@ -325,7 +327,7 @@ def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest
             broker, partition = nodes[leader], offsets_of(nodes[leader])
             rot(partition, 1)
             loop = asyncio.get_running_loop()
-            mending = loop.create_task(broker.scrubber.scrub_and_repair(partition))
+            mending = loop.create_task(broker.stages.healing.scrubber.scrub_and_repair(partition))
             commit_swap = Swap.commit
 
             def commit_and_give_up(swap: Swap) -> None:
@@ -335,14 +337,14 @@ def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest
             monkeypatch.setattr(Swap, "commit", commit_and_give_up)
             with pytest.raises(asyncio.CancelledError):
                 await mending
-            await eventually(lambda: broker.metrics.corruption_repaired == 1)
-            await eventually(lambda: not broker.files.is_dir(f"{partition.log.path}/swap"))
+            await eventually(lambda: broker.stages.storage.metrics.corruption_repaired == 1)
+            await eventually(lambda: not broker.stages.world.files.is_dir(f"{partition.log.path}/swap"))
 
     run(main())
 
 
 @pytest.mark.process
-def test_a_client_finds_its_offsets_where_a_rotten_replica_takes_over() -> None:
+def test_a_client_finds_its_offsets_after_a_damaged_replica_took_over() -> None:
     with testing.cluster(brokers=3, config={**CONFIG, "log.cleaner.backoff.ms": "20"}) as running:
         address = {"bootstrap.servers": running.bootstrap, "log_level": 0}
         admin = AdminClient(address)
@@ -362,12 +364,14 @@ def test_a_client_finds_its_offsets_where_a_rotten_replica_takes_over() -> None:
             running.wait_until(partial(on, node, has_all))
             on(node, lambda b: offsets_of(b).log.roll())
             running.wait_until(partial(on, node, is_compacted))
-        leader, successor, _ = on(1, lambda b: b.image.topics[OFFSETS_TOPIC].partitions[0].replicas)
+        leader, successor, _ = on(
+            1, lambda b: b.stages.cluster.image.topics[OFFSETS_TOPIC].partitions[0].replicas
+        )
         assert running.leader(OFFSETS_TOPIC) == leader
         on(successor, lambda b: rot(offsets_of(b)))
         running.kill(leader)
         (committed,) = client.committed([ClientPartition("t", 0)], timeout=60)
         assert committed.offset == 42
         assert running.leader(OFFSETS_TOPIC) == successor
-        assert on(successor, lambda b: b.metrics.corruption_repaired) == 1
+        assert on(successor, lambda b: b.stages.storage.metrics.corruption_repaired) == 1
         client.close()

@@ -79,7 +79,7 @@ def test_no_effect_runs_if_the_flush_fails() -> None:
     async def test() -> None:
         async with counting(penstock_flush="group") as counters:
             response = counters.add("c")
-            counters.partition.flusher.health.sync_failed(OSError(5, "input/output error"), "a disk failed")
+            counters.partition.health.sync_failed(OSError(5, "input/output error"), "a disk failed")
             assert (await answer(response)).error_code == ErrorCode.NOT_COORDINATOR
             assert not counters.effects
 
@@ -161,7 +161,7 @@ def test_effects_of_a_load_wait_for_the_replayed_records() -> None:
             counters.runtime.elected(0)
             read = counters.read("c")
             for _ in range(50):
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # nothing may be answered meanwhile
             assert isinstance(read, Deferred) and not read.done and not counters.effects
             counters.commit()
             assert (await answer(read)).value == 3

@@ -29,12 +29,12 @@ def test_a_marker_that_the_log_would_refuse_fails_no_other_request() -> None:
             newer: list[ErrorCode] = []
             older: list[ErrorCode] = []
             promised = commit(broker, 1)
-            broker.groups.write_marker(0, Marker(7, 5, True, 0, 1), newer.append)
-            broker.groups.write_marker(0, Marker(7, 4, True, 0, 1), older.append)
+            broker.stages.coordinators.groups.write_marker(0, Marker(7, 5, True, 0, 1), newer.append)
+            broker.stages.coordinators.groups.write_marker(0, Marker(7, 4, True, 0, 1), older.append)
             assert isinstance(await answer(promised), OffsetCommitResponse)
             assert await fetched(broker) == 1
             assert (newer, older) == ([ErrorCode.NONE], [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
-            broker.groups.write_marker(0, Marker(7, 4, True, 0, 1), older.append)
+            broker.stages.coordinators.groups.write_marker(0, Marker(7, 4, True, 0, 1), older.append)
             assert older[1:] == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
     run(test)

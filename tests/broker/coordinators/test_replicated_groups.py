@@ -21,7 +21,9 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             found = await coordinator(nodes, 1)
             assert found.error_code == ErrorCode.NONE
             await eventually(
-                lambda: all("__consumer_offsets" in b.image.topics for b in nodes.brokers.values())
+                lambda: all(
+                    "__consumer_offsets" in b.stages.cluster.image.topics for b in nodes.brokers.values()
+                )
             )
             assert [(await coordinator(nodes, node)).node_id for node in (2, 3)] == [found.node_id] * 2
             other = next(node for node in nodes.brokers if node != found.node_id)
@@ -29,13 +31,13 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             await commit_when_it_can(nodes, found.node_id, 42)
             await nodes.kill(found.node_id)
             left = next(iter(nodes.brokers.values()))
-            home = left.image.topics["__consumer_offsets"].partitions[
-                left.groups.runtime.topic.partition_for(GROUP)
+            home = left.stages.cluster.image.topics["__consumer_offsets"].partitions[
+                left.stages.coordinators.groups.runtime.topic.partition_for(GROUP)
             ]
             await eventually(lambda: home.leader in nodes.brokers)
             successor = home.leader
-            await eventually(lambda: home.index in nodes[successor].groups.runtime)
-            assert (await coordinator(nodes, left.node_id)).node_id == successor
+            await eventually(lambda: home.index in nodes[successor].stages.coordinators.groups.runtime)
+            assert (await coordinator(nodes, left.stages.config.node_id)).node_id == successor
             assert await committed(nodes, successor) == 42
 
     run(main())
@@ -45,7 +47,9 @@ def test_groups_first_used_while_a_broker_is_down_have_all_their_replicas() -> N
     async def main() -> None:
         async with cluster(3, config={"offsets.topic.num.partitions": "1"}) as nodes:
             await nodes.kill(3)
-            await eventually(lambda: all(b.image.brokers[3].fenced for b in nodes.brokers.values()))
+            await eventually(
+                lambda: all(b.stages.cluster.image.brokers[3].fenced for b in nodes.brokers.values())
+            )
             found = await coordinator(nodes, 1)
             assert found.node_id in (1, 2)
             partition = described(nodes[found.node_id], "__consumer_offsets")
@@ -95,12 +99,12 @@ def test_a_group_has_one_coordinator_when_its_partition_has_moved_away() -> None
                 topics=[ReassignableTopic(name="__consumer_offsets", partitions=[moved])]
             )
             await nodes.call(1, ALTER_PARTITION_REASSIGNMENTS, request)
-            await eventually(lambda: 0 in nodes[new].groups.runtime)
+            await eventually(lambda: 0 in nodes[new].stages.coordinators.groups.runtime)
             await eventually(lambda: not hosts(nodes[old], "__consumer_offsets"))
             assert await committed(nodes, new) == 42
             await commit_when_it_can(nodes, new, 43)
             assert (await offsets(nodes, old)).error_code == ErrorCode.NOT_COORDINATOR
-            assert 0 not in nodes[old].groups.runtime
+            assert 0 not in nodes[old].stages.coordinators.groups.runtime
             assert await committed(nodes, new) == 43
 
     run(main())

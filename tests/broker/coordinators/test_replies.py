@@ -61,15 +61,15 @@ def test_parked_replies_are_sent_at_a_limited_rate(monkeypatch: pytest.MonkeyPat
                 shard.outbox.replies += [(pending, partial(make, n)) for n, pending in enumerate(requests)]
 
             for number in range(10):
-                waits: Any = broker.groups.runtime.submit(
+                waits: Any = broker.stages.coordinators.groups.runtime.submit(
                     GROUP, lambda _, pending: requests.append(pending), error_response
                 )
                 waits.then(lambda _, number=number: sent.append(number))
-            broker.groups.runtime.notify_all(end_round)
+            broker.stages.coordinators.groups.runtime.notify_all(end_round)
             await answer(commit(broker, 1))
             await answer(commit(broker, 2))
             assert sent == made == [0, 1, 2, 3]
-            broker.groups.runtime.resign_all()
+            broker.stages.coordinators.groups.runtime.resign_all()
             assert sent == made == [*range(10)]
 
     run(test)

@@ -18,9 +18,9 @@ def test_a_partition_that_is_not_open_yet_is_not_settled() -> None:
 
     async def test() -> None:
         async with running() as broker:
-            assert broker.groups.runtime.is_settled(GROUP)
-            broker.groups.runtime.resigned(0)
-            assert not broker.groups.runtime.is_settled(GROUP)
+            assert broker.stages.coordinators.groups.runtime.is_settled(GROUP)
+            broker.stages.coordinators.groups.runtime.resigned(0)
+            assert not broker.stages.coordinators.groups.runtime.is_settled(GROUP)
 
     run(test)
 
@@ -32,7 +32,7 @@ def test_a_recreated_offsets_topic_keeps_its_coordinators() -> None:
         async with running() as broker:
             await answer(commit(broker, 1))
             await recreate_offsets_topic(broker)
-            assert 0 in broker.groups.runtime
+            assert 0 in broker.stages.coordinators.groups.runtime
             assert await fetched(broker) == -1
             await answer(commit(broker, 2))
             assert await fetched(broker) == 2
@@ -43,19 +43,19 @@ def test_a_recreated_offsets_topic_keeps_its_coordinators() -> None:
 async def recreate_offsets_topic(broker: Broker) -> None:
     new_id = TopicId(b"another".ljust(16))
     records = [
-        RemoveTopicRecord(topic_id=broker.image.topics[OFFSETS_TOPIC].id),
+        RemoveTopicRecord(topic_id=broker.stages.cluster.image.topics[OFFSETS_TOPIC].id),
         TopicRecord(name=OFFSETS_TOPIC, topic_id=new_id),
         PartitionRecord(
             topic_id=new_id,
             partition_id=0,
-            replicas=[broker.node_id],
-            isr=[broker.node_id],
-            leader=broker.node_id,
+            replicas=[broker.stages.config.node_id],
+            isr=[broker.stages.config.node_id],
+            leader=broker.stages.config.node_id,
         ),
     ]
     for record in records:
-        broker.image.apply(record, broker.image.offset + 1)
-    await broker.node.loader.on_applied(records)
+        broker.stages.cluster.image.apply(record, broker.stages.cluster.image.offset + 1)
+    await broker.stages.cluster.node.loader.on_applied(records)
 
 
 def test_replay_passes_producers_and_markers_to_the_shard() -> None:

@@ -177,7 +177,7 @@ def test_a_failed_flush_ends_the_coordinator(monkeypatch: pytest.MonkeyPatch) ->
     async def test() -> None:
         async with running(penstock_flush="group") as broker:
             await answer(commit(broker, 1))
-            health = offsets_partition(broker).flusher.health
+            health = offsets_partition(broker).health
             promised = commit(broker, 2)
             health.sync_failed(OSError(5, "input/output error"), "a disk died")
             assert (await answer(promised)).error_code == ErrorCode.NOT_COORDINATOR
@@ -193,7 +193,7 @@ def test_a_coordinator_with_a_failed_disk_does_not_answer_from_memory() -> None:
         async with running() as broker:
             await answer(commit(broker, 1))
             assert await fetched(broker) == 1
-            health = offsets_partition(broker).flusher.health
+            health = offsets_partition(broker).health
             health.sync_failed(OSError(5, "input/output error"), "a disk died")
             assert fetch(broker).error_code == ErrorCode.NOT_COORDINATOR
 
@@ -244,8 +244,8 @@ def test_requests_fail_if_the_load_takes_long_or_fails(
 
             monkeypatch.setattr(Loader, "load", load)
             monkeypatch.setattr(shard_host, "_LOAD_TIMEOUT_S", 0.01 if error is None else 60)
-            broker.groups.runtime.resigned(0)
-            broker.groups.runtime.elected(0)
+            broker.stages.coordinators.groups.runtime.resigned(0)
+            broker.stages.coordinators.groups.runtime.elected(0)
             waits = fetch(broker)
             assert isinstance(waits, Deferred) and not waits.done
             if error is not None:
@@ -292,7 +292,7 @@ def test_a_limited_number_of_timers_expires_per_turn(monkeypatch: pytest.MonkeyP
                     shard.timers.schedule(("kind", str(number)), 0)
 
             monkeypatch.setattr(GroupShard, "timer_expired", lambda _, key: expired.append(key))
-            broker.groups.runtime.notify_all(begin)
+            broker.stages.coordinators.groups.runtime.notify_all(begin)
             while len(expired) < 100:
                 before = len(expired)
                 await asyncio.sleep(0)
@@ -314,7 +314,7 @@ def test_a_record_that_cannot_be_encoded_fails_its_request() -> None:
                 shard.outbox.records.append(fail)
                 return OffsetFetchResponseGroup()
 
-            promised = broker.groups.runtime.submit(GROUP, decide, error_response)
+            promised = broker.stages.coordinators.groups.runtime.submit(GROUP, decide, error_response)
             assert (await answer(promised)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert await fetched(broker) == 1
 
@@ -329,7 +329,7 @@ def test_committed_replies_are_sent_when_the_host_is_unloaded() -> None:
             answered = crowd(broker, 10)
             await asyncio.sleep(0)  # they are written, and the first are answered
             assert 0 < len(answered) < 10
-            broker.groups.runtime.resign_all()
+            broker.stages.coordinators.groups.runtime.resign_all()
             assert answered == [(number, ErrorCode.NONE) for number in range(10)]
 
     run(test)
@@ -372,11 +372,11 @@ def test_a_new_coordinator_does_not_answer_from_uncommitted_records() -> None:
             commit(broker, 7)
             await asyncio.sleep(0)
             assert offsets_partition(broker).log.end_offset == 1
-            broker.groups.runtime.resigned(0)
-            broker.groups.runtime.elected(0)
+            broker.stages.coordinators.groups.runtime.resigned(0)
+            broker.stages.coordinators.groups.runtime.elected(0)
             early = fetch(broker)
             for _ in range(100):
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # nothing may be answered meanwhile
                 late = fetch(broker)
                 assert isinstance(late, Deferred) and not late.done and not early.done
             make_durable(broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.coordinators import shard_log
+from penstock.model.errors import MessageTooLarge
 from penstock.wire.apis.offset_commit import (
     OffsetCommitResponse,
 )
@@ -37,11 +38,11 @@ def test_a_damaged_log_without_other_replicas_is_loaded_without_the_damage(
             for offset in (1, 2, 3):
                 await answer(commit(broker, offset))
             note_rot(offsets_partition(broker).log, damaged)
-            broker.groups.runtime.resigned(0)
-            broker.groups.runtime.elected(0)
+            broker.stages.coordinators.groups.runtime.resigned(0)
+            broker.stages.coordinators.groups.runtime.elected(0)
             assert await fetched(broker) == left
             assert said == [("coordinator_log_damaged", None), ("coordinator_records_lost", damaged)]
-            assert broker.metrics.coordinator_ranges_lost == 1
+            assert broker.stages.storage.metrics.coordinator_ranges_lost == 1
 
     run(test)
 
@@ -54,5 +55,17 @@ def test_records_beyond_max_message_bytes_go_into_several_batches() -> None:
                 assert isinstance(await answer(each), OffsetCommitResponse)
             assert batches(broker) == [1, 2, 2], "the first is appended at once"
             assert await fetched(broker) == 4
+
+    run(test)
+
+
+def test_a_record_that_is_too_large_is_refused_before_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with running(message_max_bytes="5000") as broker:
+            await answer(commit(broker, 1))
+            partition = offsets_partition(broker)
+            monkeypatch.setattr(shard_log, "build_keyed_batch", pytest.fail)
+            with pytest.raises(MessageTooLarge, match="6000 bytes"):
+                shard_log.append_records(partition, [(b"key", bytes(6000))], 0)
 
     run(test)

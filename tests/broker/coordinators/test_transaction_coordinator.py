@@ -22,18 +22,18 @@ TOPIC_ID = TopicId(b"a topic".ljust(16))
 
 def apply(broker: Broker, *records: Any) -> None:
     for record in records:
-        broker.image.apply(record, broker.image.offset + 1)
+        broker.stages.cluster.image.apply(record, broker.stages.cluster.image.offset + 1)
 
 
 async def decide(broker: Broker) -> None:
     """Commit a transaction whose one partition has no leader: its marker is retried."""
-    await broker.transactions.runtime.topic.ensure()
+    await broker.stages.coordinators.transactions.runtime.topic.ensure()
     apply(
         broker,
         TopicRecord(name="t", topic_id=TOPIC_ID),
         PartitionRecord(topic_id=TOPIC_ID, partition_id=0, replicas=[9], isr=[9], leader=-1),
     )
-    runtime = broker.transactions.runtime
+    runtime = broker.stages.coordinators.transactions.runtime
     begun = None
     while begun is None or begun.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         begun = await answer(
@@ -53,14 +53,16 @@ async def decide(broker: Broker) -> None:
 
 async def state(broker: Broker) -> str:
     found = await answer(
-        broker.transactions.runtime.submit(ID, lambda shard, _: shard.describe(ID), error_response)
+        broker.stages.coordinators.transactions.runtime.submit(
+            ID, lambda shard, _: shard.describe(ID), error_response
+        )
     )
     return str(found.transaction_state)
 
 
 def own_partition(broker: Broker) -> tuple[int, Partition]:
-    index = broker.transactions.runtime.topic.partition_for(ID)
-    partition = broker.transactions.runtime.partition(index)
+    index = broker.stages.coordinators.transactions.runtime.topic.partition_for(ID)
+    partition = broker.stages.coordinators.transactions.runtime.partition(index)
     assert partition is not None
     return index, partition
 
@@ -97,7 +99,7 @@ def test_a_reloaded_shard_sends_its_markers_in_place_of_the_earlier_ones(
         async with running(transaction_state_log_num_partitions="1") as broker:
             await decide(broker)
             index, _ = own_partition(broker)
-            runtime = broker.transactions.runtime
+            runtime = broker.stages.coordinators.transactions.runtime
             earlier = runtime.shard(index)
             with monkeypatch.context() as broken:
                 broken.setattr(Partition, "append", refuse)

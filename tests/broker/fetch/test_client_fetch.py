@@ -35,7 +35,7 @@ def test_at_least_one_batch_comes_however_small_the_limits(
         assert values_in(answer) == [b"x" * 10_000]
 
 
-def test_max_bytes_of_a_partition_bounds_what_it_brings(client: RawClient, topic: Topic) -> None:
+def test_max_bytes_of_a_partition_bounds_its_records(client: RawClient, topic: Topic) -> None:
     for _ in range(10):
         append(client, topic, b"x" * 1000)
 
@@ -151,7 +151,7 @@ def test_out_of_range_is_noticed_even_when_no_bytes_are_left(client: RawClient) 
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
-def test_the_broker_limits_what_one_answer_carries() -> None:
+def test_the_broker_bounds_the_bytes_of_a_response() -> None:
     with broker(config={"fetch.max.bytes": "2048"}) as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client)
         for _ in range(10):

@@ -45,7 +45,9 @@ def test_a_session_starts_with_a_full_answer(client: RawClient, two: Topic, vers
 
 
 @VERSIONS
-def test_an_incremental_answer_names_only_what_changed(client: RawClient, two: Topic, version: int) -> None:
+def test_an_incremental_response_names_only_changed_partitions(
+    client: RawClient, two: Topic, version: int
+) -> None:
     session = SessionClient(client, version)
     session.fetch((two, 0, 0), (two, 1, 0))
     assert session.fetch() == {}
@@ -199,7 +201,7 @@ def test_an_error_is_repeated_until_it_is_gone(client: RawClient, two: Topic, ve
 
 
 @pytest.mark.parametrize("version", [13, 18])
-def test_a_session_hears_that_a_topic_id_is_gone(client: RawClient, version: int) -> None:
+def test_a_session_reports_that_a_topic_id_is_gone(client: RawClient, version: int) -> None:
     topic = create_topic(client)
     session = SessionClient(client, version)
     session.fetch((topic, 0, 0))

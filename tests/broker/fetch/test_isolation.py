@@ -75,7 +75,7 @@ class Transaction:
         self._append(marker, AppendOrigin.COORDINATOR)
 
     def _append(self, batch: bytes, origin: AppendOrigin) -> None:
-        partition = self._running.broker.partitions.find(self._topic.name, 0)
+        partition = self._running.broker.stages.storage.partitions.find(self._topic.name, 0)
         assert not isinstance(partition, ErrorCode)
         self._running.call(
             lambda: partition.append(memoryview(bytearray(batch)), origin, guard=NO_VERIFICATION)
@@ -92,7 +92,7 @@ def committed(client: RawClient, topic: Topic, version: int = FETCH.max_version)
 
 
 @FETCHES
-def test_an_open_transaction_hides_itself_and_what_follows_it(
+def test_an_open_transaction_hides_its_own_and_all_later_records(
     client: RawClient, topic: Topic, transaction: Transaction, version: int
 ) -> None:
     append(client, topic, b"before")
@@ -132,7 +132,7 @@ def test_a_timestamp_finds_nothing_that_is_not_committed(
 
 
 @FETCHES
-def test_a_commit_shows_what_was_hidden(
+def test_a_commit_shows_the_records_of_its_transaction(
     client: RawClient, topic: Topic, transaction: Transaction, version: int
 ) -> None:
     transaction.write(b"first")
@@ -187,11 +187,11 @@ def test_an_open_transaction_does_not_wake_readers_of_committed_records(
     running: BrokerOnDisk, client: RawClient, topic: Topic, transaction: Transaction
 ) -> None:
     """Each append would cause an empty response and another request."""
-    partition = running.broker.partitions.find(topic.name, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     everything, committed_only = Waiting(), Waiting()
-    partition.waiters[everything] = None
-    partition.committed_waiters[committed_only] = 0
+    partition.readers.join(everything)
+    partition.readers.join(committed_only, committed=True)
 
     append(client, topic, b"before")
     assert committed_only.sizes == everything.sizes
@@ -203,7 +203,7 @@ def test_an_open_transaction_does_not_wake_readers_of_committed_records(
     hidden = sum(everything.sizes[1:])
     assert committed_only.sizes[1:] == [hidden], "all that was hidden counts"
 
-    del partition.committed_waiters[committed_only]
+    partition.readers.leave(committed_only)
     append(client, topic, b"last")
     assert len(committed_only.sizes) == 2
 
@@ -212,11 +212,11 @@ def test_the_end_of_a_transaction_answers_a_waiting_reader(
     running: BrokerOnDisk, client: RawClient, topic: Topic, transaction: Transaction
 ) -> None:
     transaction.write(b"open")
-    partition = running.broker.partitions.find(topic.name, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
 
     def ended_while_it_waits() -> None:
-        until(lambda: bool(partition.committed_waiters))
+        until(lambda: bool(partition.readers))
         transaction.end(committed=True)
 
     thread = Thread(target=ended_while_it_waits)

@@ -78,7 +78,7 @@ def test_pipelined_answers_keep_their_order(client: RawClient, topic: Topic) -> 
         client.receive()
 
 
-def test_a_reader_that_does_not_read_holds_up_nobody(client: RawClient, topic: Topic) -> None:
+def test_a_client_that_does_not_read_delays_no_other_client(client: RawClient, topic: Topic) -> None:
     with client.another() as lazy:
         for _ in range(20):
             send_fetch(lazy, topic)

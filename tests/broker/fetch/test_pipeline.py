@@ -68,7 +68,7 @@ def test_min_bytes_count_over_all_partitions(client: RawClient) -> None:
     assert [len(values_in(answer)) for answer in answers] == [1, 1]
 
 
-def test_a_fetch_answers_with_what_there_is_when_its_time_is_up(client: RawClient, topic: Topic) -> None:
+def test_a_fetch_returns_the_available_records_at_its_timeout(client: RawClient, topic: Topic) -> None:
     append(client, topic, b"0")
 
     answer = fetch(client, topic, 0, max_wait_ms=50, min_bytes=1 << 20)
@@ -109,7 +109,7 @@ def test_partitions_of_which_none_is_here_are_answered_at_once(client: RawClient
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_without_min_bytes_nobody_waits(client: RawClient, topic: Topic) -> None:
+def test_a_fetch_without_min_bytes_does_not_wait(client: RawClient, topic: Topic) -> None:
     answer = fetch(client, topic, 0, max_wait_ms=LONG_MS, min_bytes=0)
 
     assert values_in(answer) == []

@@ -89,7 +89,9 @@ class Reader:
     @property
     def _connection(self) -> Connection:
         address = "{}:{}".format(*self.client.socket.getsockname())
-        (connection,) = [known for known in self._broker.server.connections if known.peer == address]
+        (connection,) = [
+            known for known in self._broker.stages.listening.server.connections if known.peer == address
+        ]
         return connection
 
     def call(self, requested: FetchRequest) -> FetchResponse:
@@ -156,7 +158,7 @@ def codes(response: FetchResponse) -> list[int]:
     return [reported.error_code for topic in response.responses for reported in topic.partitions]
 
 
-def test_what_was_appended_last_is_read(client: RawClient, topic: Topic, reader: Reader) -> None:
+def test_the_last_appended_record_is_read(client: RawClient, topic: Topic, reader: Reader) -> None:
     kept = reader.known
     append(client, topic, b"a", partition=1)
     assert values(reader.call(request(topic, 0, 0, 0))) == [[], [b"a"], []]
@@ -232,7 +234,7 @@ def test_limits_hold(client: RawClient, topic: Topic, fresh: Reader, max_bytes: 
     assert fresh.known is not None
 
 
-def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: Reader) -> None:
+def test_a_repeated_fetch_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: Reader) -> None:
     for offset, value in enumerate((b"a", b"b", b"c")):
         patient.client.send(FETCH, VERSION, request(topic, 1, 0, offset, max_wait_ms=LONG_MS))
         until(lambda: patient.known is not None and patient.known.is_waiting)
@@ -240,13 +242,13 @@ def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: 
         assert values(received(patient)) == [[], [], [value]]
 
 
-def test_it_answers_when_its_time_is_up(topic: Topic, fresh: Reader) -> None:
+def test_a_repeated_fetch_is_answered_at_its_timeout(topic: Topic, fresh: Reader) -> None:
     for _ in range(4):
         assert values(fresh.call(request(topic, 0, 0, 0, max_wait_ms=20))) == [[], [], []]
     assert fresh.known is not None and not fresh.known.is_waiting
 
 
-def test_one_that_comes_while_another_waits_is_answered_behind_it(
+def test_a_pipelined_fetch_is_answered_after_the_one_before_it(
     client: RawClient, topic: Topic, patient: Reader
 ) -> None:
     wait_for_more(patient, topic)
@@ -258,15 +260,15 @@ def test_one_that_comes_while_another_waits_is_answered_behind_it(
     assert patient.known is not None and not patient.known.is_waiting
 
 
-def test_who_leaves_while_waiting_leaves_nothing(
+def test_a_client_that_disconnects_during_a_wait_leaves_no_waiter(
     topic: Topic, patient: Reader, running: BrokerOnDisk
 ) -> None:
-    partition = running.broker.partitions.find(topic.id, 1)
+    partition = running.broker.stages.storage.partitions.find(topic.id, 1)
     assert not isinstance(partition, ErrorCode)
     wait_for_more(patient, topic)
-    assert partition.waiters
+    assert partition.readers
     patient.client.close()
-    until(lambda: not partition.waiters)
+    until(lambda: not partition.readers)
 
 
 def test_an_offset_that_is_gone_is_an_error(client: RawClient, topic: Topic, reader: Reader) -> None:
@@ -293,7 +295,7 @@ def test_deleting_a_topic_answers_a_waiting_fetch(client: RawClient, topic: Topi
 def test_a_new_leader_is_an_error(
     client: RawClient, topic: Topic, running: BrokerOnDisk, reader: Reader
 ) -> None:
-    partition = running.broker.partitions.find(topic.id, 1)
+    partition = running.broker.stages.storage.partitions.find(topic.id, 1)
     assert not isinstance(partition, ErrorCode)
     old = partition.leader_epoch
     running.call(lambda: partition.lead(old + 1, None))
@@ -305,10 +307,10 @@ def test_a_new_leader_is_an_error(
     assert codes(reader.call(reported))[1] == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_who_names_a_leader_epoch_is_fenced_when_it_ends(
+def test_a_fetch_with_an_ended_leader_epoch_is_fenced(
     client: RawClient, topic: Topic, running: BrokerOnDisk, fresh: Reader
 ) -> None:
-    partition = running.broker.partitions.find(topic.id, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.id, 0)
     assert not isinstance(partition, ErrorCode)
     requested = request(topic, 0, 0, 0)
     requested.topics[0].partitions[0].current_leader_epoch = old = partition.leader_epoch
@@ -350,7 +352,7 @@ def of_another_past(topic: Topic) -> FetchRequest:
         "very many",
     ],
 )
-def test_what_is_odd_is_answered_as_ever(
+def test_unusual_requests_get_the_same_answer_each_time(
     client: RawClient, topic: Topic, fresh: Reader, requested: Callable[[Topic], FetchRequest]
 ) -> None:
     append(client, topic, b"a")
@@ -358,7 +360,7 @@ def test_what_is_odd_is_answered_as_ever(
     assert all(other == first for other in others)
 
 
-def test_what_cannot_be_repeated_is_not_kept(running: BrokerOnDisk, topic: Topic, fresh: Reader) -> None:
+def test_requests_that_cannot_repeat_are_not_kept(running: BrokerOnDisk, topic: Topic, fresh: Reader) -> None:
     """Otherwise large requests that differ each time would fill the broker's memory."""
     for count in range(33, 37):
         fresh.call(request(topic, *(0,) * count))
@@ -368,14 +370,14 @@ def test_what_cannot_be_repeated_is_not_kept(running: BrokerOnDisk, topic: Topic
     assert 0 < fresh.kept <= 64
 
 
-def test_readers_of_committed_records_hear_of_aborted_ones(
+def test_readers_of_committed_records_get_the_aborted_transactions(
     client: RawClient, topic: Topic, running: BrokerOnDisk, fresh: Reader
 ) -> None:
     append(client, topic, b"plain", partition=1)
     for _ in range(2):
         fresh.call(request(topic, 0, 0, 0, isolation_level=COMMITTED))
     assert fresh.known is not None
-    partition = running.broker.partitions.find(topic.id, 1)
+    partition = running.broker.stages.storage.partitions.find(topic.id, 1)
     assert not isinstance(partition, ErrorCode)
     open_one = bytearray(
         batch_of([b"open"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

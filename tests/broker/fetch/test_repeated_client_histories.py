@@ -25,6 +25,7 @@ from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchT
 from penstock.wire.messages import encode_request
 from tests.amounts import amount
 from tests.broker.disks import on_disk
+from tests.broker.fake_connections import fake_connection
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, now_ms
 
@@ -40,13 +41,18 @@ class History:
         self._broker = broker
         self._topics = topics
         self._random = random
-        found = [broker.partitions.find(topic.id, index) for topic in topics for index in range(PER_TOPIC)]
+        found = [
+            broker.stages.storage.partitions.find(topic.id, index)
+            for topic in topics
+            for index in range(PER_TOPIC)
+        ]
         self.partitions = [partition for partition in found if isinstance(partition, Partition)]
         self._version = random.choice(range(13, FETCH.max_version + 1))
         listener = SimpleNamespace(name="PLAINTEXT")
-        self._connection: Any = SimpleNamespace(memo=None, listener=listener)
+        dispatcher = broker.serving.dispatcher
+        self._connection = fake_connection(dispatcher, listener=listener)
         #: where no request is learned
-        self._general: Any = SimpleNamespace(memo=None, listener=listener)
+        self._general = fake_connection(dispatcher, listener=listener)
         self._settings: dict[str, Any] = {
             "isolation_level": random.choice([0, 1, 1]),
             "max_bytes": random.choice([50 << 20, 50 << 20, 3000, 500, 100, 0, -5]),
@@ -65,7 +71,7 @@ class History:
             self._something(self._random.choice(self.partitions))
         parts = encode_request(FETCH, self._version, 7, "reader", self._request())
         frame = memoryview(b"".join(map(bytes, parts))[4:])  # type: ignore[arg-type]
-        dispatcher = self._broker.dispatcher
+        dispatcher = self._broker.serving.dispatcher
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(repeated, "ENABLED", False)
             general: Any = dispatcher.serve(self._general, frame)

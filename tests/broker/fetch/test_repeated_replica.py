@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from types import SimpleNamespace
 from typing import Any
 
 from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession
@@ -13,6 +12,7 @@ from penstock.security.principal import Session
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.messages import decode_response, encode_request
 from tests.broker.authorization.cluster_action import BOB, CONFIG, allow_cluster_action, revoke
+from tests.broker.fake_connections import fake_connection
 from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.replication import TOPIC, make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
@@ -26,26 +26,33 @@ class Follower:
 
     def __init__(self, nodes: Cluster, offset: int = 0) -> None:
         self._nodes = nodes
-        dispatcher = nodes[LEADER].internal_dispatcher
+        dispatcher = nodes[LEADER].serving.internal_dispatcher
         assert dispatcher is not None
         self._dispatcher = dispatcher
-        self._connection: Any = SimpleNamespace(memo=None, peer="follower", listener=None)
+        self._connection = fake_connection(dispatcher, peer="follower")
         self.offset = offset
         self.session_id, self.epoch = 0, 0
 
     @property
     def session(self) -> ReplicaSession:
-        sessions = self._nodes[LEADER].replicas.sessions
+        sessions = self._nodes[LEADER].stages.replication.replicas.sessions
         return next(session for session in sessions if session.id == self.session_id)
 
     def call(self, *topics: str, forgotten: tuple[str, ...] = (), **changed: Any) -> Any:
         """Send the next fetch; returns the parts of a response, or a Deferred of them."""
-        ids = {name: self._nodes[LEADER].image.topics[name].id for name in (*topics, *forgotten)}
+        ids = {
+            name: self._nodes[LEADER].stages.cluster.image.topics[name].id for name in (*topics, *forgotten)
+        }
         last_epoch = 0 if self.offset else -1
         wanted = [(ids[name], 0, 0, self.offset, last_epoch, 0, 1 << 20) for name in topics]
         request = ReplicaRequest(
             *(500, 1, 1 << 20, self.session_id, self.epoch),
-            *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted, [(ids[name], 0) for name in forgotten]),
+            *(
+                FOLLOWER,
+                self._nodes[FOLLOWER].stages.cluster.node.broker_epoch,
+                wanted,
+                [(ids[name], 0) for name in forgotten],
+            ),
         )._replace(**changed)
         self.epoch += 1
         parts = encode_request(FETCH, FETCH.max_version, 7, "follower", request.message())
@@ -117,7 +124,7 @@ def test_nothing_of_a_partition_that_was_forgotten_is_kept() -> None:
     run(main())
 
 
-def test_what_is_appended_while_a_fetch_commits_is_answered_and_not_waited_for() -> None:
+def test_records_appended_during_a_committing_fetch_are_answered_at_once() -> None:
     async def main() -> None:
         async with cluster(2) as nodes:
             await make_topic(nodes, LEADER, FOLLOWER)

@@ -23,6 +23,7 @@ from penstock.records.record import iter_batches
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.messages import decode_response, encode_request
 from tests.amounts import amount
+from tests.broker.fake_connections import fake_connection
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
@@ -52,14 +53,13 @@ class History:
     def __init__(self, nodes: Cluster, seed: int) -> None:
         self._nodes = nodes
         self._random = Random(seed)
-        self._names = {bytes(nodes[LEADER].image.topics[name].id): name for name, _ in PLACES}
+        self._names = {bytes(nodes[LEADER].stages.cluster.image.topics[name].id): name for name, _ in PLACES}
         self.partitions = {place: replica(nodes[LEADER], *place) for place in PLACES}
-        dispatcher = nodes[LEADER].internal_dispatcher
+        dispatcher = nodes[LEADER].serving.internal_dispatcher
         assert dispatcher is not None
         self._dispatcher = dispatcher
-        self._connection: Any = SimpleNamespace(
-            memo=None, peer="follower", listener=SimpleNamespace(name="INTERNAL")
-        )
+        listener = SimpleNamespace(name="INTERNAL")
+        self._connection = fake_connection(dispatcher, peer="follower", listener=listener)
         self._session, self._epoch = 0, 0
         #: where the follower is
         self._offsets = dict.fromkeys(PLACES, 0)
@@ -114,9 +114,11 @@ class History:
             # The other follower has everything, or some of it.
             log = partition.log
             offset = random.choice([log.end_offset, random.randint(log.high_watermark, log.end_offset)])
-            partition.leadership.fetched(OTHER, self._nodes[OTHER].broker_epoch, offset, 0, self._now_ms())
+            partition.leadership.fetched(
+                OTHER, self._nodes[OTHER].stages.cluster.node.broker_epoch, offset, 0, self._now_ms()
+            )
         elif choice < 0.81:
-            for session in self._nodes[LEADER].replicas.sessions:
+            for session in self._nodes[LEADER].stages.replication.replicas.sessions:
                 session.refresh(-1, absent_only=False)
         elif choice < 0.83 and partition.leadership is not None:
             # The follower is one no more, or one again.
@@ -164,7 +166,7 @@ class History:
 
     def _end_the_wait(self, answer: Deferred[Any]) -> None:
         """As a timer would."""
-        sessions = self._nodes[LEADER].replicas.sessions
+        sessions = self._nodes[LEADER].stages.replication.replicas.sessions
         (waiting,) = [session.waiting for session in sessions if session.id == self._session]
         assert waiting is not None
         waiting._finish()  # type: ignore[attr-defined]
@@ -181,7 +183,7 @@ class History:
         max_wait_ms, min_bytes, max_bytes = self._limits
         return ReplicaRequest(
             *(max_wait_ms, min_bytes, max_bytes, self._session, session_epoch),
-            *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted),
+            *(FOLLOWER, self._nodes[FOLLOWER].stages.cluster.node.broker_epoch, wanted),
         )
 
     def _serve(self, call: ReplicaRequest) -> Any:
@@ -229,7 +231,7 @@ class History:
         ]
 
     def _now_ms(self) -> int:
-        return int(self._nodes[LEADER].clock.monotonic() * 1000)
+        return int(self._nodes[LEADER].stages.world.clock.monotonic() * 1000)
 
 
 def _all_have_fetched(partition: Partition) -> bool:
@@ -239,8 +241,8 @@ def _all_have_fetched(partition: Partition) -> bool:
 
 async def forget_the_time(leader: Broker) -> None:
     """Have the leader do nothing by the clock, nor remember what its followers fetched until now."""
-    await leader.replicas.stop()
-    for session in leader.replicas.sessions:
+    await leader.stages.replication.replicas.stop()
+    for session in leader.stages.replication.replicas.sessions:
         session.close()
 
 

@@ -33,7 +33,7 @@ def small_table() -> Iterator[RawClient]:
         yield client
 
 
-def test_whoever_gets_no_session_is_answered_in_full(small_table: RawClient) -> None:
+def test_a_fetch_without_a_session_is_answered_in_full(small_table: RawClient) -> None:
     topic = create_topic(small_table)
     lucky = SessionClient(small_table, 18)
     lucky.fetch((topic, 0, 0))
@@ -90,7 +90,7 @@ def test_a_session_idle_for_the_eviction_time_loses_its_slot() -> None:
     assert (len(table.sessions), table.sessions.evicted) == (1, 1)
 
 
-def test_the_session_unused_for_longest_goes_first() -> None:
+def test_the_least_recently_used_session_is_evicted() -> None:
     table = Table(slots=2)
     first, second = table.start(), table.start()
     assert first is not None
@@ -153,3 +153,20 @@ def test_a_new_session_never_gets_an_id_that_is_taken_or_means_none() -> None:
     sessions = [table.start(request, True), table.start(request, True)]
 
     assert [s.id for s in sessions if s is not None] == [7, 9]
+
+
+def test_a_client_has_a_quarter_of_all_partitions() -> None:
+    """A client cannot take the sessions of all others by naming partitions."""
+    ids = count(1)
+    sessions = FetchSessions(10, 120, lambda: 0.0, lambda: next(ids), most_partitions=40)
+
+    def of(number: int) -> FetchRequest:
+        partitions = [FetchPartition(partition=index) for index in range(number)]
+        return FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions)])
+
+    first = sessions.start(of(6), False, "greedy")
+    assert first is not None
+    assert sessions.start(of(6), False, "greedy") is None
+    assert sessions.start(of(6), False, "modest") is not None
+    sessions.close(first.id)
+    assert sessions.start(of(10), False, "greedy") is not None

@@ -70,7 +70,7 @@ def test_deleting_a_config_brings_the_default_back(client: RawClient, version: i
     assert value_of(client, TOPIC, topic.name, "retention.ms") == ("604800000", DEFAULT)
 
 
-def test_deleting_what_is_not_set_is_no_error(client: RawClient, topic: Topic) -> None:
+def test_deleting_an_unset_config_is_no_error(client: RawClient, topic: Topic) -> None:
     assert alter(client, TOPIC, topic.name, ("retention.ms", DELETE, None)) == OK
     assert overrides(client, topic) == {}
 
@@ -300,7 +300,7 @@ def test_configs_for_one_broker_go_before_those_for_all() -> None:
 
 
 @pytest.mark.parametrize("name", [NODE, DEFAULT_BROKER])
-def test_names_that_no_broker_knows_are_kept_for_those_who_do(client: RawClient, name: str) -> None:
+def test_unknown_config_names_are_stored(client: RawClient, name: str) -> None:
     """A plugin's own config, or one of a topic by mistake: stored, and shown without its value."""
     try:
         foreign = [("my.plugin.key", SET, "v"), ("cleanup.policy", SET, "compact")]

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.client_telemetry import TELEMETRY_APIS
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.testing import broker
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
@@ -55,6 +56,8 @@ PROMISED = {
     69: ("ConsumerGroupDescribe", 0, 1),
     74: ("ListConfigResources", 0, 1),
     75: ("DescribeTopicPartitions", 0, 0),
+    88: ("StreamsGroupHeartbeat", 0, 0),
+    89: ("StreamsGroupDescribe", 0, 0),
 }
 #: names itself, as version 3 and later must
 POLITE = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
@@ -78,7 +81,7 @@ def test_every_promised_api_is_advertised_in_its_range(client: RawClient, versio
 def test_exactly_the_apis_with_a_handler_are_advertised() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         advertised = [api.api_key for api in call(client, 4).api_keys]
-        handled = list(running.broker.dispatcher.apis)
+        handled = list(running.broker.serving.dispatcher.apis)
 
     # Those of client metrics only while the cluster has a subscription.
     expected = sorted(api.key for api in handled if api not in TELEMETRY_APIS)
@@ -106,7 +109,7 @@ def test_features_are_shown_as_kafkas_tools_expect_them(client: RawClient) -> No
     assert supported["eligible.leader.replicas.version"] == (0, 1)
 
 
-def test_version_3_never_says_that_a_feature_starts_at_zero(client: RawClient) -> None:
+def test_version_3_never_states_that_a_feature_starts_at_zero(client: RawClient) -> None:
     assert all(feature.min_version > 0 for feature in call(client, 3).supported_features)
 
 
@@ -158,13 +161,10 @@ def test_software_that_names_itself_properly_is_welcome(client: RawClient, name:
 
 def test_little_is_kept_of_a_long_software_name() -> None:
     """A client that is not authenticated chooses it, in a request of up to half a megabyte."""
-    node: Any = SimpleNamespace(
-        image=SimpleNamespace(features={}, offset=0),
-        quorum=SimpleNamespace(state=SimpleNamespace(history=SimpleNamespace(latest_offset=-1))),
-    )
+    quorum: Any = SimpleNamespace(state=SimpleNamespace(history=SimpleNamespace(latest_offset=-1)))
     context: Any = SimpleNamespace(version=4, connection=SimpleNamespace(software=None))
     request = ApiVersionsRequest(client_software_name="n" * 500_000, client_software_version="1" * 500_000)
-    response = ApiVersionsHandler(node, ()).api_versions(context, request)
+    response = ApiVersionsHandler(ClusterImage(), quorum, ()).api_versions(context, request)
     assert response.error_code == ErrorCode.NONE
     assert context.connection.software == ("n" * 128, "1" * 128)
 
@@ -190,13 +190,17 @@ def test_unknown_apis_and_versions_are_counted() -> None:
             hopeful.socket.sendall(_frame(API_VERSIONS.key, 9, body=b"\x00"))
             _read(hopeful, 20)
 
-        assert running.broker.metrics.unsupported == {(999, 0): 2, (3, 99): 1, (API_VERSIONS.key, 9): 1}
-        assert running.broker.server.counts.rejected == 3
+        assert running.broker.stages.storage.metrics.unsupported == {
+            (999, 0): 2,
+            (3, 99): 1,
+            (API_VERSIONS.key, 9): 1,
+        }
+        assert running.broker.stages.listening.server.counts.rejected == 3
 
 
 def test_the_count_of_unknown_requests_is_bounded() -> None:
     with broker() as running:
-        metrics = running.broker.metrics
+        metrics = running.broker.stages.storage.metrics
         for key in range(1000, 2000):
             metrics.count_unsupported(key, 0)
         metrics.count_unsupported(1000, 0)

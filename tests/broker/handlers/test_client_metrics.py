@@ -53,7 +53,7 @@ def test_a_subscription_is_made_changed_and_removed_by_its_configs(client: RawCl
         ("s", "match", "client_id", ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_a_subscription_cannot_have(
+def test_invalid_subscriptions_are_refused(
     client: RawClient, name: str, key: str, value: str, code: ErrorCode
 ) -> None:
     assert alter(client, CLIENT_METRICS, name, (key, SET, value))[0] == code

@@ -101,7 +101,7 @@ class Stage:
         telemetry = ClientTelemetry(bytes)
         telemetry.instances.update([Subscription(("*",), 1000, {})])
         self._instances = telemetry.instances
-        config: Any = {"telemetry.max.bytes": 1 << 20}
+        config: Any = SimpleNamespace(telemetry_max_bytes=1 << 20)
         clock: Any = SimpleNamespace(monotonic=lambda: 1.0)
         workers: Any = SimpleNamespace(in_thread=self.in_thread)
         self.handlers = ClientTelemetryHandlers(telemetry, config, clock, workers, 1)
@@ -147,7 +147,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_what_is_large_after_decompression_is_not_read_on_the_event_loop() -> None:
+def test_large_decompressed_metrics_are_not_read_on_the_event_loop() -> None:
     """A megabyte of two-byte fields is 109 bytes of zstd."""
 
     async def main() -> None:
@@ -202,8 +202,8 @@ def test_librdkafka_pushes_and_the_metrics_are_exported(running: BrokerThread, r
     assert resource["client_source_address"] == "127.0.0.1"
     assert resource["broker_id"] == "1"
     assert any(name.startswith("org.apache.kafka.") for name in names)
-    assert running.broker.monitor is not None
-    page = scrape(running.broker.monitor.port)
+    assert running.broker.serving.monitor is not None
+    page = scrape(running.broker.serving.monitor.port)
     assert page.value("penstock_client_telemetry_pushes_total", error="NONE") >= 1
     assert page.value("penstock_client_telemetry_instances") >= 1
     assert page.labels("penstock_client_sum_total") or page.labels("penstock_client_gauge_max")
@@ -217,7 +217,7 @@ def test_pushed_metrics_of_every_codec(client: RawClient, running: BrokerThread,
     assert of.accepted_compression_types == [4, 3, 1, 2]
     assert (of.telemetry_max_bytes, of.delta_temporality) == (LIMIT, True)
     name = "org.apache.kafka.producer.sent.total"
-    sums = running.broker.parts.client_telemetry.aggregates.sums
+    sums = running.broker.serving.client_telemetry.aggregates.sums
     before = sums.get(name, 0)
     assert push(client, of, compress(codec, pushed()), codec) is ErrorCode.NONE
     assert sums[name] == before + 2

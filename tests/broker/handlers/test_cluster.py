@@ -17,7 +17,7 @@ from tests.broker.topics import create
 
 async def follower(nodes: Cluster) -> int:
     controller = await nodes.settled()
-    return next(node for node in nodes.brokers if node != controller.node_id)
+    return next(node for node in nodes.brokers if node != controller.stages.config.node_id)
 
 
 def test_elections_reassignments_and_features_through_a_follower() -> None:

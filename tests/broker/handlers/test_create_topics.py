@@ -85,7 +85,7 @@ def test_validating_creates_nothing(client: RawClient, version: int) -> None:
 
 
 @EDGES
-def test_validating_finds_what_creating_would(client: RawClient, topic: Topic, version: int) -> None:
+def test_validate_only_finds_the_errors_of_a_creation(client: RawClient, topic: Topic, version: int) -> None:
     again = request_topic(client, topic.name, version=version, validate_only=True)
     wrong = request_topic(client, new_name(), 1, {"retention.ms": "x"}, version, validate_only=True)
 
@@ -173,7 +173,7 @@ def test_a_replication_factor_that_cannot_be(client: RawClient, version: int, fa
 
 
 @pytest.mark.parametrize("version", [4, 5, 7])
-def test_the_broker_says_how_many_where_the_client_does_not(client: RawClient, version: int) -> None:
+def test_the_broker_chooses_the_numbers_that_a_client_leaves_out(client: RawClient, version: int) -> None:
     name = new_name()
 
     result = request_topic(client, name, partitions=-1, replication_factor=-1, version=version)

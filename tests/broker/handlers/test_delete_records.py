@@ -122,7 +122,7 @@ def test_compacted_topics_keep_their_records(client: RawClient, policy: str, cod
 
 
 @pytest.mark.parametrize(("name", "key_type"), [("__consumer_offsets", 0), ("__transaction_state", 1)])
-def test_coordinators_keep_their_state_whatever_the_policy(
+def test_coordinators_keep_their_state_under_any_cleanup_policy(
     client: RawClient, name: str, key_type: int
 ) -> None:
     assert find(client, "key", key_type) == ErrorCode.NONE
@@ -139,7 +139,7 @@ def test_a_timestamp_does_not_find_deleted_records(client: RawClient, topic: Top
     assert list_offset(client, topic, start).offset == 3
 
 
-def test_a_session_hears_of_the_new_start(client: RawClient, topic: Topic) -> None:
+def test_a_session_reports_the_new_log_start(client: RawClient, topic: Topic) -> None:
     fill(client, topic)
     session = SessionClient(client, 18)
     session.fetch((topic, 0, 10))
@@ -175,7 +175,7 @@ def broker_process(data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @pytest.mark.process
-def test_what_was_acknowledged_as_deleted_stays_deleted_after_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_deletions_survive_a_kill(tmp_path: Path) -> None:
     with broker_process(tmp_path) as (process, address), RawClient(address) as client:
         topic = create_topic(client)
         fill(client, topic)

@@ -168,7 +168,7 @@ def test_a_broker_describes_itself(client: RawClient, version: int) -> None:
         assert (configs["node.id"].config_type, configs["log.dirs"].config_type) == (3, 7)
 
 
-def test_the_dynamic_defaults_are_what_was_set_for_all_brokers() -> None:
+def test_dynamic_defaults_are_the_configs_of_all_brokers() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         assert set(shown(client, BROKER, DEFAULT_BROKER)) == {"min.insync.replicas"}
         set_config(client, BROKER, DEFAULT_BROKER, "message.max.bytes", "2000")
@@ -190,7 +190,7 @@ def test_the_dynamic_defaults_are_what_was_set_for_all_brokers() -> None:
     ]
 
 
-def test_what_a_broker_was_started_with_is_static() -> None:
+def test_configs_from_the_start_of_a_broker_are_static() -> None:
     with (
         broker(config={"log.retention.hours": "5", "message.max.bytes": "5000"}) as running,
         RawClient(running.bootstrap) as client,
@@ -309,3 +309,13 @@ def test_types_that_have_no_configs_are_not_supported(client: RawClient, kind: i
     response = client.call(LIST_CONFIG_RESOURCES, 1, request)
 
     assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+@penstock_only
+@pytest.mark.parametrize("name", ["--1", "\N{SUPERSCRIPT TWO}", "1" * 5000, "one"])
+def test_a_name_that_is_no_number_is_no_broker(client: RawClient, name: str) -> None:
+    """Texts of digits that are no integer of Python closed the connection."""
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=BROKER, resource_name=name)]
+    )
+    assert client.call(DESCRIBE_CONFIGS, 4, request).results[0].error_code == ErrorCode.INVALID_REQUEST

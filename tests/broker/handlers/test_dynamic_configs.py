@@ -103,7 +103,7 @@ def test_a_throttle_can_be_of_all_brokers(client: RawClient, key: str) -> None:
     assert value_of(client, BROKER, NODE, key)[0] == "2000"
 
 
-def test_compression_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:
+def test_compression_type_changes_for_later_batches(client: RawClient, topic: Topic) -> None:
     for codec in ("producer", "zstd", "gzip", "uncompressed"):
         set_config(client, TOPIC, topic.name, "compression.type", codec)
         produce(client, topic, batch_of([b"x" * 100], Codec.LZ4))
@@ -121,7 +121,7 @@ def test_a_topic_that_becomes_compacted_wants_keys(client: RawClient, topic: Top
     assert produce(client, topic, batch_of([b"x"])).error_code == ErrorCode.NONE
 
 
-def test_the_timestamp_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:
+def test_the_timestamp_type_changes_for_later_batches(client: RawClient, topic: Topic) -> None:
     produce(client, topic, batch_of([record(b"0", timestamp=5)]))
     set_config(client, TOPIC, topic.name, "message.timestamp.type", "LogAppendTime")
     before = now_ms()
@@ -167,7 +167,7 @@ def test_configs_survive_a_restart(tmp_path: Path) -> None:
         assert configs["retention.ms"].value == "1000"
         assert configs["segment.bytes"].value == "2000000"
         assert value_of(client, BROKER, NODE, "log.cleaner.backoff.ms")[0] == "7"
-        assert running.broker.config.log_cleaner_backoff_ms == 7
+        assert running.broker.stages.config.log_cleaner_backoff_ms == 7
         answer = produce(client, topic, batch_of([b"x" * 2000]))
         assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -179,3 +179,24 @@ def test_a_topic_made_again_has_none_of_the_old_ones_configs(client: RawClient) 
 
     assert shown(client, TOPIC, again.name)["max.message.bytes"].value == "1048588"
     assert produce(client, again, batch_of([b"x" * 2000])).error_code == ErrorCode.NONE
+
+
+def test_the_unknown_configs_of_brokers_are_limited(client: RawClient) -> None:
+    """Brokers accept names that they do not know. They accumulated, and each change takes time for all."""
+
+    def unknown(first: int, number: int, operation: int = SET) -> tuple[int, str | None]:
+        names = (f"my.plugin.{n}" for n in range(first, first + number))
+        value = None if operation == DELETE else "x"
+        return alter(client, BROKER, "", *((name, operation, value) for name in names))
+
+    assert unknown(0, 1000)[0] == ErrorCode.NONE
+    code, message = unknown(1000, 1)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert message is not None and "1001 names" in message
+    assert alter(client, BROKER, NODE, ("long", SET, "x" * 32_000))[0] == ErrorCode.NONE
+    long = [(f"long.{n}", SET, "x" * 32_000) for n in range(32)]
+    assert alter(client, BROKER, NODE, *long)[0] == ErrorCode.POLICY_VIOLATION
+    # Known configs are not counted, and unknown ones can be removed.
+    assert alter(client, BROKER, "", ("log.retention.ms", SET, "1000000"))[0] == ErrorCode.NONE
+    assert unknown(0, 1, DELETE)[0] == ErrorCode.NONE
+    assert unknown(1000, 1)[0] == ErrorCode.NONE

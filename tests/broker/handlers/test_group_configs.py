@@ -121,7 +121,7 @@ def test_synonyms_are_the_brokers(client: RawClient, group: str) -> None:
     ]
 
 
-def test_replacing_sets_what_is_given_and_nothing_else(client: RawClient, group: str) -> None:
+def test_replacing_sets_the_given_configs_and_no_others(client: RawClient, group: str) -> None:
     assert alter(client, GROUP, group, (HEARTBEAT, SET, "6000")) == OK
     assert replace(client, GROUP, group, {SESSION: "46000"}) == OK
     assert set_in(client, group, {SESSION: "46000"})
@@ -195,7 +195,7 @@ def test_the_brokers_own_values_are_within_its_bounds(key: str, value: str, comp
         BrokerConfig({key: value})
 
 
-def test_what_is_not_set_is_the_brokers() -> None:
+def test_unset_configs_are_those_of_the_broker() -> None:
     broker_config = BrokerConfig({"group.consumer.assignment.interval.ms": "300"})
     values = group_values({SESSION: "50000"}, broker_config)
     assert [values[key] for key in (SESSION, HEARTBEAT, ASSIGNMENT)] == [50_000, 5000, 300]

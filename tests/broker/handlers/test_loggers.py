@@ -19,7 +19,8 @@ LOGGER_SOURCE = 6
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What is logged at level info; everything is as it was afterwards."""
     monkeypatch.setattr(logs, "_levels", {logs.ROOT: "info"})
-    monkeypatch.setattr(logs, "_writer", None)
+    monkeypatch.setattr(logs, "_take", None)
+    monkeypatch.setattr(logs, "_lines", None)
     written = io.StringIO()
     logs.configure("info", "text", written)
     yield written
@@ -89,7 +90,7 @@ def test_the_level_of_the_root_holds_for_all_without_their_own(
         ("", ("flusher", SET, "INFO"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_makes_no_sense_changes_nothing(
+def test_invalid_alterations_change_nothing(
     client: RawClient,
     stream: io.StringIO,
     node: str,

@@ -85,8 +85,8 @@ def test_a_throttled_full_fetch_starts_no_session(
 ) -> None:
     topic = create_topic(admin)
     produce(admin, topic, 10_300)
-    before = len(running.broker.parts.fetch_sessions)
+    before = len(running.broker.serving.routes.fetch_sessions)
     with quota(admin, limited, "consumer_byte_rate", 1000):
         throttled = fetch(limited, topic, session=(0, 0))
         assert throttled.throttle_time_ms > 0 and throttled.session_id == 0
-    assert len(running.broker.parts.fetch_sessions) == before
+    assert len(running.broker.serving.routes.fetch_sessions) == before

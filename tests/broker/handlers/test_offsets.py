@@ -168,7 +168,7 @@ def test_the_record_with_the_largest_timestamp(client: RawClient, topic: Topic, 
     assert listed.leader_epoch == 0
 
 
-def test_the_largest_timestamp_is_that_of_a_record_whatever_its_header_promises(
+def test_the_largest_timestamp_is_that_of_a_record_and_not_of_its_header(
     client: RawClient, topic: Topic
 ) -> None:
     start = now_ms() - 1000

@@ -135,7 +135,7 @@ def test_partitions_of_one_request_succeed_and_fail_by_themselves(client: RawCli
     assert [r.value for r in read_all(client, topic)] == [b"good"]
 
 
-def test_who_is_refused_by_the_log_learns_where_it_starts(client: RawClient) -> None:
+def test_a_produce_request_that_the_log_refuses_gets_the_log_start(client: RawClient) -> None:
     topic = create_topic(client, configs={"max.message.bytes": "200"})
     append(client, topic, b"0", b"1", b"2")
     delete_before(client, topic, 2)
@@ -167,7 +167,7 @@ def test_who_is_refused_by_the_log_learns_where_it_starts(client: RawClient) -> 
     assert (nowhere.error_code, nowhere.log_start_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_who_is_refused_later_learns_where_the_log_starts_too(client: RawClient) -> None:
+def test_a_produce_request_that_is_refused_later_gets_the_log_start(client: RawClient) -> None:
     topic = create_topic(client, configs={"compression.type": "gzip"})
     append(client, topic, b"0", b"1")
     delete_before(client, topic, 1)
@@ -244,7 +244,7 @@ def test_a_batch_that_is_cut_short_is_refused(client: RawClient, topic: Topic) -
         (0, ">q", 5, ErrorCode.INVALID_RECORD),  # a base offset
     ],
 )
-def test_what_only_brokers_may_write_is_refused(
+def test_batches_with_fields_reserved_for_brokers_are_refused(
     client: RawClient, topic: Topic, position: int, layout: str, value: int, code: ErrorCode
 ) -> None:
     answer = produce(client, topic, altered(batch_of([b"x"]), position, layout, value))
@@ -338,7 +338,7 @@ def test_compacted_topics_take_records_with_keys(client: RawClient, policy: str,
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("key", [b"k", None])
-def test_all_records_that_are_refused_are_named_whatever_is_wrong_with_each(
+def test_all_refused_records_are_named_with_different_errors(
     client: RawClient, codec: Codec, key: bytes | None
 ) -> None:
     """A timestamp decides about the code, but records without a key are named beside it."""

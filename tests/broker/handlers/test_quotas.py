@@ -162,3 +162,14 @@ def test_invalid_filters_are_refused(
     response = describe(client, *components)
 
     assert (response.error_code, response.entries) == (code, None)
+
+
+def test_an_entity_of_many_parts_is_refused_as_one_with_a_part_too_many(client: RawClient) -> None:
+    """Each such entity has a result of its own, and none of them is looked at beyond its fourth part."""
+    many: Named = [("user", f"u{number}") for number in range(3000)]
+    other: Named = [*many[:-1], ("user", "another")]
+    first, second = alter(client, entry(many, producer_byte_rate=1), entry(other, producer_byte_rate=1))
+    for result, named in ((first, many), (second, other)):
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        assert "duplicate entity entry user" in (result.error_message or "")
+        assert [(e.entity_type, e.entity_name) for e in result.entity] == named

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
+from penstock.storage.recovery_report import Corruption
 from penstock.wire.apis.get_replica_log_info import (
     GET_REPLICA_LOG_INFO,
     GetReplicaLogInfoRequest,
@@ -14,18 +16,18 @@ from tests.broker.replication import TOPIC as NAME
 from tests.broker.replication import described, make_topic, produce
 
 
-def test_what_a_broker_says_of_its_replicas() -> None:
+def test_a_broker_reports_the_logs_of_its_replicas() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2)
             assert (await produce(nodes, 1, b"one", b"two")).error_code == ErrorCode.NONE
-            topic_id = nodes[1].image.topics[NAME].id
+            topic_id = nodes[1].stages.cluster.image.topics[NAME].id
             unknown = TopicId(bytes(15) + b"\x09")
 
             async def call(node: int, *topics: LogInfoTopic) -> list[tuple[int, int, int, int, int]]:
                 request = GetReplicaLogInfoRequest(topic_partitions=list(topics))
                 response = await nodes.call(node, GET_REPLICA_LOG_INFO, request, internal=True)
-                assert response.broker_epoch == nodes[node].broker_epoch
+                assert response.broker_epoch == nodes[node].stages.cluster.node.broker_epoch
                 assert response.truncated is (sum(len(t.partitions) for t in topics) > 1000)
                 return [
                     (
@@ -47,5 +49,30 @@ def test_what_a_broker_says_of_its_replicas() -> None:
             absent = LogInfoTopic(topic_id=unknown, partitions=[0])
             assert await call(1, absent) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, 0, 0, 0)]
             assert len(await call(1, LogInfoTopic(topic_id=topic_id, partitions=list(range(1001))))) == 1000
+
+    run(main())
+
+
+def test_a_broker_reports_the_end_of_the_sound_part_of_its_log() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            assert (await produce(nodes, 1, b"one", b"two", b"three")).error_code == ErrorCode.NONE
+            topic_id = nodes[1].stages.cluster.image.topics[NAME].id
+            found = nodes[1].stages.storage.partitions.find(topic_id, 0)
+            assert isinstance(found, Partition)
+
+            async def damage() -> tuple[bool, int]:
+                wanted = LogInfoTopic(topic_id=topic_id, partitions=[0])
+                request = GetReplicaLogInfoRequest(topic_partitions=[wanted])
+                response = await nodes.call(1, GET_REPLICA_LOG_INFO, request, internal=True)
+                (info,) = response.topic_partition_log_info_list[0].partition_log_info
+                return info.is_damaged, info.damaged_to
+
+            assert await damage() == (False, -1)
+            found.log.log_start_offset = 1
+            assert await damage() == (True, 1), "nothing explains the log start"
+            found.log.recovery.found(Corruption(found.log.path, 0, 10, 1, 2))
+            assert await damage() == (True, 2)
 
     run(main())

@@ -64,7 +64,7 @@ def test_records_are_found_by_their_time_when_they_are_committed(
     run(main())
 
 
-def test_who_stops_leading_during_the_search_does_not_say_that_there_is_no_record(
+def test_a_leader_that_resigns_during_a_search_does_not_answer_that_no_record_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:

@@ -28,7 +28,7 @@ def test_a_session_ends_unless_the_client_authenticates_again() -> None:
 
         def shift(seconds: float) -> None:
             """Move the sessions of all connections into the past."""
-            for connection in running.broker.server.connections:
+            for connection in running.broker.stages.listening.server.connections:
                 gate: Any = connection.application
                 gate._authenticated_at -= seconds
                 old = connection.session

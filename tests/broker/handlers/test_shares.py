@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.shares import share_fetch
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.testing import QueueCluster
@@ -93,6 +94,21 @@ def test_a_new_record_wakes_a_waiting_fetch(client: RawClient, topic: Topic, gro
     with client.another() as producer:
         append(producer, topic, b"b")
         assert member.take(max_wait_ms=20_000) == [(1, 1, 1)]
+
+
+def test_records_of_many_partitions_are_delivered(
+    client: RawClient, topic: Topic, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition is many here: the session is looked at as one of thousands is."""
+    monkeypatch.setattr(share_fetch, "_AT_ONCE", 0)
+    test_records_are_delivered_once_they_are_accepted(client, topic, group)
+
+
+def test_a_waiting_fetch_of_many_partitions_is_woken(
+    client: RawClient, topic: Topic, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "_AT_ONCE", 0)
+    test_a_new_record_wakes_a_waiting_fetch(client, topic, group)
 
 
 def test_a_fetch_of_no_bytes_at_least_does_not_wait(client: RawClient, topic: Topic, group: str) -> None:

@@ -39,7 +39,7 @@ def client(running: BrokerOnDisk) -> Iterator[RawClient]:
 
 
 def write(running: BrokerOnDisk, topic: Topic, value: bytes, sequence: int = 0, epoch: int = 0) -> None:
-    partition = running.broker.partitions.find(topic.name, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     batch = batch_of(
         [value],

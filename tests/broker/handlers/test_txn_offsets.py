@@ -40,7 +40,7 @@ def add_topic(broker: Broker) -> None:
         TopicRecord(name="t", topic_id=TOPIC_ID),
         PartitionRecord(topic_id=TOPIC_ID, partition_id=0, replicas=[9], isr=[9], leader=-1),
     ):
-        broker.image.apply(record, broker.image.offset + 1)
+        broker.stages.cluster.image.apply(record, broker.stages.cluster.image.offset + 1)
 
 
 def open_transaction(broker: Broker) -> None:
@@ -76,7 +76,12 @@ def commit_in_transaction(broker: Broker, verifier: Verifier | None = None, vers
         producer_epoch=0,
         topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
     )
-    handlers = TxnOffsetHandlers(broker.groups.runtime, broker.image, cast("Any", verifier), lambda: 0)
+    handlers = TxnOffsetHandlers(
+        broker.stages.coordinators.groups.runtime,
+        broker.stages.cluster.image,
+        cast("Any", verifier),
+        lambda: 0,
+    )
     context = SimpleNamespace(version=version, spawn=spawn)
     return handlers.txn_offset_commit(cast("Any", context), request)
 
@@ -95,7 +100,7 @@ def test_offsets_behind_the_marker_open_no_transaction() -> None:
             others = commit(broker, 1)
             within = commit_in_transaction(broker)
             assert await code_of(within) is ErrorCode.NONE
-            broker.groups.write_marker(0, Marker(PRODUCER, 0, True, 0, 1), ended.append)
+            broker.stages.coordinators.groups.write_marker(0, Marker(PRODUCER, 0, True, 0, 1), ended.append)
             # It waits for the append of the marker, and is verified as any commit behind a marker.
             verifier = Verifier()
             late = commit_in_transaction(broker, verifier)

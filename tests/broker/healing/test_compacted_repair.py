@@ -31,7 +31,7 @@ def test_damage_that_a_compacted_log_begins_within_is_healed() -> None:
                 log.reconfigure(replace(log.config, cleanup_policy=frozenset({"compact", "delete"})))
                 log.roll()
                 log.delete_records(3)
-            partition, scrubber = replica(nodes[1]), nodes[1].scrubber
+            partition, scrubber = replica(nodes[1]), nodes[1].stages.healing.scrubber
             segment = partition.log.segments.first
             for position in (segment.size // 2 - 1, segment.size - 1):
                 flip(nodes, 1, segment.path(LOG), position)

@@ -47,26 +47,26 @@ def forge(
 
 async def compare(nodes: Cluster, *which: int) -> None:
     for node in which or nodes.brokers:
-        await compare_replica(nodes[node].repairs, replica(nodes[node]))
+        await compare_replica(nodes[node].stages.healing.repairs, replica(nodes[node]))
 
 
 def differences(nodes: Cluster) -> dict[int, int]:
-    return {node: broker.metrics.differences_found for node, broker in nodes.brokers.items()}
+    return {node: broker.stages.storage.metrics.differences_found for node, broker in nodes.brokers.items()}
 
 
 @pytest.mark.parametrize("victim", [1, 3], ids=["leader", "follower"])
-def test_the_minority_is_replaced_whoever_leads(victim: int) -> None:
+def test_the_minority_is_replaced_even_if_it_leads(victim: int) -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await sealed_topic(nodes)
             healthy = stored(replica(nodes[2]))
             forge(nodes.disks[victim], replica(nodes[victim]))
-            await nodes[victim].scrubber.scrub(replica(nodes[victim]))
-            assert nodes[victim].metrics.corruption_found == 0
+            await nodes[victim].stages.healing.scrubber.scrub(replica(nodes[victim]))
+            assert nodes[victim].stages.storage.metrics.corruption_found == 0
 
             await compare(nodes)
             assert [stored(replica(nodes[node])) for node in (1, 2, 3)] == [healthy] * 3
-            assert nodes[victim].metrics.corruption_repaired == 1
+            assert nodes[victim].stages.storage.metrics.corruption_repaired == 1
             assert not replica(nodes[victim]).log.recovery.corruption
             assert sorted(described(nodes[1]).isr) == [1, 2, 3]
             before = differences(nodes)
@@ -93,7 +93,7 @@ def test_a_minority_does_not_spread_without_a_majority() -> None:
     run(main())
 
 
-def test_a_corrupt_leader_is_not_believed_while_a_replica_is_away() -> None:
+def test_a_corrupt_leader_is_not_trusted_while_a_replica_is_away() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await sealed_topic(nodes)
@@ -114,7 +114,7 @@ def test_a_corrupt_leader_is_not_believed_while_a_replica_is_away() -> None:
     run(main())
 
 
-def test_of_two_replicas_the_follower_takes_what_the_leader_has() -> None:
+def test_of_two_replicas_the_follower_takes_the_records_of_the_leader() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2)
@@ -147,7 +147,7 @@ def test_compacted_topics_are_not_compared() -> None:
     run(main())
 
 
-def test_what_was_known_before_a_restart_is_found_again() -> None:
+def test_verdicts_from_before_a_restart_are_found_again() -> None:
     """In a cluster of its own: a round comes by itself, soon after the start and not a day later."""
     with testing.cluster(brokers=3) as running:
         create(running, "t", **{"internal.segment.bytes": "200"})
@@ -160,16 +160,16 @@ def test_what_was_known_before_a_restart_is_found_again() -> None:
 
         victim = running.ids[0]
         healthy = look(victim, lambda broker, partition: stored(partition))
-        look(victim, lambda broker, partition: forge(broker.files, partition, offset=0))
+        look(victim, lambda broker, partition: forge(broker.stages.world.files, partition, offset=0))
         assert look(victim, lambda broker, partition: stored(partition)) != healthy
         running.restart(victim)
         running.wait_for_isr("t")
         running.advance(65)
         running.wait_until(lambda: look(victim, lambda broker, partition: stored(partition)) == healthy)
-        assert look(victim, lambda broker, partition: broker.metrics.differences_found) == 1
+        assert look(victim, lambda broker, partition: broker.stages.storage.metrics.differences_found) == 1
 
 
-def test_a_leader_whose_checksum_is_wrong_has_no_say() -> None:
+def test_a_leader_with_a_wrong_checksum_is_outvoted() -> None:
     """Of two replicas the leader would be right, and its follower would give up the only copy that is."""
 
     async def main() -> None:
@@ -181,8 +181,8 @@ def test_a_leader_whose_checksum_is_wrong_has_no_say() -> None:
             await compare(nodes, 2)
             assert not replica(nodes[2]).log.recovery.corruption
 
-            await nodes[1].scrubber.scrub(replica(nodes[1]))
-            await nodes[1].scrubber.repair(replica(nodes[1]))
+            await nodes[1].stages.healing.scrubber.scrub(replica(nodes[1]))
+            await nodes[1].stages.healing.scrubber.repair(replica(nodes[1]))
             assert [stored(replica(nodes[node])) for node in (1, 2)] == [healthy] * 2
 
     run(main())

@@ -60,7 +60,7 @@ def fill(disk: FaultyDisk) -> None:
 def refuse(nodes: Cluster, node: int) -> None:
     """What a write that finds no room does."""
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    nodes[node].partitions.directories[0].health.failed(error, "cannot write")
+    nodes[node].stages.storage.partitions.directories[0].health.failed(error, "cannot write")
 
 
 async def all_in_sync(nodes: Cluster, number: int = len(ALL)) -> None:
@@ -76,12 +76,12 @@ def test_a_write_waits_but_a_moment_for_a_follower_whose_disk_is_full() -> None:
                 answer = await produce(nodes, LEADER, RECORD)
             assert answer.error_code == ErrorCode.NONE
             assert described(nodes[LEADER]).isr == [1, 2]
-            assert not nodes[LEADER].image.brokers[3].fenced
-            assert nodes[3].metrics.full_directories == 1
+            assert not nodes[LEADER].stages.cluster.image.brokers[3].fenced
+            assert nodes[3].stages.storage.metrics.full_directories == 1
 
             disks[3].capacity = None
             await all_in_sync(nodes)
-            assert nodes[3].metrics.full_directories == 0
+            assert nodes[3].stages.storage.metrics.full_directories == 0
             await eventually(lambda: replica(nodes[3]).log.end_offset == 2)
 
     run(main())
@@ -92,7 +92,7 @@ def test_a_leader_whose_disk_is_full_hands_over_and_knows_it() -> None:
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
-            full, name = (await nodes.settled()).node_id, "led"
+            full, name = (await nodes.settled()).stages.config.node_id, "led"
             await make_topic(nodes, full, *(node for node in ALL if node != full), name=name)
             fill(disks[full])
             refused = await produce(nodes, full, RECORD, name=name)
@@ -111,7 +111,7 @@ def test_a_leader_whose_disk_is_full_hands_over_and_knows_it() -> None:
     run(main())
 
 
-def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() -> None:
+def test_with_all_disks_full_a_replica_keeps_leading_and_serves_reads() -> None:
     async def main() -> None:
         async with on_disks() as (nodes, disks):
             for disk in disks.values():
@@ -135,7 +135,8 @@ def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() ->
 async def last_leader_with_a_tail(nodes: Cluster) -> None:
     """Fill all disks, that of 2 last, while 1 alone knows that the second of three records is committed."""
     await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 1 for node in ALL))
-    look, nodes[3].full_directories.look = nodes[3].full_directories.look, AsyncMock()  # type: ignore[method-assign]
+    directories = nodes[3].stages.healing.full_directories
+    look, directories.look = directories.look, AsyncMock()  # type: ignore[method-assign]
     refuse(nodes, 3)
     await stop_fetching(nodes[3])
     for value in (b"committed", b"not"):
@@ -144,23 +145,23 @@ async def last_leader_with_a_tail(nodes: Cluster) -> None:
     # As if 3 had fetched it just before its disk was full.
     replica(nodes[LEADER]).log.advance_high_watermark(2)
     refuse(nodes, LEADER)
-    await nodes[LEADER].full_directories.look()
+    await nodes[LEADER].stages.healing.full_directories.look()
     await led_by(nodes, 2)
-    nodes[3].full_directories.look = look  # type: ignore[method-assign]
+    directories.look = look  # type: ignore[method-assign]
     await look()
     await all_in_sync(nodes, 1)
     refuse(nodes, 2)
 
 
 @pytest.mark.parametrize("lag_ms", [30_000, 800])
-def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known(lag_ms: int) -> None:
+def test_with_all_disks_full_the_high_watermark_is_known(lag_ms: int) -> None:
     """The new leader cannot learn it from fetches, because there are none: it queries the replicas."""
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
             for disk in disks.values():
                 disk.capacity = disk.used() + 10_000
-            nodes[2].config.replica_lag_time_max_ms = lag_ms
+            nodes[2].stages.config.replica_lag_time_max_ms = lag_ms
             await last_leader_with_a_tail(nodes)
             await eventually(lambda: replica(nodes[2]).log.high_watermark == 2)
             assert await latest(nodes, 2) == 2
@@ -169,18 +170,18 @@ def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known(lag_ms: 
     run(main())
 
 
-def test_a_replica_that_is_away_may_be_the_one_that_knows_what_is_committed() -> None:
+def test_an_absent_replica_may_be_the_one_that_knows_the_high_watermark() -> None:
     async def main() -> None:
         async with on_disks() as (nodes, disks):
             for disk in disks.values():
                 disk.capacity = disk.used() + 10_000
-            nodes[2].replicas.high_watermark_recovery.check = lambda led: None  # type: ignore[method-assign]
+            nodes[2].stages.replication.replicas.high_watermark_recovery.check = lambda led: None  # type: ignore[method-assign]
             await last_leader_with_a_tail(nodes)
             await nodes.kill(LEADER)
-            await eventually(lambda: nodes[2].image.brokers[LEADER].fenced)
+            await eventually(lambda: nodes[2].stages.cluster.image.brokers[LEADER].fenced)
             leadership = replica(nodes[2]).leadership
             assert leadership is not None
-            await nodes[2].replicas.high_watermark_recovery.recover([leadership])
+            await nodes[2].stages.replication.replicas.high_watermark_recovery.recover([leadership])
             assert await latest(nodes, 2) == ErrorCode.OFFSET_NOT_AVAILABLE
 
     run(main())
@@ -195,17 +196,19 @@ def test_a_full_directory_and_room_again_are_each_logged_once_and_followers_stan
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
-            health = nodes[3].partitions.directories[0].health
+            health = nodes[3].stages.storage.partitions.directories[0].health
             fill(disks[3])
             refuse(nodes, 3)
             for _ in range(3):
-                await nodes[3].full_directories.look()
-            assert not nodes[3].replicas._following, "at the end of an idle log it would join again"
+                await nodes[3].stages.healing.full_directories.look()
+            assert not nodes[3].stages.replication.replicas._following, (
+                "at the end of an idle log it would join again"
+            )
             disks[3].capacity = None
             for _ in range(3):
-                await nodes[3].full_directories.look()
+                await nodes[3].stages.healing.full_directories.look()
             assert health.full is None
-            assert nodes[3].replicas._following
+            assert nodes[3].stages.replication.replicas._following
 
     run(main())
     assert events == ["directory_full", "directory_has_room"]
@@ -215,7 +218,7 @@ def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of
     """It would be back in the ISR at once, and be elected, though its log cannot be read."""
 
     def isr(nodes: Cluster, index: int) -> list[int]:
-        return sorted(nodes[LEADER].image.topics[TOPIC].partitions[index].isr)
+        return sorted(nodes[LEADER].stages.cluster.image.topics[TOPIC].partitions[index].isr)
 
     async def main() -> None:
         nodes = Cluster(ALL, config={"log.dirs": "/good,/bad"})
@@ -227,24 +230,27 @@ def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of
             bad = replica(nodes[3], index=1).directory
             assert bad is not replica(nodes[3], index=0).directory
             bad.health.sync_failed(OSError(errno.EIO, os.strerror(errno.EIO)), "cannot sync")
-            assert nodes[3].lifecycle is not None
-            nodes[3].lifecycle.wake()
+            assert nodes[3].stages.replication.lifecycle is not None
+            nodes[3].stages.replication.lifecycle.wake()
             await eventually(lambda: isr(nodes, 0) == isr(nodes, 1) == [1, 2])
             await eventually(lambda: isr(nodes, 0) == [1, 2, 3])
             assert isr(nodes, 1) == [1, 2]
-            named = [(topic.topic_id, topic.partitions) for topic in nodes[3].full_directories.without_room()]
-            assert named == [(nodes[3].image.topics[TOPIC].id, [1])]
+            named = [
+                (topic.topic_id, topic.partitions)
+                for topic in nodes[3].stages.healing.full_directories.without_room()
+            ]
+            assert named == [(nodes[3].stages.cluster.image.topics[TOPIC].id, [1])]
         finally:
             await nodes.close()
 
     run(main())
 
 
-def test_who_comes_back_without_a_disk_is_no_eligible_leader_of_what_was_there() -> None:
+def test_a_replica_that_returns_without_its_disk_is_no_eligible_leader() -> None:
     """Its shutdown was clean, but it would lead a log that cannot be read."""
 
     def partition(nodes: Cluster, index: int) -> PartitionImage:
-        return nodes[LEADER].image.topics[TOPIC].partitions[index]
+        return nodes[LEADER].stages.cluster.image.topics[TOPIC].partitions[index]
 
     async def main() -> None:
         nodes = Cluster(ALL, config={"log.dirs": "/good,/bad"})
@@ -308,17 +314,17 @@ def test_the_replicas_of_a_failed_directory_are_rebuilt_on_another_broker(
                 await make_topic(nodes, 1, 2, 3, name=name)
                 assert (await produce(nodes, 1, b"kept", name=name)).error_code == ErrorCode.NONE
             error = OSError(errno.EIO, os.strerror(errno.EIO))
-            bad = next(d for d in nodes[3].partitions.directories if d.path == "/bad")
-            (lost,) = (partition.topic for partition in nodes[3].partitions.in_directory(bad))
+            bad = next(d for d in nodes[3].stages.storage.partitions.directories if d.path == "/bad")
+            (lost,) = (partition.topic for partition in nodes[3].stages.storage.partitions.in_directory(bad))
             (kept,) = {"one", "two"} - {lost}
             bad.health.failed(error, "cannot write")
-            assert nodes[3].lifecycle is not None
-            nodes[3].lifecycle.wake()
+            assert nodes[3].stages.replication.lifecycle is not None
+            nodes[3].stages.replication.lifecycle.wake()
             await eventually(lambda: sorted(described(nodes[1], lost).replicas) == [1, 2, 4])
             await eventually(lambda: replica(nodes[4], lost).log.high_watermark == 1)
             await eventually(lambda: sorted(described(nodes[1], kept).isr) == [1, 2, 3])
             assert described(nodes[1], kept).replicas == [1, 2, 3]
-            assert not nodes[1].image.brokers[3].fenced
+            assert not nodes[1].stages.cluster.image.brokers[3].fenced
         finally:
             await nodes.close()
 

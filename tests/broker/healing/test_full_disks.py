@@ -56,7 +56,7 @@ def test_a_full_disk_refuses_writes_keeps_reads_and_recovers(policy: str) -> Non
         assert [r.value for r in read_all(client, topic)] == [b"before", b"after"]
 
 
-def test_an_idempotent_producer_goes_on_where_a_full_disk_stopped_it() -> None:
+def test_an_idempotent_producer_continues_after_a_full_disk() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="group") as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client)
@@ -120,7 +120,7 @@ def test_topics_change_on_a_full_disk_as_long_as_its_reserve_lasts() -> None:
         assert produce(client, topic, batch_of([b"x"])).error_code == STORAGE
 
 
-def test_a_broker_that_cannot_begin_for_lack_of_room_says_so() -> None:
+def test_a_broker_that_cannot_start_for_lack_of_space_logs_it() -> None:
     disk = Disk()
     with on_disk(disk):
         pass

@@ -85,8 +85,8 @@ async def filled(nodes: Cluster, *replicas: int) -> None:
         assert (await produce(nodes, replicas[0], value)).error_code == ErrorCode.NONE
     await eventually(lambda: all(replica(nodes[n]).log.high_watermark == len(VALUES) for n in NODES))
     for node in NODES:
-        await replica(nodes[node]).flusher.flush()
-        await nodes[node].partitions.checkpoints.write_all()
+        await replica(nodes[node]).sync.flusher.flush()
+        await nodes[node].stages.storage.partitions.checkpoints.write_all()
 
 
 async def read_all(nodes: Cluster, node: int) -> list[bytes]:
@@ -180,7 +180,7 @@ def test_segments_lost_while_the_broker_runs_are_found_by_the_scrubber(node: int
     async def main() -> None:
         async with cluster(3) as nodes:
             await filled(nodes)
-            partition, scrubber = replica(nodes[node]), nodes[node].scrubber
+            partition, scrubber = replica(nodes[node]), nodes[node].stages.healing.scrubber
             LOSSES[loss](nodes, node, list(partition.log.segments))
             # No cached descriptor keeps what was removed.
             for segment in partition.log.segments:
@@ -197,7 +197,7 @@ def test_a_batch_that_is_damaged_before_a_lost_segment_is_fetched_with_it() -> N
     async def main() -> None:
         async with cluster(3) as nodes:
             await filled(nodes)
-            partition, scrubber = replica(nodes[3]), nodes[3].scrubber
+            partition, scrubber = replica(nodes[3]), nodes[3].stages.healing.scrubber
             segments = list(partition.log.segments)
             remove(2)(nodes, 3, segments)
             file = nodes.disks[3].open(segments[1].path(LOG))
@@ -271,7 +271,7 @@ def test_a_hole_before_the_leaders_log_start_is_given_up() -> None:
     run(main())
 
 
-def test_the_only_replica_reports_a_hole_and_serves_what_is_around_it() -> None:
+def test_the_only_replica_reports_a_hole_and_serves_the_records_around_it() -> None:
     async def main() -> None:
         async with cluster(1) as nodes:
             await make_topic(nodes, 1, min_isr=1)

@@ -36,8 +36,8 @@ async def filled(nodes: Cluster) -> None:
         assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
     await eventually(lambda: all(replica(nodes[n]).log.high_watermark == len(VALUES) for n in NODES))
     for node in NODES:
-        await replica(nodes[node]).flusher.flush()
-        await nodes[node].partitions.checkpoints.write_all()
+        await replica(nodes[node]).sync.flusher.flush()
+        await nodes[node].stages.storage.partitions.checkpoints.write_all()
 
 
 async def forget_start(nodes: Cluster, *killed: int) -> None:
@@ -74,7 +74,7 @@ async def retain(nodes: Cluster) -> None:
     assert (await produce(nodes, described(nodes[1]).leader, b"last")).error_code == ErrorCode.NONE
     await eventually(lambda: all(replica(nodes[n]).log.high_watermark > len(VALUES) for n in NODES))
     for node in NODES:
-        await nodes[node].maintenance.retain()
+        await nodes[node].stages.replication.maintenance.retain()
 
 
 def test_no_follower_adopts_it_and_the_records_before_it_are_copied_back(events: Events) -> None:
@@ -84,7 +84,7 @@ def test_no_follower_adopts_it_and_the_records_before_it_are_copied_back(events:
             await retain(nodes)
             for node in (2, 3):
                 assert values(replica(nodes[node])) == [*VALUES, b"last"], "the leader's start is no reason"
-            await nodes[1].scrubber.repair_all()
+            await nodes[1].stages.healing.scrubber.repair_all()
             await eventually(lambda: replica(nodes[1]).log.log_start_offset == 0)
             await eventually(lambda: not replica(nodes[1]).log.recovery.corruption)
             await in_sync(nodes)
@@ -115,7 +115,7 @@ def test_deleted_records_explain_it() -> None:
     run(main())
 
 
-def test_it_is_explained_once_no_replica_has_earlier_records(events: Events) -> None:
+def test_a_log_start_is_explained_once_no_replica_has_earlier_records(events: Events) -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await filled(nodes)
@@ -123,12 +123,12 @@ def test_it_is_explained_once_no_replica_has_earlier_records(events: Events) -> 
             await nodes.start()
             await in_sync(nodes)
             await nodes.stop(3)
-            await nodes[1].scrubber.repair_all()
+            await nodes[1].stages.healing.scrubber.repair_all()
             assert replica(nodes[1]).log.explained_start == 0, "replica 3 may have them"
             await nodes.start(3)
             await in_sync(nodes)
             for node in NODES:
-                await nodes[node].scrubber.repair_all()
+                await nodes[node].stages.healing.scrubber.repair_all()
                 log = replica(nodes[node]).log
                 assert (log.explained_start, log.log_start_offset) == (COUNT, COUNT)
             await retain(nodes)

@@ -36,8 +36,8 @@ def test_files_are_read_in_another_process(tmp_path: Path) -> None:
             await sealed_topic(nodes)
             healthy = stored(replica(nodes[3]))
             damage(nodes, 3)
-            await nodes[3].scrubber.scrub_all()
-            assert nodes[3].metrics.corruption_repaired == 1
+            await nodes[3].stages.healing.scrubber.scrub_all()
+            assert nodes[3].stages.storage.metrics.corruption_repaired == 1
             assert stored(replica(nodes[3])) == healthy
         finally:
             await nodes.close()
@@ -52,9 +52,11 @@ def test_rounds_come_by_themselves() -> None:
             healthy = stored(replica(nodes[1]))
             for node in (1, 3):
                 damage(nodes, node)
-            await eventually(lambda: all(nodes[n].metrics.corruption_repaired == 1 for n in (1, 3)))
+            await eventually(
+                lambda: all(nodes[n].stages.storage.metrics.corruption_repaired == 1 for n in (1, 3))
+            )
             assert [stored(replica(nodes[node])) for node in (1, 2, 3)] == [healthy] * 3
-            assert nodes[2].metrics.corruption_found == 0
+            assert nodes[2].stages.storage.metrics.corruption_found == 0
 
     run(main())
 
@@ -69,7 +71,7 @@ async def _go_on(self: Scrubber) -> None:
 
 
 @pytest.mark.parametrize("scrub_all", [_find_nothing, _go_on], ids=["after a round", "during a round"])
-def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
+def test_known_damage_is_repaired_before_the_next_round(
     monkeypatch: pytest.MonkeyPatch, scrub_all: Callable[[Scrubber], Awaitable[None]]
 ) -> None:
     """A replica that can repair it may have been away in the last round."""
@@ -80,19 +82,21 @@ def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
         async with cluster(3) as nodes:
             await sealed_topic(nodes)
             damage(nodes, 1)
-            await nodes[1].scrubber.scrub(replica(nodes[1]))
-            await eventually(lambda: nodes[1].metrics.corruption_repaired == 1)
+            await nodes[1].stages.healing.scrubber.scrub(replica(nodes[1]))
+            await eventually(lambda: nodes[1].stages.storage.metrics.corruption_repaired == 1)
 
     run(main())
 
 
-def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_that_a_comparison_judges_is_repaired_by_its_verdict_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Some in-sync replicas may have the same wrong bytes."""
 
     async def main() -> None:
         async with cluster(3) as nodes:
             await sealed_topic(nodes)
-            scrubber, metrics = nodes[1].scrubber, nodes[1].metrics
+            scrubber, metrics = nodes[1].stages.healing.scrubber, nodes[1].stages.storage.metrics
 
             async def judge(broker: Broker, partition: Partition) -> None:
                 if partition is replica(nodes[1]):
@@ -109,16 +113,44 @@ def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: py
     run(main())
 
 
-def test_a_node_whose_metadata_has_rotted_does_not_start() -> None:
+def test_a_node_with_damaged_metadata_does_not_start() -> None:
     """Cut there, a voter could elect a node without committed records, and a lone broker loses topics."""
 
     async def main() -> None:
         async with cluster(1) as nodes:
             await make_topic(nodes, 1, min_isr=1)
-            path = nodes[1].node.log.log.segments.active.path(LOG)
+            path = nodes[1].stages.cluster.node.log.log.segments.active.path(LOG)
             await nodes.kill(1)
             flip(nodes, 1, path, 100)
             with pytest.raises(PenstockError, match="damaged"):
                 await nodes.start()
+
+    run(main())
+
+
+def test_health_counts_the_damage_that_is_there() -> None:
+    """Counters missed damage from before a restart, and kept damage that had gone with its records."""
+
+    def findings(node: Broker) -> list[str]:
+        steps = node.serving.health.findings({})
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return [each.code for each in done.value if each.code == "damaged"]
+
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            await sealed_topic(nodes)
+            assert findings(nodes[1]) == []
+            damage(nodes, 1)
+            await nodes[1].stages.healing.scrubber.scrub(replica(nodes[1]))
+            assert findings(nodes[1]) == ["damaged"]
+            await nodes.stop_in_turn(1)
+            await nodes.start(1)
+            assert findings(nodes[1]) == ["damaged"]
+            log = replica(nodes[1]).log
+            log.delete_records(log.segments.active.base_offset)
+            assert findings(nodes[1]) == []
 
     run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 
 from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.replica.partition import Partition
+from penstock.records.batch import CRC_START
+from penstock.records.checksum import crc32c
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import iter_batches, iter_records
 from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import AppendOrigin
+from penstock.storage.scan import CorruptLog
 from penstock.storage.segment_files import LOG, SNAPSHOT, SUFFIXES, TRANSACTION_INDEX
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from tests.broker.events import Events
@@ -61,8 +65,8 @@ async def transactions(nodes: Cluster, configs: dict[str, str]) -> None:
 
 async def checkpoint(nodes: Cluster) -> None:
     """Sync the log of the follower 3, and write its recovery point and high watermark."""
-    await replica(nodes[3]).flusher.flush()
-    await nodes[3].partitions.checkpoints.write_all()
+    await replica(nodes[3]).sync.flusher.flush()
+    await nodes[3].stages.storage.partitions.checkpoints.write_all()
 
 
 def remove(*paths: str) -> None:
@@ -77,7 +81,7 @@ async def everywhere(nodes: Cluster, offset: int) -> None:
 async def read_committed(nodes: Cluster, node: int) -> list[bytes]:
     """The values that a consumer with isolation.level=read_committed passes on."""
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = FetchTopic(topic_id=nodes[node].image.topics[TOPIC].id, partitions=[wanted])
+    topic = FetchTopic(topic_id=nodes[node].stages.cluster.image.topics[TOPIC].id, partitions=[wanted])
     values: list[bytes] = []
     while wanted.fetch_offset < 6:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], isolation_level=1)
@@ -135,7 +139,7 @@ def test_aborted_records_stay_hidden_after_a_repair(
             await nodes.start(3)
             await eventually(lambda: sorted(described(nodes[3]).isr) == [1, 2, 3])
             partition = replica(nodes[3])
-            await nodes[3].scrubber.repair(partition)
+            await nodes[3].stages.healing.scrubber.repair(partition)
             await everywhere(nodes, 6)
             assert not partition.log.recovery.corruption
             assert [event for event in events.all if event[1] == "transactions_rebuilt"]
@@ -208,3 +212,90 @@ def test_a_transaction_index_that_was_lost_while_the_broker_was_stopped_is_rebui
             await nodes.close()
 
     run(main())
+
+
+# -- files beside the log
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _zero(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+async def _end_and_damage(nodes: Cluster, clean: bool, damage: Callable[[Path], None], suffix: str) -> None:
+    """End broker 3 after its whole log is on the disk, and damage a file of its sealed segment."""
+    log = replica(nodes[3]).log
+    path = Path(next(iter(log.segments)).path(suffix))
+    await replica(nodes[3]).sync.flusher.flush()
+    await nodes[3].stages.storage.partitions.checkpoints.write_all()
+    await (nodes.stop(3) if clean else nodes.kill(3))
+    damage(path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [Path.unlink, _zero])
+def test_a_replica_with_a_lost_transaction_index_shows_no_aborted_record(
+    tmp_path: Path, events: Events, clean: bool, damage: Callable[[Path], None]
+) -> None:
+    async def scenario() -> None:
+        nodes = on_real_files(tmp_path)
+        try:
+            await nodes.start()
+            await nodes.settled()
+            await transactions(nodes, {})
+            # Recovery would rebuild the index of a segment from the recovery point on.
+            replica(nodes[1]).log.roll()
+            await _end_and_damage(nodes, clean, damage, TRANSACTION_INDEX)
+            await nodes.start(3)
+            await eventually(lambda: set(described(nodes[1]).isr) == {1, 2, 3})
+            assert replica(nodes[3]).log.aborted_transactions(0, 6) == [(77, 1)]
+            await everywhere(nodes, 6)
+            assert await read_committed(nodes, 3) == COMMITTED
+        finally:
+            await nodes.close()
+
+    run(scenario())
+    assert events.of("transaction_index_rebuilt")
+
+
+def _rewritten(batch: bytes) -> bytes:
+    """The batch of another log, with as many bytes and the same offsets."""
+    other = bytearray(batch)
+    other[-2] ^= 1
+    other[CRC_START - 4 : CRC_START] = crc32c(bytes(other[CRC_START:])).to_bytes(4, "big")
+    return bytes(other)
+
+
+def test_a_segment_of_another_log_is_not_served_and_is_repaired(tmp_path: Path, events: Events) -> None:
+    """Of equal name and size: checksums and offsets are right, and only the seal tells them apart."""
+
+    async def scenario() -> None:
+        nodes = on_real_files(tmp_path)
+        try:
+            await nodes.start()
+            await nodes.settled()
+            await transactions(nodes, {})
+            first = replica(nodes[3]).log.segments.first
+            sound = first.open_file().pread(first.size, 0)
+            other = bytearray()
+            for position, header in iter_batches(sound):
+                other += _rewritten(sound[position : position + header.size])
+            assert len(other) == len(sound)
+            await _end_and_damage(nodes, True, lambda path: _replace(path, bytes(other)), LOG)
+            await nodes.start(3)
+            await eventually(lambda: set(described(nodes[1]).isr) == {1, 2, 3})
+            log = replica(nodes[3]).log
+            with pytest.raises(CorruptLog):
+                log.read(0, 1 << 20, upper=6)
+            await nodes[3].stages.healing.scrubber.repair_all()
+            assert log.segments.first.open_file().pread(len(sound), 0) == sound
+            await everywhere(nodes, 6)
+            assert await read_committed(nodes, 3) == COMMITTED
+        finally:
+            await nodes.close()
+
+    run(scenario())
+    assert events.of("corruption_found")

@@ -8,7 +8,6 @@ and the broker must serve.
 from __future__ import annotations
 
 import socket
-import struct
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.penstock import penstock
+from lab.raw_client import FrameClient
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
@@ -42,16 +42,11 @@ _SCRAPERS = 40
 _ADMISSION_S = 60
 
 
-class Stream:
+class Stream(FrameClient):
     """A connection whose responses are only counted."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), 30)
-        self._file = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._file.close()
-        self._socket.close()
+        super().__init__((HOST, port), 30)
 
     def send_all(self, frames: Iterator[bytes]) -> None:
         """Send all frames and read as many responses."""
@@ -59,15 +54,14 @@ class Stream:
         for frame in frames:
             block.append(frame)
             if len(block) == _PIPELINED:
-                self._exchange(block)
+                self._count(block)
                 block = []
-        self._exchange(block)
+        self._count(block)
 
-    def _exchange(self, block: list[bytes]) -> None:
-        self._socket.sendall(b"".join(block))
+    def _count(self, block: list[bytes]) -> None:
+        self.send(b"".join(block))
         for _ in block:
-            (size,) = struct.unpack(">i", self._file.read(4))
-            assert len(self._file.read(size)) == size
+            self.receive()
 
 
 def frame(api: Api[Any, Any], version: int, client_id: str, request: Struct) -> bytes:

@@ -31,6 +31,19 @@ class Receiver:
                         found += [(span.name, attributes(span.attributes)) for span in scope.spans]
         return found
 
+    def links(self, name: str) -> set[tuple[int, int]]:
+        """Trace id and span id of the links of all spans of a name."""
+        return {
+            (int.from_bytes(link.trace_id), int.from_bytes(link.span_id))
+            for path, _, body in list(self.requests)
+            if path == "/v1/traces"
+            for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope in of_resource.scope_spans
+            for span in scope.spans
+            if span.name == name
+            for link in span.links
+        }
+
     def metrics(self) -> list[tuple[dict[str, Any], list[str]]]:
         """(attributes of the resource, names of the metrics) of all pushes."""
         found = []

@@ -10,9 +10,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.broker.monitoring.monitor import Monitor
 from penstock.testing import Cluster, cluster
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.broker.monitoring.scrapes import MONITORED, get, health, scrape
+from tests.broker.nodes import cluster as nodes_of
+from tests.broker.nodes import eventually as running_eventually
+from tests.broker.nodes import run
 from tests.broker.raw import RawClient
 from tests.waiting import eventually
 
@@ -43,7 +47,7 @@ def nodes() -> Iterator[Cluster]:
 def ports(nodes: Cluster) -> dict[int, int]:
     found = {}
     for node in nodes.ids:
-        monitor = nodes._nodes[node].broker.monitor
+        monitor = nodes._nodes[node].broker.serving.monitor
         assert monitor is not None
         found[node] = monitor.port
     return found
@@ -64,7 +68,7 @@ def _follower_lags(bootstrap: str, follower: int) -> int:
 
 def test_only_the_coordinator_reports_a_group_and_knows_the_ends_on_other_leaders(nodes: Cluster) -> None:
     for running in nodes._nodes.values():
-        monitor = running.broker.monitor
+        monitor = running.broker.serving.monitor
         assert monitor is not None
         asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
 
@@ -132,3 +136,32 @@ def test_a_dead_broker_shows_in_health_and_in_the_lag_of_its_replicas(nodes: Clu
     finally:
         nodes.start(victim)
     eventually(lambda: all(health(port)[1]["cluster"]["status"] == "Healthy" for port in alive))
+
+
+def test_a_restarted_last_leader_is_not_the_active_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its quorum state names it the leader of an epoch that it no longer leads, until it enters the next."""
+    found: list[float] = []
+    start = Monitor.start
+
+    async def scrape_at_once(self: Monitor) -> None:
+        await start(self)
+        for path, name in (
+            ("/metrics", "penstock_active_controller"),
+            ("/metrics/kafka", "kafka_controller_kafkacontroller_activecontrollercount"),
+        ):
+            page = await asyncio.to_thread(scrape, self.port, path)
+            found.append(page.value(name))
+
+    async def main() -> None:
+        async with nodes_of(3, config=MONITORED) as running:
+            leader = (await running.settled()).stages.config.node_id
+            await running.stop(*(node for node in (1, 2, 3) if node != leader))
+            await running.kill(leader)
+            monkeypatch.setattr(Monitor, "start", scrape_at_once)
+            alone = asyncio.create_task(running.start(leader))
+            await running_eventually(lambda: len(found) == 2)
+            alone.cancel()
+            await asyncio.gather(alone, return_exceptions=True)
+            assert found == [0, 0]
+
+    run(main())

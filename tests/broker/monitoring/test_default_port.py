@@ -28,8 +28,8 @@ def as_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def port_of(running: BrokerThread) -> int:
-    assert running.broker.monitor is not None
-    return running.broker.monitor.port
+    assert running.broker.serving.monitor is not None
+    return running.broker.serving.monitor.port
 
 
 def at(port: int) -> dict[str, str]:
@@ -88,7 +88,7 @@ def test_a_secured_broker_shows_only_its_health_without_a_token(as_process: None
 
 def test_a_broker_inside_another_process_has_no_port() -> None:
     with broker() as running:
-        assert running.broker.monitor is None
+        assert running.broker.serving.monitor is None
 
 
 def test_the_default_needs_no_permission_and_fits_every_client_port() -> None:

@@ -81,7 +81,7 @@ def test_a_token_is_needed_except_for_probes() -> None:
     async def test(server: HttpServer, port: int) -> None:
         assert (await call(port, "GET /metrics HTTP/1.0\n\n")).startswith(b"HTTP/1.1 401")
         assert b"hello" in await call(port, "GET /metrics HTTP/1.0\nAuthorization: Bearer secret\n\n")
-        for path in ("/healthz", "/readyz"):
+        for path in ("/healthz", "/readyz", "/readyz/in-sync"):
             assert b"hello" in await call(port, f"GET {path} HTTP/1.0\n\n")
 
     served(test, token="secret")

@@ -66,7 +66,7 @@ def test_spans_leave_in_batches_and_are_bounded() -> None:
     assert found.dropped == {"spans": 952, "metrics": 0}
 
 
-def test_what_a_receiver_does_not_take_is_dropped_and_counted() -> None:
+def test_data_that_a_receiver_refuses_is_dropped_and_counted() -> None:
     found = Exports()
     found.posts.fails = True
     found.exporter.add_spans([SPAN] * 3)
@@ -134,6 +134,12 @@ def test_spans_of_brokers_join_spans_of_clients_by_offset(
         }
         with broker(config=config) as running:
             found = asyncio.run(play(running.bootstrap, received))
+            # The client's span of the first record of a batch, which the broker's span has a link to.
+            sent = {
+                (span.context.trace_id, span.context.span_id) for span in client_spans.get_finished_spans()
+            }
+        links = received.links("Produce")
+        assert links and sent.issuperset(links)
         assert found["penstock.slow"] is False
         assert found["penstock.stage.handle_ms"] > 0
         assert received.requests[0][1]["key"] == "secret"

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.observability.kafka_names import KAFKA
-from penstock.observability.names import METRICS
+from penstock.observability.kafka_families import KAFKA
+from penstock.observability.metrics import METRICS
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
 from tests.broker.monitoring.scrapes import MONITORED, get, health, scrape
@@ -43,13 +43,13 @@ def running() -> Iterator[BrokerThread]:
 
 
 def port_of(running: BrokerThread) -> int:
-    assert running.broker.monitor is not None
-    return running.broker.monitor.port
+    assert running.broker.serving.monitor is not None
+    return running.broker.serving.monitor.port
 
 
 def sampled(running: BrokerThread) -> int:
     """The port, once the lag of groups is sampled."""
-    monitor = running.broker.monitor
+    monitor = running.broker.serving.monitor
     assert monitor is not None
     asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
     return monitor.port
@@ -103,6 +103,7 @@ def test_the_lag_of_a_group(running: BrokerThread) -> None:
     found = scrape(port)
     assert found.value("penstock_group_lag_seconds", group="billing", topic="orders") >= 0
     assert found.value("penstock_group_members", group="billing") == 0
+    assert 0 < found.value("penstock_group_idle_seconds", group="billing") < 3600
     kafka = scrape(port, "/metrics/kafka")
     assert kafka.labels("kafka_consumergroup_lag") == [
         {"consumergroup": "billing", "partition": "0", "topic": "orders"}
@@ -140,7 +141,7 @@ def test_labels_end_with_their_topic_and_totals_stay(running: BrokerThread) -> N
     producer.produce("gone", b"value")
     assert producer.flush(60) == 0
     port = port_of(running)
-    before = running.broker.metrics.messages_in
+    before = running.broker.stages.storage.metrics.messages_in
     eventually(lambda: {"topic": "gone"} in scrape(port).labels("penstock_topic_records_in_total"))
     admin.delete_topics(["gone"])["gone"].result(60)
 
@@ -148,7 +149,7 @@ def test_labels_end_with_their_topic_and_totals_stay(running: BrokerThread) -> N
         return 'topic="gone"' not in get(port, "/metrics")[1] + get(port, "/metrics/kafka")[1]
 
     eventually(is_gone)
-    assert running.broker.metrics.messages_in == before
+    assert running.broker.stages.storage.metrics.messages_in == before
 
 
 def test_health_and_readiness(running: BrokerThread) -> None:
@@ -160,17 +161,18 @@ def test_health_and_readiness(running: BrokerThread) -> None:
     for part in ("cluster", "topics", "clients"):
         assert document[part]["status"] == "Healthy", document
     assert document["broker"]["partitions"] >= 2
-    assert document["cluster"]["brokers"] == {str(running.broker.node_id): "active"}
+    assert document["cluster"]["brokers"] == {str(running.broker.stages.config.node_id): "active"}
     assert get(port, "/nothing")[0] == 404
 
 
 def test_health_names_the_reason(running: BrokerThread) -> None:
     broker = running.broker
-    registered = broker.image.brokers[broker.node_id]
+    registered = broker.stages.cluster.image.brokers[broker.stages.config.node_id]
     registered.fenced = True
     try:
         status, text, _ = get(port_of(running), "/readyz")
-        assert (status, text) == (503, "the broker is fenced\n")
+        assert status == 503
+        assert text == "not ready\nUnhealthy: the broker is fenced\nDegraded: broker 1 is fenced\n"
         status, document = health(port_of(running))
         assert (status, document["status"]) == (503, "Unhealthy")
         assert "the broker is fenced" in document["broker"]["reasons"]

@@ -16,18 +16,33 @@ pytestmark = pytest.mark.process
 DAY_S = 86400
 
 
-def get(running: BrokerThread, path: str, token: str = "") -> tuple[int, str]:
-    assert running.broker.monitor is not None
-    context = ssl._create_unverified_context()
-    connection = http.client.HTTPSConnection(
-        "127.0.0.1", running.broker.monitor.port, timeout=60, context=context
-    )
+def get(running: BrokerThread, path: str, token: str = "", *, tls: bool = True) -> tuple[int, str]:
+    assert running.broker.serving.monitor is not None
+    context, port = ssl._create_unverified_context(), running.broker.serving.monitor.port
+    connection: http.client.HTTPConnection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    if tls:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         response = connection.getresponse()
         return response.status, response.read().decode()
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize("listener", ["127.0.0.1:0", "https://127.0.0.1:0"])
+def test_a_secured_broker_without_a_token_names_no_topic(listener: str) -> None:
+    """Local users could read all topic and group names at an address that was set."""
+    with broker(secure=True, config={"penstock.metrics.listener": listener}) as running:
+        for path in ("/metrics", "/metrics/kafka", "/health"):
+            assert get(running, path, tls=listener.startswith("https"))[0] == 401
+        assert get(running, "/readyz", tls=listener.startswith("https")) == (200, "ready\n")
+
+
+def test_an_empty_token_opens_the_port() -> None:
+    config = {"penstock.metrics.listener": "127.0.0.1:0", "penstock.metrics.token": ""}
+    with broker(secure=True, config=config) as running:
+        assert get(running, "/metrics", tls=False)[0] == 200
 
 
 def test_tls_and_a_token() -> None:

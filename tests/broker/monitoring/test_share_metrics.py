@@ -20,7 +20,7 @@ def test_share_groups() -> None:
         member.take(max_records=4, share_acquire_mode=1)
         assert member.outcome((0, 2, [ACCEPT, REJECT, RELEASE])) == "NONE"
         assert member.take(max_records=1, share_acquire_mode=1) == [(2, 2, 2)]
-        monitor = running.broker.monitor
+        monitor = running.broker.serving.monitor
         assert monitor is not None
         asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
         labels = {"group": "jobs", "topic": "work"}
@@ -28,6 +28,9 @@ def test_share_groups() -> None:
         until(lambda: "penstock_share_group_lag_records" in scrape(monitor.port).names())
         found = scrape(monitor.port)
         assert found.value("penstock_share_group_lag_records", **labels) == 4
+        assert 0 <= found.value("penstock_share_group_lag_seconds", **labels) < 3600
+        asyncio.run_coroutine_threadsafe(monitor.lags.sample(), running._loop).result(60)
+        until(lambda: scrape(monitor.port).value("penstock_share_group_lag_seconds", **labels) > 0)
         assert found.value("penstock_share_in_flight_records", **labels) == 2
         assert found.value("penstock_share_available_records", **labels) == 0
         assert found.value("penstock_share_deliveries_total", **labels) == 5

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import system_world
+from penstock.broker.app.upward_port import UpwardPort
 from penstock.broker.node.cluster_node import metadata_wait_ms
 from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
@@ -38,7 +39,8 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         )
         world = system_world(config)._replace(files=files)
         check = partial(check_metadata_home, config, files, world.clock, world.rng)
-        old = Partitions(config, world._replace(files=files), check)
+        # Nothing starts, so the port connects nothing.
+        old = Partitions(config, world._replace(files=files), check, UpwardPort())
         metadata_log = old.open()
         records: list[Struct] = [
             FeatureLevelRecord(name="metadata.version", feature_level=20),
@@ -51,8 +53,9 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         await old.close(Registration(1))
         broker = await Broker.open(config, world)
         await broker.start()
-        assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
-        assert broker.node.quorum.state.epoch == 1
+        image = broker.stages.cluster.image
+        assert list(image.topics) == ["old"] and image.features == {"metadata.version": 20}
+        assert broker.stages.cluster.node.quorum.state.epoch == 1
         await broker.stop()
 
     run(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -11,12 +11,18 @@ import pytest
 from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.metadata.sessions import Sessions
 from penstock.model.errors import StorageError
+from penstock.net.connection import Connection
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
 from penstock.wire.schema import Struct
 from tests.broker.nodes import cluster, eventually, run
 
 SESSION = {"broker.session.timeout.ms": "3000"}
+IMPATIENT = {
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "1000",
+}
 
 
 def begun(controller_loop: ControllerLoop, last: LeaderContact, now_ms: float) -> Sessions:
@@ -31,7 +37,7 @@ def test_the_last_controller_is_silent_since_it_last_answered() -> None:
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            controller_loop = (await nodes.settled()).node.controller_loop
+            controller_loop = (await nodes.settled()).stages.cluster.node.controller_loop
             image = controller_loop._image
             before = controller_loop._config.node_id
             others = sorted(node for node in nodes.brokers if node != before)
@@ -45,12 +51,12 @@ def test_the_last_controller_is_silent_since_it_last_answered() -> None:
 
 
 @pytest.mark.parametrize("silent_ms", [2900, 60_000])
-def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int) -> None:
+def test_a_former_leader_that_lives_has_time_to_send_a_heartbeat(silent_ms: int) -> None:
     """Perhaps all were silent: a machine that was suspended."""
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            controller_loop = (await nodes.settled()).node.controller_loop
+            controller_loop = (await nodes.settled()).stages.cluster.node.controller_loop
             node, now_ms = controller_loop._config.node_id, controller_loop.now_ms()
             sessions = begun(controller_loop, LeaderContact(node, now_ms - silent_ms), now_ms)
             assert sessions.expired(controller_loop._image, now_ms + 249) == []
@@ -59,10 +65,10 @@ def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int)
     run(main())
 
 
-def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> None:
+def test_a_controller_without_an_earlier_leader_gives_all_brokers_a_whole_session() -> None:
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            controller_loop = (await nodes.settled()).node.controller_loop
+            controller_loop = (await nodes.settled()).stages.cluster.node.controller_loop
             now_ms = controller_loop.now_ms()
             sessions = begun(controller_loop, LeaderContact(NO_NODE, now_ms - 60_000), now_ms)
             assert sessions.expired(controller_loop._image, now_ms + 2999) == []
@@ -70,22 +76,81 @@ def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> 
     run(main())
 
 
-def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their heartbeats may be there already, unread; a broker that hangs gets no new session."""
+def test_a_controller_that_was_stalled_waits_for_heartbeats_first() -> None:
+    """Their heartbeats may have timed out; a broker that hangs gets no new session."""
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            controller_loop = (await nodes.settled()).node.controller_loop
-            assert controller_loop.sessions is not None
+            controller_loop = (await nodes.settled()).stages.cluster.node.controller_loop
+            sessions = controller_loop.sessions
+            assert sessions is not None
             late_ms = controller_loop.now_ms() + 3700
-            monkeypatch.setattr(controller_loop, "now_ms", lambda: late_ms)
-            await controller_loop._sleep_until(late_ms - 600)
-            first = controller_loop.sessions.next_expiry(controller_loop._image)
-            assert first == late_ms + 1000
-            monkeypatch.undo()
-            await asyncio.sleep(0)
+            with patch.object(controller_loop, "now_ms", return_value=late_ms):
+                controller_loop.was_held_up(3.8)
+            assert sessions.next_expiry(controller_loop._image) == late_ms + 1000
 
     run(main())
+
+
+def test_a_previous_controller_that_has_voted_for_this_one_has_a_whole_session() -> None:
+    """It lives: without the third voter there is no other majority."""
+
+    async def main() -> None:
+        async with cluster(3, config=SESSION) as nodes:
+            controller = await nodes.settled()
+            voter = next(node for node in nodes.brokers if node != controller.stages.cluster.node.node_id)
+            await eventually(lambda: controller.stages.cluster.node.quorum.node.has_heard(voter))
+            controller_loop, now_ms = (
+                controller.stages.cluster.node.controller_loop,
+                controller.stages.cluster.node.controller_loop.now_ms(),
+            )
+            sessions = begun(controller_loop, LeaderContact(voter, now_ms - 60_000), now_ms)
+            assert sessions.expired(controller_loop._image, now_ms + 2999) == []
+
+    run(main())
+
+
+def test_a_stall_of_a_whole_machine_fences_no_broker_and_elects_no_controller() -> None:
+    """All nodes share the event loop of this test, which stands still for longer than every timeout."""
+
+    async def main() -> None:
+        async with cluster(3, config=IMPATIENT) as nodes:
+            controller = await nodes.settled()
+            fenced: set[int] = set()
+
+            def epochs() -> set[int]:
+                return {broker.stages.cluster.node.quorum.state.epoch for broker in nodes.brokers.values()}
+
+            before = epochs()
+            time.sleep(3.8)  # noqa: ASYNC251 - nothing of any node runs meanwhile
+            beats = _Heartbeats(controller.stages.cluster.node.controller_loop)
+
+            def is_over() -> bool:
+                fenced.update(b.id for b in controller.stages.cluster.node.image.brokers.values() if b.fenced)
+                return bool(fenced) or epochs() != before or beats.all_heard()
+
+            await eventually(is_over)
+            assert (fenced, epochs()) == (set(), before)
+
+    run(main())
+
+
+class _Heartbeats:
+    """Whether every broker has sent three heartbeats since."""
+
+    def __init__(self, controller_loop: ControllerLoop) -> None:
+        self._wanted: dict[int, int] = {}
+        self._loop = controller_loop
+        heard = controller_loop.heard
+
+        def counted(broker_id: int, connection: Connection | None) -> None:
+            self._wanted[broker_id] = self._wanted.get(broker_id, 0) + 1
+            heard(broker_id, connection)
+
+        controller_loop.heard = counted  # type: ignore[method-assign]
+
+    def all_heard(self) -> bool:
+        return all(self._wanted.get(broker, 0) >= 3 for broker in self._loop._image.brokers)
 
 
 def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
@@ -96,7 +161,7 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
 
     async def main() -> None:
         async with cluster(1, observers=1, config=SESSION) as nodes:
-            node = nodes[1].node
+            node = nodes[1].stages.cluster.node
             controller_loop, begin = node.controller_loop, node.controller_loop._begin
             refusals = [StorageError("no space left"), StorageError("no space left")]
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.cli.alteration import alter_common
 from penstock.cli.cluster.moves import ongoing_moves
 from penstock.cli.cluster.overview import cluster_overview
-from penstock.cli.commands.cluster import _print_overview
+from penstock.cli.cluster.overview_output import print_overview
 from penstock.cli.direct import DirectLine
 from penstock.testing import Cluster, cluster
 from tests.cli.running import run_here
@@ -71,14 +71,14 @@ def test_a_broker_is_replaced_when_it_is_gone_for_long(capsys: pytest.CaptureFix
         running.advance(4)
         assert adding(running) == [[], []]
         with DirectLine(running.bootstrap, 60) as line:
-            _print_overview(cluster_overview(line))
+            print_overview(cluster_overview(line))
         assert "broker 3 has been gone for" in capsys.readouterr().out
 
         alter(running, "penstock.self.healing.delay.ms", str(DELAY_S * 1000))
         eventually(running, lambda: adding(running) == [[4], [4]])
         with DirectLine(running.bootstrap, 60) as line:
             assert {each.reason for each in ongoing_moves(line).values()} == {"self-healing: gone: 3"}
-            _print_overview(cluster_overview(line))
+            print_overview(cluster_overview(line))
         assert "2 moving, self-healing: gone: 3" in capsys.readouterr().out
         assert run_here("topic", "describe", "t", "--bootstrap", running.bootstrap) == 0
         assert "\npartition 1 moves to 4, from 3: self-healing: gone: 3\n" in capsys.readouterr().out

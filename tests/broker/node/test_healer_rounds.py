@@ -55,7 +55,7 @@ class World:
             asyncio.run(self.healer.work())
 
 
-def test_it_decides_when_it_is_time_and_not_again_before_something_changes() -> None:
+def test_the_healer_decides_in_time_and_then_only_after_a_change() -> None:
     world = World(**ON)
     world.healer.begin()
     world.pass_time(DELAY_MS - 500)
@@ -71,7 +71,7 @@ def test_it_decides_when_it_is_time_and_not_again_before_something_changes() -> 
     assert not world.partition.reassigning
 
 
-def test_a_new_controller_gives_brokers_time_to_be_heard() -> None:
+def test_a_new_controller_gives_brokers_time_for_a_heartbeat() -> None:
     """By what it has observed as a follower the broker is gone for long."""
     world = World(**ON)
     world.now_ms = 10 * DELAY_MS
@@ -82,7 +82,7 @@ def test_a_new_controller_gives_brokers_time_to_be_heard() -> None:
     assert world.partition.adding == [4]
 
 
-def test_a_controller_that_was_held_up_gives_them_time_as_well() -> None:
+def test_a_controller_that_was_stalled_gives_missing_brokers_the_whole_delay() -> None:
     world = World(**ON)
     world.healer.begin()
     world.pass_time(DELAY_MS - 1000)
@@ -94,7 +94,7 @@ def test_a_controller_that_was_held_up_gives_them_time_as_well() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_it_costs_nothing_while_it_is_off(enabled: bool) -> None:
+def test_a_disabled_healer_decides_nothing(enabled: bool) -> None:
     world = World(**(ON if enabled else {}))
     world.healer.begin()
     assert world.healer.next_ms == (500 if enabled else inf)
@@ -147,7 +147,7 @@ def test_replicas_in_failed_directories_of_a_live_broker() -> None:
     assert world.healer.notes() == []
 
 
-def test_what_is_said_of_it() -> None:
+def test_notes_name_the_missing_broker_and_its_replicas() -> None:
     world = World(**ON)
     world.now_ms = 5000
     assert world.healer.notes() == [

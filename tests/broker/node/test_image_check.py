@@ -49,13 +49,13 @@ async def three() -> AsyncIterator[Cluster]:
 
 
 def checked_at(nodes: Cluster, node: int) -> int:
-    latest = nodes[node].node.image_check.latest
+    latest = nodes[node].stages.cluster.node.image_check.latest
     return -1 if latest is None else latest.end_offset
 
 
 async def settled(nodes: Cluster) -> None:
     """Return when all nodes have a checksum of the same metadata."""
-    end = max(broker.node.loader.applied for broker in nodes.brokers.values())
+    end = max(broker.stages.cluster.node.loader.applied for broker in nodes.brokers.values())
     await eventually(lambda: all(checked_at(nodes, node) >= end for node in ALL))
 
 
@@ -64,10 +64,12 @@ def test_images_that_are_the_same_agree(errors: list[tuple[str, dict[str, Any]]]
         async with three() as nodes:
             await make_topic(nodes, *ALL)
             await settled(nodes)
-            latest = {nodes[node].node.image_check.latest for node in ALL}
+            latest = {nodes[node].stages.cluster.node.image_check.latest for node in ALL}
             assert len(latest) == 1
-            await asyncio.gather(*(nodes[node].node.image_check.stop() for node in ALL))
-            assert latest == {image_checksum(nodes[1].image, nodes[1].node.loader.applied)}
+            await asyncio.gather(*(nodes[node].stages.cluster.node.image_check.stop() for node in ALL))
+            assert latest == {
+                image_checksum(nodes[1].stages.cluster.image, nodes[1].stages.cluster.node.loader.applied)
+            }
 
     run(main())
     assert errors == []
@@ -79,16 +81,18 @@ def test_a_difference_is_logged_and_deletes_nothing(
 ) -> None:
     async def main() -> None:
         async with three() as nodes:
-            controller = (await nodes.settled()).node_id
+            controller = (await nodes.settled()).stages.config.node_id
             wrong = controller if controls else next(node for node in ALL if node != controller)
             await make_topic(nodes, *ALL)
             assert (await produce(nodes, 1, b"kept")).error_code == ErrorCode.NONE
-            nodes[wrong].image.configs[TOPIC_CONFIG, TOPIC]["retention.ms"] = "1"
+            nodes[wrong].stages.cluster.image.configs[TOPIC_CONFIG, TOPIC]["retention.ms"] = "1"
             await make_topic(nodes, *ALL, name="another")
 
-            check = nodes[wrong].node.image_check
+            check = nodes[wrong].stages.cluster.node.image_check
             await eventually(lambda: check.diverged is not None)
-            assert not [node for node in ALL if node != wrong and nodes[node].node.image_check.diverged]
+            assert not [
+                node for node in ALL if node != wrong and nodes[node].stages.cluster.node.image_check.diverged
+            ]
             found = dict(errors)
             assert found["broker_metadata_diverged"]["broker"] == wrong
             fields = ("end_offset", "checksum", "expected")
@@ -99,10 +103,10 @@ def test_a_difference_is_logged_and_deletes_nothing(
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=60_000)
             (result,) = (await nodes.call(controller, DELETE_TOPICS, request)).responses
             assert result.error_code == ErrorCode.NONE
-            home = nodes[wrong].partitions.directories[0]
+            home = nodes[wrong].stages.storage.partitions.directories[0]
             await eventually(lambda: [entry.topic for entry in home.quarantine.entries()] == [TOPIC])
             healthy = next(node for node in ALL if node != wrong)
-            assert nodes[healthy].partitions.directories[0].quarantine.entries() == []
+            assert nodes[healthy].stages.storage.partitions.directories[0].quarantine.entries() == []
 
             agreed: list[int] = []
             monkeypatch.setattr(
@@ -112,7 +116,7 @@ def test_a_difference_is_logged_and_deletes_nothing(
                     agreed.append(fields["broker"]) if event == "broker_metadata_agrees" else None
                 ),
             )
-            nodes[wrong].image.configs.pop((TOPIC_CONFIG, TOPIC), None)
+            nodes[wrong].stages.cluster.image.configs.pop((TOPIC_CONFIG, TOPIC), None)
             await make_topic(nodes, *ALL, name="third")
             await eventually(lambda: check.diverged is None)
             assert agreed == [wrong]
@@ -152,7 +156,7 @@ def test_a_sum_that_is_overtaken_is_abandoned() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_to_an_earlier_report_says_nothing() -> None:
+def test_a_response_to_an_earlier_report_is_ignored() -> None:
     check = ImageCheck(Loader(ClusterImage()))  # type: ignore[arg-type]
     for sent, expected in (
         (None, ReportedChecksum(end_offset=3, checksum=1)),

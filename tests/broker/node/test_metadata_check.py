@@ -71,7 +71,7 @@ def test_every_flipped_bit_of_a_durable_log_is_found(known: Recorded) -> None:
         files.write_atomic(name, sound)
 
 
-def test_what_is_torn_above_the_durable_end_is_no_damage() -> None:
+def test_a_torn_batch_above_the_durable_end_is_no_damage() -> None:
     files = disk([(n, 1) for n in range(6)])
     name = f"{PATH}/{0:020d}.log"
     files.write_atomic(name, files.read(name)[:-7])
@@ -80,7 +80,7 @@ def test_what_is_torn_above_the_durable_end_is_no_damage() -> None:
         check_metadata(files, PATH, CLEAN)
 
 
-def test_what_is_missing_is_damage() -> None:
+def test_missing_offsets_are_damage() -> None:
     with pytest.raises(DamagedMetadata, match="offsets below 5 were durable"):
         check_metadata(disk([(0, 1), (1, 1)]), PATH, CRASHED)
     with pytest.raises(DamagedMetadata, match="starts at offset 3"):

@@ -44,7 +44,7 @@ def may_read(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, list[Lifec
     return may_read, late
 
 
-def test_a_broker_is_up_only_when_its_own_metadata_says_so(
+def test_a_broker_is_up_once_its_own_metadata_shows_it_unfenced(
     may_read: tuple[asyncio.Event, list[Lifecycle]],
 ) -> None:
     """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
@@ -67,7 +67,7 @@ def test_a_broker_is_up_only_when_its_own_metadata_says_so(
     run(main())
 
 
-def test_a_broker_whose_quorum_fails_before_it_is_up_does_not_wait_for_ever(
+def test_a_broker_whose_quorum_fails_before_it_is_up_ends_its_start(
     may_read: tuple[asyncio.Event, list[Lifecycle]],
 ) -> None:
     """It is registered, and its metadata would never say that it is fenced no more."""
@@ -95,9 +95,13 @@ def test_a_topic_that_a_snapshot_lacks_is_quarantined(monkeypatch: pytest.Monkey
         for topic in (lost, kept):
             append(client, topic, b"x")
         broker = running.broker
-        loader = broker.node.loader
-        lost_id = broker.image.topics["lost"].id
-        without = [each for each in snapshot(broker.image) if getattr(each, "topic_id", None) != lost_id]
+        loader = broker.stages.cluster.node.loader
+        lost_id = broker.stages.cluster.image.topics["lost"].id
+        without = [
+            each
+            for each in snapshot(broker.stages.cluster.image)
+            if getattr(each, "topic_id", None) != lost_id
+        ]
         monkeypatch.setattr(SnapshotFiles, "records", lambda self, point: iter(without))
 
         async def install() -> None:
@@ -106,7 +110,7 @@ def test_a_topic_that_a_snapshot_lacks_is_quarantined(monkeypatch: pytest.Monkey
             await loader.wait_for(point.offset)
 
         asyncio.run_coroutine_threadsafe(install(), running._loop).result(60)
-        (directory,) = broker.partitions.directories
+        (directory,) = broker.stages.storage.partitions.directories
         (entry,) = directory.quarantine.entries()
         assert (entry.topic, entry.partitions) == ("lost", [0])
         assert "a metadata snapshot up to offset" in entry.reason

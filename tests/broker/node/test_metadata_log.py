@@ -27,7 +27,7 @@ def batch(offset: int) -> bytes:
     return build_batch([Record(offset, 1, None, b"record")], base_offset=offset, leader_epoch=5)
 
 
-def test_what_follows_an_installed_snapshot_is_not_lost_with_the_process() -> None:
+def test_records_after_an_installed_snapshot_survive_a_crash() -> None:
     """The log knows nothing of the epoch before its start: that is no reason to start over."""
     files = MemoryFiles()
     files.makedirs("/log")

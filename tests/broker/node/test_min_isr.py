@@ -19,7 +19,7 @@ OF_FILES = {1: "1", 2: "2", 3: "3"}
 
 def counted_with(broker: Broker) -> set[int]:
     """The minimum as its own partition, and as its controller, has it."""
-    return {replica(broker).log.config.min_insync_replicas, min_isr(broker.image, TOPIC, 3)}
+    return {replica(broker).log.config.min_insync_replicas, min_isr(broker.stages.cluster.image, TOPIC, 3)}
 
 
 def test_files_that_differ_do_not_make_nodes_count_differently() -> None:
@@ -30,15 +30,20 @@ def test_files_that_differ_do_not_make_nodes_count_differently() -> None:
         try:
             await nodes.start()
             founder = await nodes.settled()
-            expected = {int(OF_FILES[founder.node_id])}
+            expected = {int(OF_FILES[founder.stages.config.node_id])}
             await make_topic(nodes, 1, 2, 3, configs={}, min_isr=None)
             assert [counted_with(nodes[node]) for node in OF_FILES] == [expected] * 3
 
             # Nor does it change with the controller.
-            await nodes.kill(founder.node_id)
+            await nodes.kill(founder.stages.config.node_id)
             await nodes.settled()
-            await nodes.start(founder.node_id)
-            await eventually(lambda: all(founder.node_id in b.image.brokers for b in nodes.brokers.values()))
+            await nodes.start(founder.stages.config.node_id)
+            await eventually(
+                lambda: all(
+                    founder.stages.config.node_id in b.stages.cluster.image.brokers
+                    for b in nodes.brokers.values()
+                )
+            )
             assert [counted_with(nodes[node]) for node in OF_FILES] == [expected] * 3
         finally:
             await nodes.close()
@@ -46,7 +51,7 @@ def test_files_that_differ_do_not_make_nodes_count_differently() -> None:
     run(main())
 
 
-def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_another_min_isr_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr(
         get_logger("broker"), "warning", lambda event, **fields: logged.append((event, fields))
@@ -60,7 +65,7 @@ def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) ->
             assert logged == []
             nodes.settings[1] |= {MIN_ISR: "1", "transaction.two.phase.commit.enable": "true"}
             await nodes.start()
-            assert nodes[1].config.min_insync_replicas == 2
+            assert nodes[1].stages.config.min_insync_replicas == 2
         finally:
             await nodes.close()
 

@@ -47,7 +47,7 @@ def nobody() -> Iterator[tuple[str, int]]:
         yield HOST, reserved.getsockname()[1]
 
 
-def test_nobody_listens(nobody: tuple[str, int]) -> None:
+def test_a_refused_connection_means_that_the_peer_is_gone(nobody: tuple[str, int]) -> None:
     async def main() -> None:
         gone: list[int] = []
         peers = Peers(1, SystemRng(), lambda node: nobody, gone.append)
@@ -61,7 +61,7 @@ def test_nobody_listens(nobody: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "lives"), [(_Keeps, True), (_Drops, False)])
-def test_somebody_listens(
+def test_an_accepted_connection_means_that_the_peer_is_there(
     monkeypatch: pytest.MonkeyPatch, protocol: type[asyncio.Protocol], lives: bool
 ) -> None:
     if not lives:
@@ -103,7 +103,9 @@ def test_a_request_after_the_end_of_a_search_starts_another(nobody: tuple[str, i
     run(main())
 
 
-def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_with_an_overdue_response_and_no_sign_of_life_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A peer that is slow at its first request may only be slow."""
 
     async def main() -> None:
@@ -131,7 +133,7 @@ def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: p
     run(main())
 
 
-def test_a_node_that_nobody_knows_the_way_to() -> None:
+def test_a_node_without_an_address() -> None:
     async def main() -> None:
         gone: list[int] = []
         peers = Peers(1, SystemRng(), lambda node: None, gone.append)

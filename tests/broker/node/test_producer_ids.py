@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -28,8 +27,7 @@ class Controller:
 
 
 def producer_ids(controller: Controller) -> ProducerIds:
-    node = SimpleNamespace(node_id=1, broker_epoch=5, controller_client=controller)
-    return ProducerIds(cast(Any, node))
+    return ProducerIds(1, lambda: 5, cast(Any, controller))
 
 
 def test_concurrent_requests_share_blocks_and_get_different_ids() -> None:
@@ -65,5 +63,21 @@ def test_an_error_of_the_controller_is_passed_on_and_the_next_request_tries_agai
             await ids.next()
         controller.error = ErrorCode.NONE
         assert await ids.next() == 2
+
+    asyncio.run(main())
+
+
+def test_reserved_ids_of_a_block_are_not_used() -> None:
+    async def main() -> None:
+        controller = Controller()
+        ids = producer_ids(controller)
+        assert await ids.next() == 0
+        ids.reserved(1)
+        assert await ids.next() == 1
+        # The next two blocks are older than the reservation, and the third in part.
+        ids.reserved(7)
+        assert await ids.next() == 7
+        assert controller.blocks == 4
+        assert await ids.next() == 8
 
     asyncio.run(main())

@@ -32,16 +32,16 @@ def test_a_node_that_cannot_write_its_vote_down_takes_no_more_part() -> None:
         disk = nodes.disks[3] = _VotesCannotBeWritten()
         try:
             await nodes.start()
-            leader = (await nodes.settled()).node_id
+            leader = (await nodes.settled()).stages.config.node_id
             disk.broken = True
             victim = nodes[3]
             if leader == 3:
-                await nodes[3].node.quorum.resign(1)
+                await nodes[3].stages.cluster.node.quorum.resign(1)
             else:
-                await nodes[leader].node.quorum.resign(1)
-            await eventually(victim.node.is_over.is_set)
-            assert victim.node.quorum.failure is not None
-            assert not victim.node.controller.is_active
+                await nodes[leader].stages.cluster.node.quorum.resign(1)
+            await eventually(victim.stages.cluster.node.is_over.is_set)
+            assert victim.stages.cluster.node.quorum.failure is not None
+            assert not victim.stages.cluster.node.controller.is_active
             await nodes.kill(3)
             await nodes.settled()
             assert await create(nodes, 1, "by-the-others") == ErrorCode.NONE

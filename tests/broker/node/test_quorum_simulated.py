@@ -58,7 +58,7 @@ class SimulatedQuorum:
 
     async def _create(self, broker: Broker, name: str) -> None:
         try:
-            await broker.create_topic(NewTopic(name, 1, 1))
+            await broker.stages.cluster.topics.create(NewTopic(name, 1, 1))
         except TopicAlreadyExists:
             self.made.add(name)
         except (ApiError, PenstockError):
@@ -91,14 +91,18 @@ class SimulatedQuorum:
 
     def agree(self) -> bool:
         images = [
-            (broker.image.offset, repr(snapshot(broker.image)), broker.node.leader_id)
+            (
+                broker.stages.cluster.image.offset,
+                repr(snapshot(broker.stages.cluster.image)),
+                broker.stages.cluster.node.leader_id,
+            )
             for broker in self.brokers()
         ]
         return len(images) == 3 and len(set(images)) == 1
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_was_made_stays_and_all_nodes_agree(seed: int) -> None:
+def test_created_topics_stay_and_all_nodes_agree(seed: int) -> None:
     quorum = SimulatedQuorum(seed)
     try:
         quorum.pass_time(2)
@@ -114,10 +118,13 @@ def test_what_was_made_stays_and_all_nodes_agree(seed: int) -> None:
             quorum.pass_time(1)
             if quorum.agree():
                 break
-        assert quorum.agree(), [(b.node_id, b.image.offset, b.node.leader_id) for b in quorum.brokers()]
+        assert quorum.agree(), [
+            (b.stages.config.node_id, b.stages.cluster.image.offset, b.stages.cluster.node.leader_id)
+            for b in quorum.brokers()
+        ]
         assert quorum.made, "some requests were answered"
         for broker in quorum.brokers():
-            assert quorum.made <= set(broker.image.topics)
+            assert quorum.made <= set(broker.stages.cluster.image.topics)
         assert not quorum.loop.unhandled
     finally:
         quorum.loop.close()

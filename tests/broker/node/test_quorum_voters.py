@@ -12,20 +12,20 @@ from tests.broker.topics import create
 
 async def add_voter(nodes: Cluster, through: int, node: int) -> int:
     broker = nodes[node]
-    assert broker.internal is not None
-    listener = broker.internal.listener
+    assert broker.stages.listening.internal is not None
+    listener = broker.stages.listening.internal.listener
     request = AddRaftVoterRequest(
-        cluster_id=broker.cluster_id,
+        cluster_id=broker.stages.cluster.node.cluster_id,
         timeout_ms=5000,
         voter_id=node,
-        voter_directory_id=broker.node.key.directory_id,
+        voter_directory_id=broker.stages.cluster.node.key.directory_id,
         listeners=[Endpoint(name="INTERNAL", host=listener.advertised_host, port=listener.advertised_port)],
     )
     return (await nodes.call(through, ADD_RAFT_VOTER, request)).error_code
 
 
 def voters(nodes: Cluster, node: int) -> list[int]:
-    return [voter.key.id for voter in nodes[node].node.quorum.state.voters]
+    return [voter.key.id for voter in nodes[node].stages.cluster.node.quorum.state.voters]
 
 
 def test_an_observer_becomes_a_voter_and_counts() -> None:
@@ -36,7 +36,7 @@ def test_an_observer_becomes_a_voter_and_counts() -> None:
             for node in nodes.brokers:
                 await eventually(lambda node=node: voters(nodes, node) == [1, 2, 3])
             assert await add_voter(nodes, 1, 3) == ErrorCode.DUPLICATE_VOTER
-            await nodes.kill(controller.node_id)
+            await nodes.kill(controller.stages.config.node_id)
             await nodes.settled()
             assert await create(nodes, 3, "with-two-of-three") == ErrorCode.NONE
 
@@ -46,14 +46,16 @@ def test_an_observer_becomes_a_voter_and_counts() -> None:
 def test_a_voter_is_removed_even_if_it_leads() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
-            leader = (await nodes.settled()).node_id
+            leader = (await nodes.settled()).stages.config.node_id
             request = RemoveRaftVoterRequest(
-                voter_id=leader, voter_directory_id=nodes[leader].node.key.directory_id
+                voter_id=leader, voter_directory_id=nodes[leader].stages.cluster.node.key.directory_id
             )
             answer = await nodes.call(leader, REMOVE_RAFT_VOTER, request)
             assert answer.error_code == ErrorCode.NONE
             await eventually(lambda: all(leader not in voters(nodes, node) for node in nodes.brokers))
-            await eventually(lambda: nodes.controller is not None and nodes.controller.node_id != leader)
+            await eventually(
+                lambda: nodes.controller is not None and nodes.controller.stages.config.node_id != leader
+            )
             await nodes.settled()
             assert await create(nodes, leader, "by-an-observer") == ErrorCode.NONE
 
@@ -73,7 +75,7 @@ def test_the_voters_in_the_log_outlive_a_restart() -> None:
     run(main())
 
 
-def test_a_voter_that_moves_says_so() -> None:
+def test_a_voter_with_a_new_address_announces_it() -> None:
     """Once the log names the voters it also says where they are: a new address has to get there (KIP-853)."""
 
     async def main() -> None:
@@ -88,7 +90,10 @@ def test_a_voter_that_moves_says_so() -> None:
             await nodes.start(node)
 
             def known() -> set[int]:
-                found = [broker.node.quorum.state.voters.get(node) for broker in nodes.brokers.values()]
+                found = [
+                    broker.stages.cluster.node.quorum.state.voters.get(node)
+                    for broker in nodes.brokers.values()
+                ]
                 return {voter.endpoints[0].port for voter in found if voter is not None}
 
             await eventually(lambda: known() == {port})

@@ -27,11 +27,11 @@ def test_a_failed_recovery_is_repeated_and_names_the_ends_that_differed(
     change = Controller.change
     refused: list[object] = []
 
-    async def refuse_once(self: Controller, decide: Any) -> Any:
+    async def refuse_once(self: Controller, decide: Any, **options: Any) -> Any:
         if getattr(decide, "func", None) is not None and "_decide" in str(decide.func) and not refused:
             refused.append(decide)
             raise StorageError("the data directory is full")
-        return await change(self, decide)
+        return await change(self, decide, **options)
 
     async def main() -> None:
         nodes = Cluster([1], [2, 3])

@@ -29,11 +29,10 @@ from penstock.wire.apis.metadata import (
     MetadataResponsePartition,
 )
 from tests.amounts import amount
+from tests.broker.node.silence import WITHIN_S
 
 _TOPIC = "events"
 _INTERNAL = 19092
-#: a deaf one is heard for longer: its heartbeat of the next half second still arrives
-_WITHIN_S = {"hangs": 3.5, "is cut off": 3.5, "is mute": 3.5, "is deaf": 3.9}
 
 
 class _Impatient(Client):
@@ -151,14 +150,14 @@ async def _seconds_without_acknowledgement(
 
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("leads_quorum", [True, False])
-@pytest.mark.parametrize("fault", _WITHIN_S)
+@pytest.mark.parametrize("fault", WITHIN_S)
 def test_a_silent_leader_is_replaced_in_time(fault: str, leads_quorum: bool, busy: bool) -> None:
     for seed in range(amount(3)):
         silence = _Silence(seed)
         try:
             timed = _seconds_without_acknowledgement(silence, fault, leads_quorum=leads_quorum, busy=busy)
             waited_s = silence.loop.run(timed, limit_s=30)
-            assert waited_s < _WITHIN_S[fault], f"seed {seed}"
+            assert waited_s < WITHIN_S[fault], f"seed {seed}"
             assert not silence.loop.unhandled
         finally:
             silence.loop.close()

@@ -69,5 +69,5 @@ def test_only_older_snapshots_are_removed(files: MemoryFiles) -> None:
     assert sorted(point.offset for point in snapshots.found()) == [7, 9]
 
 
-def test_a_snapshot_that_is_not_there_is_none(files: MemoryFiles) -> None:
+def test_a_missing_snapshot_is_none(files: MemoryFiles) -> None:
     assert SnapshotFiles(files, "/log").read(POINT, 0, 10) is None

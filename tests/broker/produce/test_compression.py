@@ -68,7 +68,7 @@ def test_a_batch_is_stored_in_the_topics_codec(client: RawClient, sent: Codec, w
 
 
 @pytest.mark.parametrize("sent", list(Codec))
-def test_producer_keeps_what_producers_send(client: RawClient, sent: Codec) -> None:
+def test_codec_producer_keeps_the_codec_of_the_producer(client: RawClient, sent: Codec) -> None:
     topic = create_topic(client, configs={"compression.type": "producer"})
     produce(client, topic, batch_of([b"x" * 100], sent))
 
@@ -151,7 +151,7 @@ def test_a_duplicate_is_recognised_although_it_was_recompressed(client: RawClien
     assert len(read_all(client, topic)) == 1
 
 
-def test_log_append_time_is_stamped_on_what_is_stored(client: RawClient) -> None:
+def test_log_append_time_is_stamped_on_the_stored_batch(client: RawClient) -> None:
     configs = {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"}
     topic = create_topic(client, configs=configs)
 
@@ -163,7 +163,7 @@ def test_log_append_time_is_stamped_on_what_is_stored(client: RawClient) -> None
     assert [r.timestamp for r in records_in(found)] == [answer.log_append_time_ms]
 
 
-def test_compacted_topics_look_at_keys_in_whatever_codec(client: RawClient) -> None:
+def test_compacted_topics_check_keys_under_any_codec(client: RawClient) -> None:
     topic = create_topic(client, configs={"compression.type": "gzip", "cleanup.policy": "compact"})
 
     refused = produce(client, topic, batch_of([record(b"x", key=b"k"), record(b"y")], Codec.LZ4))
@@ -197,7 +197,7 @@ def test_a_wrong_checksum_gets_no_new_one(client: RawClient, gzip_topic: Topic) 
 
 
 @penstock_only  # in Kafka an unknown error
-def test_bytes_that_are_not_what_their_codec_says_are_invalid(client: RawClient, gzip_topic: Topic) -> None:
+def test_bytes_that_their_codec_cannot_decode_are_invalid(client: RawClient, gzip_topic: Topic) -> None:
     for codec in (Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         plain = batch_of([b"not compressed at all" * 10])
         header = read_header(plain)._replace(attributes=int(codec))
@@ -267,7 +267,7 @@ def test_recompressed_batches_are_flushed_before_they_are_acknowledged(tmp_path:
             assert produce(client, topic, batch_of([b"%d" % i])).base_offset == i
 
         assert fetch(client, topic, 0).high_watermark == 3
-        partition = running.broker.partitions.find(topic.name, 0)
+        partition = running.broker.stages.storage.partitions.find(topic.name, 0)
         assert partition.log.recovery_point == 3  # type: ignore[union-attr]
 
 

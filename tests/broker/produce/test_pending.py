@@ -19,7 +19,7 @@ async def produce_two(nodes: Cluster, timeout_ms: int = 10_000) -> list[Partitio
     """Two batches for the same partition in one request."""
     values = (b"first", b"second")
     batches = [PartitionProduceData(index=0, records=memoryview(batch_of([value]))) for value in values]
-    topic = TopicProduceData(topic_id=nodes[1].image.topics[TOPIC].id, partition_data=batches)
+    topic = TopicProduceData(topic_id=nodes[1].stages.cluster.image.topics[TOPIC].id, partition_data=batches)
     request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
     (answered,) = (await nodes.call(1, PRODUCE, request)).responses
     return answered.partition_responses

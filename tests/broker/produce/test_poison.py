@@ -30,7 +30,7 @@ def answers(client: RawClient, topic: Topic, batches: dict[str, bytes]) -> dict[
         client.send(PRODUCE, version, produce_request(topic, batch, version=version))
     found = {}
     for name in batches:
-        (answered,) = client.receive().responses  # type: ignore[attr-defined]
+        (answered,) = client.receive().responses
         found[name] = answered.partition_responses[0].error_code
     return found
 
@@ -91,7 +91,7 @@ def test_batches_behind_one_in_a_worker_keep_their_order(client: RawClient, code
 
     found = []
     for _ in range(5):
-        (answered,) = client.receive().responses  # type: ignore[attr-defined]
+        (answered,) = client.receive().responses
         found.append(answered.partition_responses[0].base_offset)
 
     assert found == [0, 600, -1, 602, 1202]

@@ -51,7 +51,9 @@ def test_records_too_far_behind_the_clock_are_named(client: RawClient, version: 
     assert indexes == ([2] if version >= 8 else [])
 
 
-def test_an_hour_ahead_is_the_limit_unless_the_topic_says_otherwise(client: RawClient, topic: Topic) -> None:
+def test_timestamps_may_be_an_hour_ahead_unless_the_topic_allows_more(
+    client: RawClient, topic: Topic
+) -> None:
     near = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_500_000)]))
     far = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_700_000)]))
     old = produce(client, topic, batch_of([record(b"x", timestamp=1)]))

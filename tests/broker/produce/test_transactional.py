@@ -37,6 +37,16 @@ def client(running: BrokerOnDisk) -> Iterator[RawClient]:
         yield connected
 
 
+class _Client:
+    """The connection that batches come from."""
+
+    owner = "a"
+    address = "127.0.0.1"
+
+
+_CLIENT = _Client()
+
+
 class Verifier:
     """Keeps the requests."""
 
@@ -53,7 +63,7 @@ class Leader:
     """A partition, and the transactional batches that are sent to it."""
 
     def __init__(self, running: BrokerOnDisk, topic: Topic) -> None:
-        found = running.broker.partitions.find(topic.name, 0)
+        found = running.broker.stages.storage.partitions.find(topic.name, 0)
         assert isinstance(found, Partition)
         self.partition = found
         self._running = running
@@ -92,7 +102,7 @@ class Leader:
             if guard is None or guard is NO_VERIFICATION:
                 self.took(self.partition, self.partition.append(batch, guard=guard))
             else:
-                self.appends.park(self.partition, batch, guard, "t", version, True, self.took)
+                self.appends.park(self.partition, batch, guard, "t", version, True, self.took, _CLIENT)
                 batch[:] = bytes(len(batch))
 
         self._running.call(work)

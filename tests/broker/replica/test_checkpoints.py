@@ -35,8 +35,8 @@ def test_recovery_points_of_all_directories_are_written() -> None:
     for path, records in (("/one", 2), ("/two", 3)):
         checkpoints.add(directory_with_records(files, path, records))
     asyncio.run(checkpoints.write_all())
-    assert files.read(f"/one/{RECOVERY_POINTS}") == format_checked(["a 0 2 0"], version=2)
-    assert files.read(f"/two/{RECOVERY_POINTS}") == format_checked(["a 0 3 0"], version=2)
+    assert files.read(f"/one/{RECOVERY_POINTS}") == format_checked(["a 0 - 2 0"], version=3)
+    assert files.read(f"/two/{RECOVERY_POINTS}") == format_checked(["a 0 - 3 0"], version=3)
 
 
 def test_a_directory_that_cannot_be_written_does_not_keep_others_from_it(
@@ -51,9 +51,9 @@ def test_a_directory_that_cannot_be_written_does_not_keep_others_from_it(
     def refuse() -> None:
         raise StorageError("no space")
 
-    monkeypatch.setattr(bad, "checkpoint", refuse)
+    monkeypatch.setattr(bad, "checkpoint_in_steps", refuse)
     asyncio.run(checkpoints.write_all())
-    assert files.read(f"/good/{RECOVERY_POINTS}") == format_checked(["a 0 1 0"], version=2)
+    assert files.read(f"/good/{RECOVERY_POINTS}") == format_checked(["a 0 - 1 0"], version=3)
     with pytest.raises(StorageError):
         asyncio.run(checkpoints.write(bad))
 

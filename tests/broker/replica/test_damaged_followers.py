@@ -58,8 +58,8 @@ async def kill_and_damage(nodes: Cluster) -> str:
     partition = replica(nodes[FOLLOWER])
     assert partition.directory.path == "/bad"
     path = partition.log.segments.first.path(LOG)
-    await partition.flusher.flush()
-    await nodes[FOLLOWER].partitions.checkpoints.write_all()
+    await partition.sync.flusher.flush()
+    await nodes[FOLLOWER].stages.storage.partitions.checkpoints.write_all()
     await nodes.kill(FOLLOWER)
     nodes.disks[FOLLOWER].remove("/bad/replication-offset-checkpoint")
     flip(nodes, path, 2)
@@ -113,7 +113,7 @@ def test_a_disk_that_refuses_the_truncation_is_offline_until_a_restart(events: E
             await nodes.start(FOLLOWER)
             await eventually(lambda: bool(events.of("corruption_not_cut")))
             assert "Input/output error" in events.of("corruption_not_cut")[0][1]["error"]
-            await eventually(lambda: not nodes[1].image.brokers[FOLLOWER].fenced)
+            await eventually(lambda: not nodes[1].stages.cluster.image.brokers[FOLLOWER].fenced)
             assert sorted(described(nodes[1]).isr) == [1, 2]
 
             await nodes.stop(FOLLOWER)
@@ -126,38 +126,41 @@ def test_a_disk_that_refuses_the_truncation_is_offline_until_a_restart(events: E
     run(main())
 
 
-def test_a_damaged_log_that_goes_further_than_its_leader_is_quarantined(events: Events) -> None:
+async def killed_with_a_longer_log(nodes: Cluster, damaged: int) -> str:
+    """Two records everywhere, two more at the follower; all are killed. Returns the damaged file there."""
+    await nodes.start()
+    await make_topic(nodes, FOLLOWER, 1, 2, min_isr=1)
+    for value in VALUES[:2]:
+        assert (await produce(nodes, FOLLOWER, value)).error_code == ErrorCode.NONE
+    await eventually(lambda: all(replica(b).log.end_offset == 2 for b in nodes.brokers.values()))
+    for node in (1, 2):
+        await stop_fetching(nodes[node])
+    for value in (b"only here", b"and this"):
+        assert (await produce(nodes, FOLLOWER, value, acks=1)).error_code == ErrorCode.NONE
+    path = replica(nodes[FOLLOWER]).log.segments.first.path(LOG)
+    for node in (1, 2, FOLLOWER):
+        await nodes.kill(node)
+    flip(nodes, path, damaged)
+    return path
+
+
+def test_a_log_with_damage_behind_the_end_of_its_leader_is_quarantined(events: Events) -> None:
     """All were killed. The sound logs are preferred, and lack records that lie behind the damage."""
 
     async def main() -> None:
         nodes = Cluster([1, 2, 3], config=NO_CHECKPOINTS)
         try:
-            await nodes.start()
-            await make_topic(nodes, FOLLOWER, 1, 2, min_isr=1)
-            for value in VALUES[:2]:
-                assert (await produce(nodes, FOLLOWER, value)).error_code == ErrorCode.NONE
-            await eventually(lambda: all(replica(b).log.end_offset == 2 for b in nodes.brokers.values()))
-            for node in (1, 2):
-                await stop_fetching(nodes[node])
-            for value in (b"only here", b"and this"):
-                assert (await produce(nodes, FOLLOWER, value, acks=1)).error_code == ErrorCode.NONE
-            path = replica(nodes[FOLLOWER]).log.segments.first.path(LOG)
-            for node in (1, 2, FOLLOWER):
-                await nodes.kill(node)
-            flip(nodes, path, 1)
-
+            path = await killed_with_a_longer_log(nodes, 2)
             await nodes.start()
             await in_sync(nodes)
             assert replica(nodes[FOLLOWER]).log.end_offset == 2
             ((directory, (entry,)),) = [
                 (directory, directory.quarantine.entries())
-                for directory in nodes[FOLLOWER].partitions.directories
+                for directory in nodes[FOLLOWER].stages.storage.partitions.directories
             ]
-            assert "damage at 1" in entry.reason
+            assert "damage at 2" in entry.reason
             kept = f"{directory.quarantine.entry_path(entry.name)}/data/partition-0/{path.rpartition('/')[2]}"
-            content = nodes.disks[FOLLOWER].read(kept)
-            assert b"only here" in content
-            assert b"and this" in content
+            assert b"and this" in nodes.disks[FOLLOWER].read(kept)
             assert not events.of("corruption_replaced")
         finally:
             await nodes.close()
@@ -178,7 +181,7 @@ def test_committed_records_behind_a_lost_sector_are_kept_and_fetched_again(event
                 assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
             partition = replica(nodes[FOLLOWER])
             await eventually(lambda: partition.log.high_watermark == len(values))
-            await nodes[FOLLOWER].partitions.checkpoints.write_high_watermarks()
+            await nodes[FOLLOWER].stages.storage.partitions.checkpoints.write_high_watermarks()
             segment = partition.log.segments.first
             position, path = segment.find(1), segment.path(LOG)
             await nodes.kill(FOLLOWER)

@@ -182,9 +182,16 @@ def test_new_topics_go_where_the_disk_is_sound(
 
     for partition in range(4):
         append(client, new, b"x", partition=partition)
+    stored = {
+        path
+        for path, result in log_dirs(client).items()
+        for topic_in in result.topics
+        if topic_in.name == new.name
+    }
+    assert stored == {"/good"}
 
 
-def test_what_was_acknowledged_is_there_again_when_the_disk_is(disks: tuple[Disk, Disk]) -> None:
+def test_acknowledged_records_return_with_their_disk(disks: tuple[Disk, Disk]) -> None:
     good, bad = disks
     volumes = Volumes(good=good, bad=bad)
     with (
@@ -219,7 +226,7 @@ def test_with_an_interval_a_failed_sync_is_noticed_by_itself() -> None:
         assert fetch(client, topic, 0).error_code == STORAGE
 
 
-def test_without_its_metadata_a_broker_changes_nothing_and_serves_what_it_has(
+def test_without_its_metadata_a_broker_changes_nothing_and_serves_its_replicas(
     client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
 ) -> None:
     """The metadata log lives in the first directory."""

@@ -38,16 +38,18 @@ def test_copies_count_as_memory_of_requests_in_flight(monkeypatch: pytest.Monkey
     batch = batch_of([bytes(10_000)])
     with broker() as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client, configs={"compression.type": "gzip"})
-        pool = running.broker.server.pool
+        pool = running.broker.stages.listening.server.pool
         try:
             for _ in range(3):
                 client.send(PRODUCE, 12, produce_request(topic, batch, version=12))
             until(lambda: pool.held == 3 * len(batch))
+            # They are those of one address: it may have a part of the memory.
+            assert pool._held_by_address == {"127.0.0.1": 3 * len(batch)}
         finally:
             go_on.set()
         answers = [client.receive() for _ in range(3)]
         until(lambda: pool.held == 0)
-        metrics = running.broker.metrics
+        metrics = running.broker.stages.storage.metrics
         assert (metrics.messages_in, metrics.bytes_in) == (3, 3 * len(batch))
 
     offsets = [only_partition(a).base_offset for a in answers if isinstance(a, ProduceResponse)]
@@ -57,7 +59,7 @@ def test_copies_count_as_memory_of_requests_in_flight(monkeypatch: pytest.Monkey
 @penstock_only
 def test_a_batch_that_is_too_large_is_not_copied(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    monkeypatch.setattr(BufferPool, "charge", lambda _, size: copied.append(size))
+    monkeypatch.setattr(BufferPool, "charge", lambda _, size, address="": copied.append(size))
     topic = create_topic(client, configs={"compression.type": "gzip", "max.message.bytes": "1000"})
 
     answer = produce(client, topic, batch_of([bytes(2000)]))
@@ -67,7 +69,7 @@ def test_a_batch_that_is_too_large_is_not_copied(client: RawClient, monkeypatch:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_what_follows_a_long_walk_keeps_its_place(client: RawClient, codec: Codec) -> None:
+def test_appends_behind_a_long_validation_keep_their_order(client: RawClient, codec: Codec) -> None:
     topic = create_topic(client, configs={"cleanup.policy": "compact"})
     long = batch_of([record(b"", key=b"k")] * 5000, codec)
     for batch in (long, batch_of([record(b"x", key=b"k")]), long):

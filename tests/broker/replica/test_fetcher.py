@@ -24,7 +24,7 @@ from tests.broker.replication import (
 )
 
 
-def test_what_a_group_sync_has_not_confirmed_is_not_acknowledged_by_followers() -> None:
+def test_records_without_a_group_flush_are_not_acknowledged_by_followers() -> None:
     """penstock.flush=group: acks=all means that the disks of all replicas in sync have it."""
 
     async def main() -> None:
@@ -47,7 +47,7 @@ def test_a_new_partition_does_not_wait_for_a_fetch_of_others_that_finds_nothing(
                 answer = await produce(nodes, 1, b"a", name=name, timeout_ms=19_000)
                 assert answer.error_code == ErrorCode.NONE
             # In the same session all along: nothing was lost, nothing started over.
-            assert len(nodes[1].replicas.sessions) == 1
+            assert len(nodes[1].stages.replication.replicas.sessions) == 1
 
     run(main())
 
@@ -61,7 +61,7 @@ def test_followers_begin_where_retention_has_their_leader_begin() -> None:
             assert (await produce(nodes, 1, b"a", b"b")).error_code == ErrorCode.NONE
             leader = replica(nodes[1])
             await eventually(lambda: replica(nodes[3]).log.high_watermark == 2)
-            assert leader.expire(nodes[1].clock.now_ms() + leader.log.config.retention_ms + 1)
+            assert leader.expire(nodes[1].stages.world.clock.now_ms() + leader.log.config.retention_ms + 1)
             await eventually(lambda: {replica(nodes[n]).log.log_start_offset for n in (1, 2, 3)} == {2})
 
     run(main())
@@ -119,15 +119,15 @@ def test_catching_up_is_throttled_and_being_in_sync_is_not(
     run(main())
 
 
-def test_what_a_disk_has_damaged_is_fetched_again_from_the_leader() -> None:
+def test_damaged_records_are_fetched_again_from_the_leader() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3)
             for value in (b"a", b"b", b"c"):
                 assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
             damaged = replica(nodes[3])
-            await damaged.flusher.flush()
-            await nodes[3].partitions.checkpoints.write_all()
+            await damaged.sync.flusher.flush()
+            await nodes[3].stages.storage.partitions.checkpoints.write_all()
             await nodes.kill(3)
             path = f"{damaged.log.path}/{0:020}.log"
             content = bytearray(nodes.disks[3].read(path))

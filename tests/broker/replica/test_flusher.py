@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,7 @@ def test_group_waiting_readers_are_woken_by_the_sync(
     assert answer(other).error_code == ErrorCode.NONE
 
 
-def test_group_a_duplicate_waits_for_what_it_repeats(
+def test_group_a_duplicate_waits_for_the_flush_of_the_original(
     client: RawClient, other: RawClient, topic: Topic, disk: Disk
 ) -> None:
     batch = batch_of([b"x"], producer_id=new_producer_id(client), producer_epoch=0, base_sequence=0)
@@ -188,7 +189,7 @@ def test_group_min_bytes_are_counted_in_bytes(client: RawClient, other: RawClien
 
 
 @pytest.mark.parametrize("policy", ["group", "interval"])
-def test_deleting_a_topic_while_it_is_being_synced_hurts_nobody(policy: str) -> None:
+def test_deleting_a_topic_during_its_sync_causes_no_error(policy: str) -> None:
     disk = Disk()
     with (
         on_disk(disk, penstock_flush=policy, penstock_flush_interval_ms="1") as running,
@@ -208,7 +209,7 @@ def test_deleting_a_topic_while_it_is_being_synced_hurts_nobody(policy: str) -> 
         answer(client)
         append(client, lasting, b"y")
         until(lambda: not disk.listdir("/disk/deleted"))
-        assert running.broker.partitions.directories[0].health.offline is None
+        assert running.broker.stages.storage.partitions.directories[0].health.offline is None
 
 
 def test_interval_acks_at_once_and_syncs_soon() -> None:
@@ -228,7 +229,7 @@ def test_interval_acks_at_once_and_syncs_soon() -> None:
 
 
 @pytest.mark.parametrize("policy", ["group", "interval"])
-def test_what_is_written_after_a_sync_gets_one_of_its_own(policy: str) -> None:
+def test_records_written_after_a_sync_get_a_sync_of_their_own(policy: str) -> None:
     disk = Disk()
     with (
         on_disk(disk, penstock_flush=policy, penstock_flush_interval_ms="20") as running,
@@ -266,7 +267,7 @@ def test_an_orderly_end_brings_everything_to_the_disk(policy: str) -> None:
         assert values_in(fetch(client, topic, 0)) == [b"x"]
 
 
-def test_group_what_was_acknowledged_survives_a_power_loss() -> None:
+def test_group_acknowledged_records_survive_a_power_loss() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="group") as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client)
@@ -293,7 +294,7 @@ def test_flush_messages_makes_acknowledgements_wait_for_the_disk_once_so_many_ar
         assert disk.syncs > synced
 
 
-def test_flush_ms_syncs_what_has_waited_that_long() -> None:
+def test_flush_ms_syncs_records_after_that_time() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
         append_synced(client, create_topic(client, configs={"flush.ms": "20"}), disk)
@@ -313,7 +314,7 @@ def test_flush_ms_of_nothing_syncs_several_partitions_of_one_request() -> None:
         assert [partition.error_code for partition in answer.partition_responses] == [0, 0]
 
 
-def test_a_topic_with_a_long_flush_ms_does_not_hold_up_the_others() -> None:
+def test_a_topic_with_a_long_flush_ms_does_not_delay_other_topics() -> None:
     disk = Disk()
     with (
         on_disk(disk, penstock_flush="interval", penstock_flush_interval_ms="20") as running,
@@ -334,7 +335,9 @@ def test_flush_ms_counts_from_the_first_write_after_it_was_set() -> None:
         append_synced(client, topic, disk)
 
 
-def test_what_could_not_be_planned_is_synced_with_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_that_could_not_be_planned_happens_with_the_next_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk, planned, failed = Disk(), Log.flush_plan, threading.Event()
 
     def fail_once(log: Log) -> FlushPlan:
@@ -400,7 +403,7 @@ def test_a_round_that_cannot_be_planned_keeps_its_callbacks_for_the_next() -> No
     asyncio.run(check())
 
 
-def test_an_abandoned_flusher_calls_nobody_and_syncs_nothing() -> None:
+def test_an_abandoned_flusher_runs_no_callback_and_syncs_nothing() -> None:
     async def check() -> None:
         flusher, workers = in_memory("group")
         release = threading.Event()
@@ -416,6 +419,100 @@ def test_an_abandoned_flusher_calls_nobody_and_syncs_nothing() -> None:
         await asyncio.wait_for(workers.in_thread(release.wait), 60)
         assert not called
         assert flusher.durations.count == 0
+        workers.close()
+
+    asyncio.run(check())
+
+
+class Counted:
+    """A partition whose log has no files, which counts its plans and syncs."""
+
+    hosted, hidden_bytes, flush_s, recovery_point = True, 0, None, 0
+
+    def __init__(self, fails: bool = False) -> None:
+        self.unsynced, self.fails = False, fails
+        self.planned = self.synced = self.failures = 0
+        self.when_planned: Callable[[], None] | None = None
+
+    @property
+    def log(self) -> Any:
+        return self
+
+    def flush_plan(self) -> Any:
+        if self.fails:
+            self.fails = False
+            raise MemoryError
+        self.planned += 1
+        if self.when_planned is not None:
+            asyncio.get_running_loop().call_soon(self.when_planned)
+        return self
+
+    def sync(self, synced: bool = False) -> None:
+        pass
+
+    def flush_failed(self, plan: Any) -> None:
+        self.failures += 1
+
+    def flushed(self, *_: Any) -> None:
+        """Of the log, and of the partition."""
+        self.synced += 1
+
+
+_LOGS = 3500
+
+
+def test_the_sync_of_many_logs_is_planned_in_slices() -> None:
+    """10,000 logs held the event loop for 33 ms."""
+
+    async def check() -> None:
+        flusher, workers = in_memory("group")
+        partitions = [Counted() for _ in range(_LOGS)]
+        most = [0, 0]
+
+        def look(planned: int = 0, synced: int = 0) -> None:
+            now = sum(each.planned for each in partitions), sum(each.synced for each in partitions)
+            most[:] = max(most[0], now[0] - planned), max(most[1], now[1] - synced)
+            if not waiting.done():
+                loop.call_soon(look, *now)
+
+        for each in partitions:
+            flusher.wrote(each)
+        # The first slice has both of them planned or not when they are written to, or removed.
+        partitions[0].when_planned = lambda: flusher.wrote(partitions[0])
+        partitions[1].when_planned = lambda: flusher.forget(partitions[-1])
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(flusher.flush())
+        loop.call_soon(look)
+        await asyncio.wait_for(waiting, 60)
+        partitions[0].when_planned = None
+        await asyncio.wait_for(flusher.flush(), 60)
+        assert partitions[-1].planned == 0
+        assert partitions[0].planned >= 2
+        assert all(each.planned == 1 and each.synced == 2 for each in partitions[1:-1])
+        assert most[0] <= 1000
+        assert most[1] <= 2 * 1000
+        workers.close()
+
+    asyncio.run(check())
+
+
+def test_a_large_round_that_cannot_be_planned_is_repeated_as_a_whole() -> None:
+    async def check() -> None:
+        flusher, workers = in_memory("group")
+        failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failure.set_result(repr(context["exception"]))
+        )
+        partitions = [Counted(fails=number == _LOGS - 5) for number in range(_LOGS)]
+        for each in partitions:
+            flusher.wrote(each)
+        waiting = asyncio.ensure_future(flusher.flush())
+        assert await asyncio.wait_for(failure, 60) == "MemoryError()"
+        assert not waiting.done()
+        assert not any(each.synced for each in partitions)
+        await asyncio.wait_for(flusher.flush(), 60)
+        await asyncio.wait_for(waiting, 60)
+        assert all(each.planned == 1 + each.failures and each.synced == 2 for each in partitions)
         workers.close()
 
     asyncio.run(check())

@@ -59,7 +59,7 @@ def test_a_follower_sets_its_log_aside_when_the_leaders_log_starts_behind_its_en
             nodes.clocks[3] = clock
             await nodes.start(3)
             await follows_from_6(nodes)
-            ((entry,),) = [d.quarantine.entries() for d in nodes[3].partitions.directories]
+            ((entry,),) = [d.quarantine.entries() for d in nodes[3].stages.storage.partitions.directories]
             assert "starts at 6" in entry.reason
 
     run(main())
@@ -73,6 +73,6 @@ def test_a_follower_drops_records_that_its_own_retention_would_drop() -> None:
             await leader_starts_at_6(nodes, {"retention.ms": "1"})
             await nodes.start(3)
             await follows_from_6(nodes)
-            assert [d.quarantine.entries() for d in nodes[3].partitions.directories] == [[]]
+            assert [d.quarantine.entries() for d in nodes[3].stages.storage.partitions.directories] == [[]]
 
     run(main())

@@ -35,7 +35,9 @@ def complete(client: RawClient, topics: tuple[Topic, Topic]) -> bool:
 
 def reopen(running: BrokerOnDisk) -> None:
     """Have the broker try its refused partitions now."""
-    asyncio.run_coroutine_threadsafe(running.broker.partitions.reopen(), running._loop).result(60)
+    asyncio.run_coroutine_threadsafe(running.broker.stages.storage.partitions.reopen(), running._loop).result(
+        60
+    )
 
 
 FOREIGN = [

@@ -123,7 +123,7 @@ def test_an_unanswered_request_is_sent_again() -> None:
     assert leadership.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [(9, 3, [1, 2])]
 
 
-def test_a_leader_hears_that_a_copy_of_what_is_refused_may_be_under_way() -> None:
+def test_a_leader_repeats_a_refused_isr_change_that_may_be_under_way() -> None:
     leadership = FakeLeadership(0)
     propose(FakeController(None, granted(0, error=ErrorCode.INELIGIBLE_REPLICA)), leadership)
     assert leadership.outcomes == ["again", ErrorCode.INELIGIBLE_REPLICA]

@@ -44,7 +44,7 @@ def test_acks_1_waits_for_no_replica_and_shows_nothing_before_its_commit() -> No
     run(main())
 
 
-def test_acks_all_that_takes_too_long_says_so() -> None:
+def test_a_produce_request_with_acks_all_times_out_with_its_error() -> None:
     async def main() -> None:
         async with cluster(2) as nodes:
             await make_topic(nodes, 1, 2)
@@ -74,7 +74,7 @@ def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
     run(main())
 
 
-def test_what_waits_for_min_isr_is_committed_when_that_is_lowered() -> None:
+def test_records_below_min_isr_are_committed_when_it_is_lowered() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2)

@@ -129,7 +129,7 @@ def test_one_of_two_data_directories_was_rolled_back_to_an_older_clean_copy(even
             await stopped(nodes)
             put_back(nodes.disks[1], "/two", old)
             await nodes.start()
-            assert nodes[1].partitions.previous_registration.epoch == -1
+            assert nodes[1].stages.storage.partitions.previous_registration.epoch == -1
             await complete(nodes, 22, name)
         finally:
             await nodes.close()
@@ -147,7 +147,7 @@ def test_nothing_is_unclean_after_clean_stops(events: Events) -> None:
                 await written(nodes, 5 * round_, 5 * round_ + 5)
                 await stopped(nodes)
                 await nodes.start()
-                assert nodes[1].partitions.previous_registration.epoch >= 0
+                assert nodes[1].stages.storage.partitions.previous_registration.epoch >= 0
                 await complete(nodes, 5 * round_ + 5)
 
     run(main())

@@ -64,7 +64,7 @@ def test_swapped_folders_serve_their_own_partitions(
     assert len(events.of("partition_misplaced")) == moved, "all is well after that"
 
 
-def test_without_a_quarantine_folders_stay_where_they_are(tmp_path: Path, events: Events) -> None:
+def test_without_a_quarantine_folders_are_not_moved(tmp_path: Path, events: Events) -> None:
     """A file is in the place of the quarantine. The broker moves the folders when the file is removed."""
     topics = two_topics(tmp_path)
     swap(tmp_path / "topics/a/partition-0", tmp_path / "topics/a/partition-1")
@@ -140,7 +140,7 @@ def test_swapped_folders_that_lost_their_identities_are_quarantined(tmp_path: Pa
     assert len(reasons) == 2 and all("not the segments" in reason for reason in reasons)
 
 
-def test_folders_of_release_0_1_0_are_taken_for_what_their_path_says(tmp_path: Path) -> None:
+def test_folders_of_release_0_1_0_are_identified_by_their_path(tmp_path: Path) -> None:
     topics = two_topics(tmp_path)
     identities = sorted((tmp_path / "topics").rglob("partition-*/partition.metadata"))
     contents = [path.read_bytes() for path in identities]

@@ -15,7 +15,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_partition_that_is_not_here_has_the_error_that_clients_get() -> None:
-    table = PartitionTable()
+    table = PartitionTable(lambda: None)
     table.slots(TOPIC).update({0: ELSEWHERE, 1: OFFLINE})
     for topic in (TOPIC.name, TOPIC.id):
         assert [table.find(topic, index) for index in range(3)] == [ELSEWHERE, OFFLINE, UNKNOWN]
@@ -23,19 +23,19 @@ def test_a_partition_that_is_not_here_has_the_error_that_clients_get() -> None:
 
 
 def test_an_unknown_topic_has_another_error_by_id_than_by_name() -> None:
-    table = PartitionTable()
+    table = PartitionTable(lambda: None)
     assert table.find("t", 0) == UNKNOWN
     assert table.find(TOPIC.id, 0) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_partition_whose_directory_is_offline_is_still_hosted() -> None:
-    table = PartitionTable()
+    table = PartitionTable(lambda: None)
     table.slots(TOPIC).update({0: ELSEWHERE, 1: OFFLINE})
     assert [table.hosts(TOPIC.id, index) for index in range(3)] == [False, True, False]
 
 
 def test_a_topic_that_was_created_again_keeps_its_places_when_the_old_one_is_dropped() -> None:
-    table = PartitionTable()
+    table = PartitionTable(lambda: None)
     table.slots(TOPIC)[0] = OFFLINE
     assert table.drop(TOPIC.id) == ("t", {0: OFFLINE})
     again = TopicImage("t", TopicId(b"\2" * 16))
@@ -46,7 +46,7 @@ def test_a_topic_that_was_created_again_keeps_its_places_when_the_old_one_is_dro
 
 
 def test_the_partitions_that_are_here_follow_every_change() -> None:
-    table = PartitionTable()
+    table = PartitionTable(lambda: None)
     one, other = object.__new__(Partition), object.__new__(Partition)
     table.slots(TOPIC)[0] = one
     assert list(table) == [one]

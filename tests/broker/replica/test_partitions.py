@@ -86,7 +86,9 @@ def test_a_stop_syncs_many_logs_at_once() -> None:
 
         def sync(self, inode: Inode) -> None:
             name = threading.current_thread().name
-            if self.stopping and len(self.met) < 3 and name not in self.met:
+            # The time of the broker is saved before, by one thread alone.
+            is_clock = inode.content.startswith(b"1\n1\n")
+            if self.stopping and not is_clock and len(self.met) < 3 and name not in self.met:
                 self.met.add(name)
                 self.barrier.wait()
             super().sync(inode)
@@ -114,7 +116,7 @@ class Stuck(Disk):
         super().move(source, old, target, new)
 
 
-def test_a_topic_that_cannot_be_set_aside_does_not_come_back() -> None:
+def test_a_topic_that_cannot_be_set_aside_does_not_return() -> None:
     disk = Stuck()
     with on_disk(disk) as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client, "t")

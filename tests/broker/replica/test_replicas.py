@@ -35,7 +35,7 @@ from tests.broker.replication import (
 )
 
 
-def test_a_leader_that_comes_back_cuts_what_nobody_acknowledged_and_joins_again() -> None:
+def test_a_leader_that_returns_truncates_unacknowledged_records_and_joins_the_isr() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3)
@@ -84,7 +84,7 @@ def damage(partition: Partition) -> None:
     note_damage(partition.log, segment, Corruption(segment.path(LOG), start, end - start, 1, 2))
 
 
-def test_a_replica_whose_leader_has_heard_of_it_cuts_nothing_though_it_is_out_of_sync() -> None:
+def test_a_replica_that_its_leader_knows_truncates_nothing_though_it_is_out_of_sync() -> None:
     """The leader may be about to have it back in the ISR, for what it had when it last fetched."""
 
     async def main() -> None:
@@ -105,7 +105,7 @@ def test_a_replica_whose_leader_has_heard_of_it_cuts_nothing_though_it_is_out_of
     run(main())
 
 
-def test_a_disk_that_cannot_cut_what_is_damaged_keeps_no_other_replica_from_its_role(
+def test_a_disk_that_cannot_truncate_a_damaged_log_keeps_no_other_replica_from_its_role(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(log: Log, offset: int) -> None:
@@ -119,12 +119,12 @@ def test_a_disk_that_cannot_cut_what_is_damaged_keeps_no_other_replica_from_its_
             await eventually(lambda: replica(nodes[2]).log.end_offset == 2)
             damage(replica(nodes[2]))
             monkeypatch.setattr(Log, "truncate_to", fail)
-            topic = nodes[2].image.topics[TOPIC]
+            topic = nodes[2].stages.cluster.image.topics[TOPIC]
             for partition in topic.partitions.values():
                 partition.leader_epoch += 1
                 partition.isr = [1]
             changes = [PartitionChangeRecord(topic_id=topic.id, partition_id=index) for index in (0, 1)]
-            await nodes[2].replicas.apply(changes)
+            await nodes[2].stages.replication.replicas.apply(changes)
             assert [replica(nodes[2], index=index).leader_epoch for index in (0, 1)] == [1, 1]
 
     run(main())

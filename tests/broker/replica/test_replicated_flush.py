@@ -39,7 +39,7 @@ class HeldFlusher:
 
 async def leave_unsynced(nodes: Cluster) -> HeldFlusher:
     """A record that brokers 1, which leads, and 3 have, and broker 2, whose disk has not."""
-    held = HeldFlusher(replica(nodes[2]).flusher)
+    held = HeldFlusher(replica(nodes[2]).sync.flusher)
     await produce(nodes, 1, b"a", acks=1)
     await eventually(lambda: replica(nodes[2]).log.end_offset == 1)
     await eventually(lambda: [replica(nodes[n]).log.recovery_point for n in (1, 3)] == [1, 1])
@@ -68,7 +68,7 @@ def is_led_by(broker: Broker, leader: int) -> bool:
     return described(broker).leader == leader
 
 
-def test_a_follower_fetches_on_only_after_the_sync_of_what_came() -> None:
+def test_a_follower_fetches_on_only_after_the_sync_of_received_records() -> None:
     async def main() -> None:
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2, 3)
@@ -83,7 +83,7 @@ def test_a_follower_fetches_on_only_after_the_sync_of_what_came() -> None:
     run(main())
 
 
-def test_a_new_leader_counts_of_its_own_log_what_its_disk_has() -> None:
+def test_a_new_leader_counts_only_the_synced_part_of_its_own_log() -> None:
     async def main() -> None:
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2, 3)
@@ -101,7 +101,7 @@ def test_a_new_leader_counts_of_its_own_log_what_its_disk_has() -> None:
     run(main())
 
 
-def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has() -> None:
+def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_its_log() -> None:
     async def main() -> None:
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 3, 2)
@@ -111,7 +111,7 @@ def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has()
             leadership = replica(nodes[3]).leadership
             assert leadership is not None
             for _ in range(50):
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.002)  # no fetch may arrive meanwhile
             assert leadership.state.followers[2].end_offset < 1
             held.let_go()
             await eventually(lambda: leadership.state.followers[2].end_offset == 1)
@@ -119,19 +119,19 @@ def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has()
     run(main())
 
 
-def test_what_is_followed_in_the_middle_of_a_sync_waits_for_the_next_one() -> None:
+def test_records_fetched_during_a_sync_wait_for_the_next_one() -> None:
     async def main() -> None:
         async with cluster(2, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2)
             await make_topic(nodes, 1, 2, name="late")
-            workers = StepByStep(replica(nodes[2]).flusher)
+            workers = StepByStep(replica(nodes[2]).sync.flusher)
             assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
             await eventually(lambda: workers.requested == 1)
             workers.let_go()
             # The one that the fetcher waits for: it began to wait in the middle of the first.
             await eventually(lambda: workers.requested == 2)
             leading, late, batch = replica(nodes[1], "late"), replica(nodes[2], "late"), batch_of([b"x"])
-            fetcher, epoch = nodes[2].replicas._following[late.topic_id, 0]
+            fetcher, epoch = nodes[2].stages.replication.replicas._following[late.topic_id, 0]
             leading.log.append(memoryview(bytearray(batch)), epoch)
             late.log.append_replicated(memoryview(bytearray(batch)), epoch)
             fetcher.follow(late, FollowerState(1, epoch, late.log, 1000))
@@ -140,7 +140,7 @@ def test_what_is_followed_in_the_middle_of_a_sync_waits_for_the_next_one() -> No
             assert leading.leadership is not None
             state = leading.leadership.state
             for _ in range(50):
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.002)  # no fetch may arrive meanwhile
             assert state.followers[2].end_offset < 1
             for _ in range(10):
                 workers.let_go()
@@ -149,19 +149,19 @@ def test_what_is_followed_in_the_middle_of_a_sync_waits_for_the_next_one() -> No
     run(main())
 
 
-def test_a_sync_of_what_was_cut_meanwhile_says_nothing_about_what_took_its_place() -> None:
+def test_a_sync_of_truncated_records_does_not_count_for_their_replacement() -> None:
     async def main() -> None:
         async with cluster(2, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2, min_isr=1)
             await stop_fetching(nodes[2])
             partition, wanted = replica(nodes[2]), described(nodes[2])
-            workers = StepByStep(partition.flusher)
+            workers = StepByStep(partition.sync.flusher)
             batch = batch_of([b"cut"])
             partition.append_replicated(memoryview(bytearray(batch)), wanted.leader_epoch)
             await eventually(lambda: workers.requested == 1)
             partition.log.truncate_to(0)
             wanted.isr = [2]
-            partition.lead(1, nodes[2].replicas._new_leadership(partition, wanted))
+            partition.lead(1, nodes[2].stages.replication.replicas._new_leadership(partition, wanted))
             partition.append(memoryview(bytearray(batch_of([b"kept"]))))
             workers.let_go()
             await eventually(lambda: workers.requested == 2)
@@ -173,7 +173,7 @@ def test_a_sync_of_what_was_cut_meanwhile_says_nothing_about_what_took_its_place
     run(main())
 
 
-def test_a_replica_that_leads_alone_from_now_on_shows_what_its_disk_has() -> None:
+def test_a_replica_that_becomes_the_only_one_shows_its_synced_records() -> None:
     async def main() -> None:
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2, 3)

@@ -48,7 +48,28 @@ def test_a_follower_that_is_gone_leaves_the_isr_and_acks_all_needs_min_isr() -> 
             await nodes.kill(3)
             await eventually(lambda: list(described(nodes[1]).isr) == [1, 2])
             assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
-            assert nodes[1].replicas.under_replicated == 1
+            assert nodes[1].stages.replication.replicas.under_replicated == 1
+
+    run(main())
+
+
+def test_a_planned_restart_is_distinguished_from_a_loss_of_in_sync_replicas() -> None:
+    """An alert must not fire whenever a broker is restarted."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            metrics = nodes[1].stages.storage.metrics
+            await nodes.stop(3)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2])
+            await eventually(lambda: metrics.isr_shrinks == 1)
+            assert metrics.isr_shrinks_unplanned == 0
+            await nodes.start(3)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            assert metrics.isr_shrinks_unplanned == 0
+            await nodes.kill(3)
+            await eventually(lambda: metrics.isr_shrinks == 2)
+            assert metrics.isr_shrinks_unplanned == 1
 
     run(main())
 
@@ -65,20 +86,24 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
             await eventually(lambda: followers[2].end_offset == 1)
             assert not requested.done()
             # Only now: the one that has all may be as slow as its machine until then.
-            nodes[1].config.replica_lag_time_max_ms = leadership.state._max_lag_ms = 20
+            nodes[1].stages.config.replica_lag_time_max_ms = leadership.state._max_lag_ms = 20
             assert (await requested).error_code == ErrorCode.NONE
-            assert nodes[1].metrics.isr_shrinks == 1
+            assert (
+                nodes[1].stages.storage.metrics.isr_shrinks
+                == nodes[1].stages.storage.metrics.isr_shrinks_unplanned
+                == 1
+            )
             # The leader hears it from the controller before it reads it in the log.
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2])
             await nodes.kill(3)
             await nodes.start(3)
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
-            await eventually(lambda: nodes[1].metrics.isr_expands == 1)
+            await eventually(lambda: nodes[1].stages.storage.metrics.isr_expands == 1)
 
     run(main())
 
 
-def test_a_broker_without_a_replica_says_who_leads() -> None:
+def test_a_broker_without_a_replica_names_the_leader() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2)
@@ -89,7 +114,7 @@ def test_a_broker_without_a_replica_says_who_leads() -> None:
     run(main())
 
 
-def test_consumers_read_from_the_follower_in_their_rack_what_it_knows_to_be_committed() -> None:
+def test_consumers_read_up_to_the_known_high_watermark_from_the_follower_in_their_rack() -> None:
     """KIP-392."""
 
     async def main() -> None:
@@ -107,7 +132,7 @@ def test_consumers_read_from_the_follower_in_their_rack_what_it_knows_to_be_comm
     run(main())
 
 
-def test_a_refusal_says_who_leads_and_where() -> None:
+def test_a_refusal_names_the_leader_and_its_address() -> None:
     """KIP-951."""
 
     async def main() -> None:
@@ -140,7 +165,7 @@ def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
     run(main())
 
 
-def test_who_waits_for_a_deletion_hears_that_another_leads_and_may_be_gone_by_then() -> None:
+def test_a_wait_for_deleted_records_ends_when_another_broker_leads() -> None:
     """No error: an exception that is not retrieved is reported when it is collected."""
 
     async def main() -> None:

@@ -102,7 +102,7 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None
     assert parked.ended
 
 
-def test_what_was_not_served_whole_stays_ready_behind_the_others() -> None:
+def test_partitions_that_were_not_served_whole_stay_ready_behind_the_others() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))
     first.fetch_offset = 3
@@ -167,7 +167,7 @@ def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_kno
     assert (knows.heard, is_new.heard) == ([0, 1], [])
 
 
-def test_what_is_forgotten_hears_no_more() -> None:
+def test_forgotten_partitions_get_no_notifications() -> None:
     sessions = new_sessions()
     session = full(sessions, 0, 1)
     gone = session.partitions[TOPIC_ID, 0]
@@ -201,7 +201,7 @@ def test_a_session_is_its_followers_alone(
     assert refused.value.code == error
 
 
-def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
+def test_sessions_are_bounded_and_the_least_recently_used_is_evicted() -> None:
     sessions = new_sessions(most=2)
     first, second = full(sessions, 0, replica=2), full(sessions, 0, replica=3)
     sessions.take(call(session_id=first.id, session_epoch=1), now_ms=1)

@@ -18,6 +18,8 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import (
     append,
     create_topic,
+    delete_before,
+    delete_topic,
     read_all,
 )
 
@@ -123,3 +125,23 @@ def test_a_folder_whose_identity_cannot_be_written_is_used_and_identified_later(
         pass
     assert files.exists(identity)
     assert len(events.of("partition_not_identified")) == 1
+
+
+def test_the_log_start_of_a_deleted_topic_does_not_hide_the_records_of_its_successor(tmp_path: Path) -> None:
+    starts = tmp_path / "log-start-offset-checkpoint"
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        for nth in range(5):
+            append(client, topic, b"old %d" % nth)
+        assert delete_before(client, topic, 5).low_watermark == 5
+    older = starts.read_bytes()
+    values = [b"new %d" % nth for nth in range(5)]
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        delete_topic(client, topic)
+        topic = create_topic(client, topic.name)
+        for value in values:
+            append(client, topic, value)
+    starts.write_bytes(older)
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [record.value for record in read_all(client, topic)] == values

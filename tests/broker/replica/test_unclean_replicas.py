@@ -14,9 +14,9 @@ from tests.broker.replication import described, led_by, make_topic, produce, rep
 TOPIC = TopicId(bytes(15) + b"\1")
 
 
-def test_a_report_settles_what_it_listed_and_not_what_was_marked_since() -> None:
-    unclean, woken = UncleanReplicas(), []
-    unclean.on_marked = lambda: woken.append(1)
+def test_a_report_settles_its_own_replicas_and_not_later_ones() -> None:
+    woken: list[int] = []
+    unclean = UncleanReplicas(lambda: woken.append(1))
     unclean.mark(TOPIC, 0, "t", "a hole")
     unclean.mark(TOPIC, 1, "t", "a hole")
     report = unclean.report()
@@ -27,7 +27,7 @@ def test_a_report_settles_what_it_listed_and_not_what_was_marked_since() -> None
 
     assert unclean.reasons == {(TOPIC, 1): "another hole"}
     assert len(woken) == 3
-    assert not UncleanReplicas().report()
+    assert not UncleanReplicas(lambda: None).report()
 
 
 def test_a_replica_that_was_removed_from_the_disk_does_not_lead_and_is_fetched_again() -> None:
@@ -57,11 +57,11 @@ def test_a_replica_that_is_marked_while_its_broker_is_up_hands_over_and_is_back_
             controller = await nodes.settled()
             before = described(controller).leader_epoch
             leader: Broker = nodes[1]
-            leader.partitions.mark_unclean(replica(leader).topic_id, 0, "a hole")
+            leader.stages.storage.partitions.mark_unclean(replica(leader).topic_id, 0, "a hole")
             await eventually(lambda: described(controller).leader_epoch > before)
             assert described(controller).leader != 1
             await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
-            assert not leader.partitions.unclean.reasons
+            assert not leader.stages.storage.partitions.unclean.reasons
 
     run(main())
 
@@ -80,7 +80,7 @@ async def _write_and_fence(nodes: Cluster) -> None:
 
 
 def _entries(broker: Broker) -> list[tuple[str, list[int]]]:
-    (directory,) = broker.partitions.directories
+    (directory,) = broker.stages.storage.partitions.directories
     return [(entry.topic, entry.partitions) for entry in directory.quarantine.entries()]
 
 
@@ -131,8 +131,8 @@ def test_a_follower_that_is_counted_on_is_reported_before_its_log_is_set_aside()
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3)
             controller = await nodes.settled()
-            assert not nodes[3].replicas.quarantine.set_aside(replica(nodes[3]), 1, 0)
-            await eventually(lambda: not nodes[3].partitions.unclean.reasons)
+            assert not nodes[3].stages.replication.replicas.quarantine.set_aside(replica(nodes[3]), 1, 0)
+            await eventually(lambda: not nodes[3].stages.storage.partitions.unclean.reasons)
             await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
             assert _entries(nodes[3]) == []
 

@@ -19,7 +19,9 @@ from penstock.net.client_security import ClientSecurity, client_security, librdk
 from penstock.net.peer_errors import PeerLost
 from penstock.net.token_source import TokenSource
 from penstock.security.bearer_settings import token_settings
-from penstock.security.sasl_client import Login, SaltedPasswords
+from penstock.security.mechanism import Login
+from penstock.security.sasl_bearer import OAUTHBEARER
+from penstock.security.sasl_client import SaltedPasswords
 from penstock.spark.connection import Connection, Security
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
@@ -58,7 +60,7 @@ def running(endpoint: TokenIssuer) -> Iterator[BrokerThread]:
 
 
 def port(running: BrokerThread) -> int:
-    return running.broker.listeners[0].port
+    return running.broker.stages.listening.listeners[0].port
 
 
 def nonce() -> str:
@@ -93,7 +95,7 @@ def test_a_peer_authenticates_again_with_a_new_token(running: BrokerThread, issu
     """KIP-368: the session ends with its token; the connection stays."""
     ahead_s = 0.0
     tokens = TokenSource(token_settings(issuer.client().get), now=lambda: time.time() + ahead_s)
-    login = Login("OAUTHBEARER", CLIENT, str, nonce, SaltedPasswords(deferred=True), tokens)
+    login = Login(OAUTHBEARER, CLIENT, str, nonce, SaltedPasswords(deferred=True), tokens)
     security = ClientSecurity(None, login, asyncio.to_thread)
 
     async def work() -> None:
@@ -102,16 +104,16 @@ def test_a_peer_authenticates_again_with_a_new_token(running: BrokerThread, issu
         peer = Peer(loop, HOST, port(running), client_id="t", rng=SystemRng(), security=security)
         assert (await peer.send(METADATA, MetadataRequest(), 10.0)).brokers
         # Connections of other tests end soon.
-        eventually(lambda: len(running.broker.server.connections) == 1)
-        (connection,) = running.broker.server.connections
+        eventually(lambda: len(running.broker.stages.listening.server.connections) == 1)
+        (connection,) = running.broker.stages.listening.server.connections
         gate: Any = connection.application
         # A broker accepts the next authentication after a second.
         gate._authenticated_at -= 2.0
         ahead_s = 500.0
-        link: Any = peer._link
+        link: Any = peer.link
         link.authenticate()
         assert (await peer.send(METADATA, MetadataRequest(), 10.0)).brokers
-        assert peer._link is link and not connection.closed
+        assert peer.link is link and not connection.closed
         peer.close()
 
     asyncio.run(work())

@@ -45,9 +45,9 @@ def test_configs_with_a_bad_certificate_are_refused(
     code, message = outcome({"listener.name.TLS.ssl.keystore.location": certificates["server"]})
     assert code == ErrorCode.INVALID_CONFIG and f"did you mean {key}?" in message
     assert versions(port, certificates.client()).api_keys
-    assert key not in running.broker.config
+    assert key not in running.broker.stages.config
     assert outcome({key: certificates["server-renewed"]}) == (ErrorCode.NONE, "")
-    assert (key in running.broker.config) is not validate_only
+    assert (key in running.broker.stages.config) is not validate_only
     assert versions(port, certificates.client()).api_keys
     assert replace(client, BROKER, NODE, {})[0] == ErrorCode.NONE
 

@@ -34,7 +34,7 @@ def test_a_dispatcher_that_stops_ends_its_own_requests_only() -> None:
         def new_dispatcher() -> Dispatcher:
             return Dispatcher({DESCRIBE_LOG_DIRS: handler}, {}, Metrics(), lambda connection: None)
 
-        connection: Any = SimpleNamespace(memo=None, peer="127.0.0.1:1", listener=None)
+        connection: Any = SimpleNamespace(memo=None, peer="127.0.0.1:1", listener=None, rest=lambda: None)
         clients, internal = new_dispatcher(), new_dispatcher()
         parts = encode_request(DESCRIBE_LOG_DIRS, 4, 7, "test", DescribeLogDirsRequest(topics=None))
         frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from penstock.broker.node import producer_ids
 from penstock.broker.request import forwarding
 from penstock.broker.request.forwarding import Caller
 from penstock.metadata.image import BROKER, TOPIC
+from penstock.model.config.access_keys import STANDARD_AUTHORIZER
 from penstock.model.errors import ErrorCode
 from penstock.security.principal import Principal
 from penstock.wire.api import Api
@@ -36,6 +37,7 @@ from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerId
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.schema import Struct
+from tests.broker.events import Events
 from tests.broker.groups import coordinator
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import make_topic
@@ -51,14 +53,14 @@ _IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.
 
 async def follower(nodes: Cluster) -> int:
     controller = await nodes.settled()
-    return next(node for node in nodes.brokers if node != controller.node_id)
+    return next(node for node in nodes.brokers if node != controller.stages.config.node_id)
 
 
 def test_configs_and_deletions_go_to_the_controller() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             node = await follower(nodes)
-            image = nodes[node].image
+            image = nodes[node].stages.cluster.image
             assert await create(nodes, node, "topic") == ErrorCode.NONE
             assert await alter(nodes, node, TOPIC, "topic", "retention.ms", "1234") == ErrorCode.NONE
             assert image.topic_configs("topic") == {"retention.ms": "1234"}
@@ -76,8 +78,8 @@ def test_another_change_is_not_taken_for_the_requested_one(monkeypatch: pytest.M
     async def main() -> None:
         async with cluster(3) as nodes:
             node = await follower(nodes)
-            controller = (await nodes.settled()).node_id
-            loader = nodes[node].node.loader
+            controller = (await nodes.settled()).stages.config.node_id
+            loader = nodes[node].stages.cluster.node.loader
             follow, busy, go_on, release = loader.on_applied, *(asyncio.Event() for _ in range(3))
 
             async def take_time(records: Sequence[Struct]) -> None:
@@ -92,7 +94,7 @@ def test_another_change_is_not_taken_for_the_requested_one(monkeypatch: pytest.M
             assert await create(nodes, controller, "another") == ErrorCode.NONE
             await busy.wait()
             requested = asyncio.create_task(create(nodes, node, "topic"))
-            await eventually(lambda: "topic" in nodes[controller].image.topics)
+            await eventually(lambda: "topic" in nodes[controller].stages.cluster.image.topics)
             # When it has followed the other change, it does not get to this one yet.
             held = asyncio.create_task(loader.between_changes(rest))
             await asyncio.sleep(0)
@@ -101,7 +103,7 @@ def test_another_change_is_not_taken_for_the_requested_one(monkeypatch: pytest.M
             assert not answered
             release.set()
             assert await requested == ErrorCode.NONE
-            assert "topic" in nodes[node].image.topics
+            assert "topic" in nodes[node].stages.cluster.image.topics
             await held
 
     run(main())
@@ -113,8 +115,8 @@ def test_configs_of_any_broker_are_altered_through_any_broker_and_reach_it() -> 
             await nodes.settled()
             key = "max.connections.per.ip"
             assert await alter(nodes, 1, BROKER, "3", key, "77") == ErrorCode.NONE
-            await eventually(lambda: nodes[3].config.max_connections_per_ip == 77)
-            assert nodes[1].config.max_connections_per_ip != 77
+            await eventually(lambda: nodes[3].stages.config.max_connections_per_ip == 77)
+            assert nodes[1].stages.config.max_connections_per_ip != 77
             assert await alter(nodes, 1, BROKER, "9", key, "77") == ErrorCode.INVALID_REQUEST
 
     run(main())
@@ -154,14 +156,16 @@ def test_no_two_brokers_give_out_the_same_producer_id() -> None:
             assert len({answer.producer_id for answer in answers}) == 6
             controller = await nodes.settled()
             stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
-            answer = await nodes.call(controller.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True)
+            answer = await nodes.call(
+                controller.stages.config.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True
+            )
             assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
     run(main())
 
 
 @pytest.mark.parametrize(("api", "version"), [(PRODUCE, 9), (CREATE_TOPICS, 99)])
-def test_an_envelope_holds_only_what_the_controller_does(api: Api[Any, Any], version: int) -> None:
+def test_an_envelope_holds_only_apis_of_the_controller(api: Api[Any, Any], version: int) -> None:
     async def main() -> None:
         async with cluster(1) as nodes:
             header = pack(">hhihB", api.key, version, 0, -1, 0)
@@ -178,11 +182,13 @@ def test_requests_survive_the_controllers_death() -> None:
             controller = await nodes.settled()
             node = await follower(nodes)
             requested = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
-            await nodes.kill(controller.node_id)
+            await nodes.kill(controller.stages.config.node_id)
             answers = set(await requested)
             # The response may have been lost with its controller: then the second attempt finds the topic.
             assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
-            await eventually(lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics))
+            await eventually(
+                lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].stages.cluster.image.topics)
+            )
 
     run(main())
 
@@ -194,7 +200,7 @@ def test_a_slow_controller_gets_no_second_request() -> None:
         async with cluster(3, config=_IMPATIENT) as nodes:
             controller = await nodes.settled()
             node = await follower(nodes)
-            async with controller.node.controller._turn:
+            async with controller.stages.cluster.node.controller._turn.held(False):
                 requested = asyncio.create_task(create(nodes, node, "topic"))
                 answered, _ = await asyncio.wait([requested], timeout=0.9)
                 assert not answered
@@ -222,7 +228,7 @@ def test_the_principal_of_a_request_reaches_the_controller(monkeypatch: pytest.M
             request = DeleteTopicsRequest(timeout_ms=5000)
             await nodes.call(node, DELETE_TOPICS, request)
             alice = Caller(Principal("User", "alice"), "2001:db8::7", "alices-client", ("ops",))
-            await nodes[node].forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
+            await nodes[node].stages.cluster.forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
 
     run(main())
     assert seen == [
@@ -231,7 +237,32 @@ def test_the_principal_of_a_request_reaches_the_controller(monkeypatch: pytest.M
     ]
 
 
-def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forwarded_request_has_one_event_for_all_its_denials(events: Events) -> None:
+    """The controller audits the client, not the broker that forwarded the request."""
+
+    async def nowhere() -> None:
+        raise AssertionError("this node is not the controller")
+
+    async def main() -> None:
+        rights = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+        async with cluster(3, config=rights) as nodes:
+            node = await follower(nodes)
+            topics = [DeleteTopicState(name=f"t{n}") for n in range(50)]
+            request = DeleteTopicsRequest(topics=topics, timeout_ms=5000)
+            alice = Caller(Principal("User", "alice"), "10.0.0.7", "alices-client")
+            response = await nodes[node].stages.cluster.forwarding.forward(
+                DELETE_TOPICS, 6, request, nowhere, alice
+            )
+            codes = {each.error_code for each in response.responses}
+            assert codes == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            assert sum(len(broker.stages.listening.audit._open) for broker in nodes.brokers.values()) == 0
+
+    run(main())
+    ((_, denied),) = events.of("access_denied")
+    assert (denied["principal"], denied["host"], denied["denials"]) == ("User:alice", "10.0.0.7", 50)
+
+
+def test_producers_learn_soon_that_there_is_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of many producers may find a broker with an id, instead of waiting for those before it."""
     monkeypatch.setattr(producer_ids, "_PATIENCE_S", 0.1)
 
@@ -247,7 +278,7 @@ def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.Mon
     run(main())
 
 
-def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_without_a_controller_lists_the_known_topics_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics that cannot be created now must not keep a client from existing ones."""
     monkeypatch.setattr(forwarding, "_CREATION_S", 0.1)
 

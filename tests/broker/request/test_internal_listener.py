@@ -86,11 +86,11 @@ def test_controllers_are_found_and_answer_on_the_internal_listener() -> None:
             controller = await nodes.settled()
             requested = DescribeClusterRequest(endpoint_type=2)
             found = await nodes.call(3, DESCRIBE_CLUSTER, requested, internal=True)
-            assert (found.endpoint_type, found.controller_id) == (2, controller.node_id)
+            assert (found.endpoint_type, found.controller_id) == (2, controller.stages.config.node_id)
             for node in nodes.brokers:
                 # Clients of any broker see the active controller, too.
                 described = await nodes.call(node, DESCRIBE_CLUSTER, DescribeClusterRequest(endpoint_type=1))
-                assert described.controller_id == controller.node_id
+                assert described.controller_id == controller.stages.config.node_id
             addresses = {each.broker_id: f"{each.host}:{each.port}" for each in found.brokers}
             quorum = nodes.settings[1]["controller.quorum.voters"].split(",")
             assert addresses == {int(voter[0]): voter[2:] for voter in quorum}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.broker.request.metadata_users import MetadataUsers
+from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import InvalidConfig, ProtocolError
 from penstock.net.tls_contexts import TlsContexts
+from penstock.security.principal import Session
+from penstock.security.revocation_lists import RevocationLists
 from penstock.security.tls_settings import TlsSettings
 from penstock.testing import BrokerThread, broker
 from penstock.testing.clusters import reserve_port
@@ -68,18 +72,48 @@ def test_a_client_with_a_certificate_connects(
 @pytest.mark.parametrize("listener", LISTENERS)
 @pytest.mark.parametrize("certificate", [None, "expired", "stranger", "server-only"])
 def test_other_certificates_are_refused(mutual: BrokerThread, listener: str, certificate: str | None) -> None:
-    with pytest.raises(OSError):
+    """With TLS 1.3 a client learns it after its side of the handshake: by an alert, or by the end."""
+    with pytest.raises((ssl.SSLError, ConnectionResetError, BrokenPipeError)):
         versions(ports(mutual)[listener], pki().client(certificate))
+    assert versions(ports(mutual)[listener], pki().client()).api_keys, "the listener accepts others"
+
+
+def client_hello(version: int) -> bytes:
+    """The first message of a client whose newest version of TLS is `version`."""
+    # suites of TLS 1.0 and of 1.2
+    suites = bytes.fromhex("c014c013c00ac0090035002f" + "c030c02fc02cc02b009d009c")
+    # groups secp256r1 to secp521r1, uncompressed points, and signatures by RSA and ECDSA with SHA-256
+    extensions = bytes.fromhex("000a00080006001700180019 000b00020100 000d0006000404010403")
+    body = version.to_bytes(2, "big") + bytes(32) + b"\0" + len(suites).to_bytes(2, "big") + suites + b"\1\0"
+    body += len(extensions).to_bytes(2, "big") + extensions
+    message = b"\1" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+
+def first_record(port: int, sent: bytes) -> bytes:
+    """What a listener answers, up to the end of its first TLS record."""
+    with socket.create_connection((HOST, port), timeout=60) as client, client.makefile("rb") as received:
+        client.sendall(sent)
+        head = received.read(5)
+        return head + received.read(int.from_bytes(head[3:], "big"))
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_old_versions_of_tls_are_refused(mutual: BrokerThread, listener: str) -> None:
-    context = pki().client()
-    with pytest.warns(DeprecationWarning):
-        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.raises(OSError):
-        versions(ports(mutual)[listener], context)
+@pytest.mark.parametrize(("version", "alert"), [(0x0300, 40), (0x0301, 70), (0x0302, 70)])
+def test_old_versions_of_tls_are_refused(
+    mutual: BrokerThread, listener: str, version: int, alert: int
+) -> None:
+    """RFC 5246, 7.2: the server sends a fatal alert, handshake_failure or protocol_version.
+
+    The bytes are our own: a client of OpenSSL might refuse the version before it connects.
+    """
+    record = first_record(ports(mutual)[listener], client_hello(version))
+    assert (record[0], record[5:]) == (21, bytes((2, alert)))
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_the_same_hello_is_accepted_with_tls_1_2(mutual: BrokerThread, listener: str) -> None:
+    assert first_record(ports(mutual)[listener], client_hello(0x0303))[0] == 22
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
@@ -109,7 +143,7 @@ def test_no_ticket_outlives_the_removal_of_an_authority(mutual: BrokerThread, li
 
 
 def test_a_slow_handshake_is_cut_off(mutual: BrokerThread) -> None:
-    server = mutual.broker.server
+    server = mutual.broker.stages.listening.server
     with socket.create_connection((HOST, ports(mutual)["TLS"]), timeout=60) as slow:
         slow.sendall(b"\x16\x03\x01")
         versions(ports(mutual)["TLS"], pki().client())
@@ -126,10 +160,10 @@ def test_a_slow_handshake_is_cut_off(mutual: BrokerThread) -> None:
 
 
 def test_a_probe_is_no_failed_handshake(mutual: BrokerThread) -> None:
-    rejected = mutual.broker.server.counts.rejected
+    rejected = mutual.broker.stages.listening.server.counts.rejected
     socket.create_connection((HOST, ports(mutual)["TLS"])).close()
     versions(ports(mutual)["TLS"], pki().client())
-    assert mutual.broker.server.counts.rejected == rejected
+    assert mutual.broker.stages.listening.server.counts.rejected == rejected
 
 
 def test_the_principal_is_the_mapped_name_of_the_certificate(mutual: BrokerThread) -> None:
@@ -139,7 +173,7 @@ def test_the_principal_is_the_mapped_name_of_the_certificate(mutual: BrokerThrea
         context.wrap_socket(plain, server_hostname=HOST) as connected,
     ):
         versions_over(connected)
-        sessions = [connection.session for connection in mutual.broker.server.connections]
+        sessions = [connection.session for connection in mutual.broker.stages.listening.server.connections]
     assert {(str(s.principal), s.listener, s.host) for s in sessions} == {("User:alice", "TLS", HOST)}
 
 
@@ -171,7 +205,7 @@ def test_certificates_are_reloaded_without_a_dropped_connection(tmp_path: Path) 
         "ssl.client.auth": "required",
     }
     with broker(config=config) as running:
-        port, securities = ports(running)["TLS"], running.broker.parts.securities
+        port, securities = ports(running)["TLS"], running.broker.stages.listening.securities
 
         def served() -> bytes | None:
             with (
@@ -182,7 +216,7 @@ def test_certificates_are_reloaded_without_a_dropped_connection(tmp_path: Path) 
                 return connected.getpeercert(binary_form=True)
 
         def reload() -> None:
-            running._loop.call_soon_threadsafe(securities.reload)
+            asyncio.run_coroutine_threadsafe(securities.reloads.reload(), running._loop).result(60)
 
         first = served()
         kept = certificates.client().wrap_socket(
@@ -217,7 +251,7 @@ def test_a_certificate_that_stays_bad_is_logged_once(tmp_path: Path, events: Eve
         "ssl.keystore.location": str(store),
     }
     with broker(config=config) as running:
-        securities = running.broker.parts.securities
+        securities = running.broker.stages.listening.securities
 
         def use(name: str) -> None:
             """Replace the file at once: the broker looks at it, too."""
@@ -225,14 +259,8 @@ def test_a_certificate_that_stays_bad_is_logged_once(tmp_path: Path, events: Eve
             (tmp_path / "new.pem").rename(store)
 
         def look() -> int:
-            done = threading.Event()
-
-            def reload() -> None:
-                securities.reload(changed_only=True)
-                done.set()
-
-            running._loop.call_soon_threadsafe(reload)
-            assert done.wait(60)
+            again = securities.reloads.reload(changed_only=True)
+            asyncio.run_coroutine_threadsafe(again, running._loop).result(60)
             return len(events.of("certificate_reload_failed"))
 
         use("server-renamed")
@@ -280,12 +308,22 @@ def test_failed_logins_and_handshakes_are_audited(
 def test_failed_logins_are_counted_and_seldom_logged(events: Events) -> None:
     now = [1000.0]
     world: Any = SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: now[0]))
-    securities = ListenerSecurities(BrokerConfig({}), world)
     audited: list[str] = []
-    securities.on_failure = lambda session, mechanism, reason: audited.append(mechanism)
+
+    async def revoked(listener: str, lists: RevocationLists) -> None:
+        raise AssertionError("no list is loaded")
+
+    securities = ListenerSecurities(
+        BrokerConfig({}),
+        world,
+        users=MetadataUsers(ClusterImage()),
+        on_success=lambda session, mechanism: None,
+        on_failure=lambda session, mechanism, reason: audited.append(mechanism),
+        on_revoked=revoked,
+    )
     connection = SimpleNamespace(
         peer="10.0.0.1:5",
-        session=SimpleNamespace(listener="SASL"),
+        session=Session(listener="SASL"),
         count_failed_authentication=lambda: None,
     )
     for _ in range(500):
@@ -303,6 +341,35 @@ def test_failed_logins_are_counted_and_seldom_logged(events: Events) -> None:
 
 def test_authentications_are_counted_from_0_on(sasl: BrokerThread) -> None:
     """Alerts have the rate of failures: a series that began with the first failure would have none."""
-    counted = set(sasl.broker.parts.securities.authentications)
+    counted = set(sasl.broker.stages.listening.securities.authentications)
     mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     assert {(name, result) for name in mechanisms for result in ("success", "failure")} <= counted
+
+
+def test_a_key_store_that_others_can_read_is_warned_about(tmp_path: Path, events: Events) -> None:
+    store = tmp_path / "server.pem"
+    shutil.copy(pki()["server"], store)
+    store.chmod(0o644)
+    config = {
+        "listeners": f"TLS://{HOST}:0",
+        "listener.security.protocol.map": "TLS:SSL",
+        "ssl.keystore.location": str(store),
+    }
+    with broker(config=config):
+        ((_, fields),) = events.of("key_store_readable")
+        assert fields["path"] == str(store) and "chmod 600" in fields["reason"]
+    strict = {**config, "penstock.security.strict": "true"}
+    with (
+        pytest.raises(InvalidConfig, match=r"other users .* can read it .*penstock\.security\.strict"),
+        broker(config=strict),
+    ):
+        pass
+    store.chmod(0o600)
+    with broker(config=strict) as running:
+        # A store that becomes readable is not loaded: the one in use stays.
+        shutil.copy(pki()["server-renewed"], store)
+        store.chmod(0o640)
+        again = running.broker.stages.listening.securities.reloads.reload(changed_only=True)
+        asyncio.run_coroutine_threadsafe(again, running._loop).result(60)
+        assert "can read it" in events.of("certificate_reload_failed")[0][1]["error"]
+    assert len(events.of("key_store_readable")) == 1

@@ -15,7 +15,8 @@ from confluent_kafka.admin import (
 )
 
 from penstock.model.errors import ProtocolError
-from penstock.security.sasl_client import Login
+from penstock.security.mechanism import Login
+from penstock.security.mechanisms import mechanism_named
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from penstock.wire.conversation import Conversation
@@ -44,7 +45,9 @@ def test_a_user_of_the_metadata_authenticates(sasl: BrokerThread) -> None:
             future.result(60)
 
     def works() -> bool:
-        conversation = Conversation("t", login=Login("SCRAM-SHA-256", "carol", lambda: "pw", lambda: "C"))
+        conversation = Conversation(
+            "t", login=Login(mechanism_named("SCRAM-SHA-256"), "carol", lambda: "pw", lambda: "C")
+        )
         try:
             with socket.create_connection((HOST, port), timeout=60) as connected:
                 authenticate(connected, conversation)
@@ -72,7 +75,7 @@ def test_salts_do_not_reveal_which_users_exist(tmp_path: Path) -> None:
         found = []
         with broker(data=tmp_path, config=config) as running:
             # The first start of a cluster makes the key.
-            until(lambda: running.broker.parts.securities.has_salt_key)
+            until(lambda: running.broker.stages.listening.securities.has_salt_key)
             for user in (b"bob", b"eve"):
                 with Speaker(ports(running)["SASL"]) as speaker:
                     speaker.handshake("SCRAM-SHA-256")

@@ -129,7 +129,7 @@ def test_the_threshold_changes_while_the_broker_runs(events: Events) -> None:
         client.call(FETCH, 11, request)
         eventually(lambda: bool(slow(events, "Fetch", "writer")))
         assert slow(events, "Fetch", "writer")[0]["partitions"].startswith(f"{topic.name}-0@1")
-        assert running.broker.metrics.apis["Produce"].slow == 1
+        assert running.broker.stages.storage.metrics.apis["Produce"].slow == 1
         assert alter(client, BROKER, DEFAULT_BROKER, ("penstock.slow.request.ms", SET, "-1"))[0] == 0
         append(client, topic, b"slow")
         assert len(slow(events, "Produce", "writer")) == 1

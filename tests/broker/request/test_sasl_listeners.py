@@ -17,7 +17,8 @@ from penstock.net.client import Peer
 from penstock.net.client_security import client_security
 from penstock.net.peer_errors import PeerLost
 from penstock.security import sasl_client
-from penstock.security.sasl_client import Login
+from penstock.security.mechanism import Login
+from penstock.security.mechanisms import mechanism_named
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis import APIS
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -36,7 +37,9 @@ SASL_LISTENERS = ("SASL", "INTERNAL")
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_user_authenticates(sasl: BrokerThread, listener: str, mechanism: str) -> None:
     with socket.create_connection((HOST, ports(sasl)[listener]), timeout=60) as connected:
-        conversation = Conversation("t", login=Login(mechanism, "bob", lambda: PASSWORD, lambda: "CLIENT"))
+        conversation = Conversation(
+            "t", login=Login(mechanism_named(mechanism), "bob", lambda: PASSWORD, lambda: "CLIENT")
+        )
         authenticate(connected, conversation)
         assert conversation.peer is not None and conversation.peer.api_keys
 
@@ -147,7 +150,7 @@ def test_requests_before_authentication_are_small(sasl: BrokerThread, listener: 
 
 
 def test_requests_before_authentication_have_buffers_of_their_own(sasl: BrokerThread) -> None:
-    server = sasl.broker.server
+    server = sasl.broker.stages.listening.server
     with Speaker(ports(sasl)["SASL"]) as speaker:
         speaker.socket.sendall(struct.pack(">i", 500_000) + b"x" * 200_000)
         until(lambda: server.unauthenticated.pool.held >= 200_000)

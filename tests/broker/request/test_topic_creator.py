@@ -24,7 +24,7 @@ from tests.broker.requests import create_topic, new_name
 
 @penstock_only  # Kafka answers with an error first, and the client retries
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: int) -> None:
+def test_versions_without_the_field_create_topics(client: RawClient, version: int) -> None:
     found = request_one(client, version, new_name())
 
     assert (found.error_code, len(found.partitions)) == (ErrorCode.NONE, 1)
@@ -122,10 +122,10 @@ def test_a_topic_with_more_replicas_than_brokers_is_not_created(events: Events) 
     with on_disk(files, default_replication_factor="3") as running, RawClient(running.bootstrap) as client:
         topic = request_one(client, METADATA.max_version, "orders", create=True)
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert "orders" not in running.broker.image.topics
+        assert "orders" not in running.broker.stages.cluster.image.topics
     ((level, fields),) = events.of("topic_not_created")
     assert (level, fields["topic"]) == ("warning", "orders")
     assert "3" in fields["reason"]
     with on_disk(files, default_replication_factor="1") as running, RawClient(running.bootstrap) as client:
         request_one(client, METADATA.max_version, "orders", create=True)
-        assert "orders" in running.broker.image.topics
+        assert "orders" in running.broker.stages.cluster.image.topics

@@ -18,6 +18,7 @@ def running() -> Iterator[BrokerThread]:
         "group.share.min.record.lock.duration.ms": 1000,
         "group.share.record.lock.duration.ms": 15000,
         "penstock.delete.after.consumption.interval.ms": 20,
+        "penstock.delete.finished.delay.ms": 0,
         "errors.deadletterqueue.auto.create.topics.enable": "true",
     }
     with broker(config=settings) as started:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from penstock.broker.replica.waiting_readers import WaitingReaders
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.records.record import Record, build_batch
@@ -87,10 +88,9 @@ class FakeLog:
         #: by batch, how often its pages have to be warmed
         self.cold = dict.fromkeys(cold, 1)
         self.damaged = set(damaged)
+        #: nothing was appended since the start
+        self.appender = SimpleNamespace(newest=(-1, -1, b""))
         self._batches = [_batch(index * BATCH_RECORDS) for index in range(batches)]
-
-    def newest(self, offset: int) -> None:
-        return None
 
     def read(self, offset: int, limit: int, **_: object) -> Any:
         first = offset // BATCH_RECORDS
@@ -117,8 +117,8 @@ def leading(log: Any, index: int = 0) -> Any:
     partition = SimpleNamespace(
         topic="jobs", index=index, name=f"jobs-{index}", leading=True, leader_epoch=3, log=log
     )
-    partition.waiters, partition.committed_waiters = {}, {}
+    partition.readers = WaitingReaders(log)
     partition.readable_end = lambda is_committed: log.end_offset
-    partition.flusher = SimpleNamespace(health=SimpleNamespace(offline=None))
+    partition.health = SimpleNamespace(offline=None)
     partition.stats = SimpleNamespace(bytes_out=0)
     return partition

@@ -43,7 +43,9 @@ class Broker:
         #: dead-letter partitions without a leader
         self.leaderless: set[int] = set()
         self.partition = leading(_Log(60, self.events))
-        settings = SimpleNamespace(dead_letters=DeadLetterSettings("dlq.jobs", copies, False, "dlq."))
+        settings = SimpleNamespace(
+            dead_letters=DeadLetterSettings(topic="dlq.jobs", copies_records=copies, creates_topics=False)
+        )
         config = SimpleNamespace(
             of=lambda group: settings, topic=lambda name: SimpleNamespace(takes_dead_letters=True)
         )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock import Queue
 from penstock.model.ids import TopicId
-from penstock.testing import QueueCluster
+from penstock.testing import QueueCluster, cluster
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, create_topic, describe_topic, new_name, read_all, until
 from tests.broker.share_groups import (
@@ -17,6 +22,7 @@ from tests.broker.share_groups import (
     set_configs,
     set_group_configs,
 )
+from tests.testing.cluster_clients import CLIENT, PATIENCE_S, produce, read
 
 
 def dead_letter_topic(client: RawClient, group: str, *, copies: bool = True, enabled: bool = True) -> Topic:
@@ -96,3 +102,32 @@ def test_a_missing_topic_is_created(client: RawClient, topic: Topic, group: str)
     assert member.outcome((0, 0, [REJECT])) == "NONE"
     created = Topic(name, TopicId(describe_topic(client, name).topic_id))
     assert len(read_all(client, created)) == 1
+
+
+def test_letters_of_other_brokers() -> None:
+    """Leaders of three partitions send letters to the leader of one, while brokers get other requests."""
+    count = 300
+    with cluster(3) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+        enabled = {"errors.deadletterqueue.group.enable": "true"}
+        new = [NewTopic("jobs", 3, 3), NewTopic("dlq.jobs", 1, 3, config=enabled)]
+        for made in admin.create_topics(new).values():
+            made.result(timeout=PATIENCE_S)
+        produce(running, "jobs", *(b"%d" % i for i in range(count)), **{"linger.ms": 0})
+        asyncio.run(_reject_all(running.bootstrap, count))
+        assert sorted(read(running, "dlq.jobs", count), key=int) == [b"%d" % i for i in range(count)]
+
+
+async def _reject_all(bootstrap: str, count: int) -> None:
+    letters = {
+        "errors.deadletterqueue.topic.name": "dlq.jobs",
+        "errors.deadletterqueue.copy.record.enable": "true",
+    }
+    queue = Queue(
+        bootstrap, "jobs", group="workers", acknowledgement="explicit", max_batch=5, group_config=letters
+    )
+    async with queue, asyncio.timeout(PATIENCE_S):
+        while count:
+            messages = await queue.poll(wait=1)
+            await asyncio.gather(*(message.reject() for message in messages))
+            count -= len(messages)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.replica.waiting_readers import WaitingReaders
 from penstock.broker.shares.delay_mover import DelayCounts, DelayMover, MoverParts
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
@@ -52,7 +53,7 @@ class Cluster:
         self.before_write: Callable[[], Awaitable[ErrorCode | None]] | None = None
         self.log = open_log(clock=self.clock, **settings)
         partition: Any = SimpleNamespace(topic="later", index=0, name="later-0", leading=True, leader_epoch=0)
-        partition.log, partition.waiters = self.log, {}
+        partition.log, partition.readers = self.log, WaitingReaders(self.log)
         partition.advance_log_start = self._advance_log_start
         self.partition = partition
         self.mover: DelayMover
@@ -100,11 +101,14 @@ class Cluster:
     def wake(self) -> None:
         if self.is_replicated:
             self.log.advance_high_watermark(self.log.end_offset)
-        for waiter in list(self.partition.waiters):
-            waiter.more(1)
+        self.partition.readers.wake(1)
 
     def _advance_log_start(self, offset: int) -> None:
         self.log.delete_records(max(offset, self.log.log_start_offset))
+
+    async def append_here(self, topic: str, index: int, batch: bytes) -> ErrorCode:
+        """As TopicWriter."""
+        return await self.write(topic, index, batch)
 
     async def write(self, topic: str, index: int, batch: bytes) -> ErrorCode:
         """As TopicWriter."""
@@ -579,5 +583,30 @@ def test_leaders_fail_at_any_write(seed: int) -> None:
             )
         found = cluster.values("orders", 0) + cluster.values("orders", 1)
         assert sorted(map(int, filter(None, found))) == list(range(8))
+
+    run(play)
+
+
+def test_plans_are_not_sent_to_another_leader() -> None:
+    """A leader that was replaced may know the new one before it resigns. The new mover has its own plans."""
+
+    async def play(cluster: Cluster) -> None:
+        direct = cluster.write
+
+        async def append_here(topic: str, index: int, batch: bytes) -> ErrorCode:
+            cluster.append(batch)
+            return ErrorCode.NONE
+
+        async def write(topic: str, index: int, batch: bytes) -> ErrorCode:
+            assert topic != "later", "the leader of the delay topic may be another broker"
+            return await direct(topic, index, batch)
+
+        cluster.append_here = append_here  # type: ignore[method-assign]
+        cluster.write = write  # type: ignore[method-assign]
+        cluster.create("orders")
+        cluster.send(b"a")
+        await cluster.lead()
+        await cluster.idle()
+        assert cluster.values("orders") == [b"a"]
 
     run(play)

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.broker.shares import delay_topics
 from penstock.broker.shares.delay_topics import DelayTopics
@@ -35,7 +37,7 @@ from tests.broker.requests import (
 )
 from tests.storage.compacted import InlineWorkers
 from tests.storage.logs import StillClock
-from tests.testing.cluster_clients import create, producer, read
+from tests.testing.cluster_clients import CLIENT, PATIENCE_S, create, producer, read
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -140,6 +142,31 @@ def test_leaders_are_killed() -> None:
         found = read(running, "orders", count)
         assert sorted(found, key=int) == [b"%d" % i for i in range(count)]
         running.wait_for_isr("orders")
+
+
+def test_movers_send_their_batches_to_other_brokers() -> None:
+    """While brokers get other requests, too. A batch that a target refuses would wait for a minute."""
+    partitions, count = 4, 800
+    with cluster(3) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+        delays = {**FOREVER, "penstock.delay.target": "orders"}
+        new = [NewTopic("orders", partitions, 3), NewTopic("later", partitions, 3, config=delays)]
+        for made in admin.create_topics(new).values():
+            made.result(timeout=PATIENCE_S)
+        sender = producer(running, **{"linger.ms": 0})
+        now = now_ms()
+        for i in range(count):
+            at = str(now + 3 * i).encode()
+            sender.produce("later", b"%d" % i, key=b"%d" % i, headers=[("penstock-deliver-at", at)])
+        assert sender.flush(60) == 0
+        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "unused", **CLIENT})
+        consumer.assign([TopicPartition("orders", index, 0) for index in range(partitions)])
+        found: list[bytes] = []
+        deadline = time.monotonic() + 30
+        while len(set(found)) < count and time.monotonic() < deadline:
+            found += [message.value() for message in consumer.consume(count, 0.2)]
+        consumer.close()
+        assert sorted(found, key=int) == [b"%d" % i for i in range(count)]
 
 
 def test_a_target_that_is_created_again_gets_messages(client: RawClient) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from penstock.broker.base.awake_clock import AwakeClock
 from penstock.broker.shares.partition_host import SharePartitionHost
 from penstock.broker.shares.share_partitions import SharePartitions
 from penstock.model.errors import ApiError, ErrorCode
@@ -15,20 +18,24 @@ from penstock.shares.acquisition import AcquireRequest, FetchedBatch, acquire
 from penstock.shares.partition import ShareLimits
 from penstock.shares.sessions import ShareSession, TopicIdPartition
 from penstock.shares.shard import ShareStateKey
+from tests.broker.nodes import cluster
+from tests.broker.nodes import run as run_cluster
 from tests.broker.shares.fakes import Persister, leading
 
 TOPIC, LIMITS = bytes(16), ShareLimits()
 KEY = ShareStateKey("group", TOPIC, 0)
 
 
+_STILL = SimpleNamespace(monotonic=lambda: 1.0)
+
+
 class Leader:
     """A broker that leads a partition of ten records, and a session of one member."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Any = _STILL) -> None:
         self.persister = Persister()
         settings = SimpleNamespace(limits=LIMITS, is_committed=False)
         config = SimpleNamespace(of=lambda group: settings)
-        clock = SimpleNamespace(monotonic=lambda: 1.0)
         parts: Any = (config, clock, None, self.persister, None)
         self.shares = SharePartitions(*parts)
         self._partition = leading(SimpleNamespace(log_start_offset=0))
@@ -73,6 +80,34 @@ def accept_all_at_once(leader: Leader, host: SharePartitionHost) -> None:
     leader.persister.answer()
     leader.persister.answer()
     assert cast("Any", host.share).start_offset == 10
+
+
+@pytest.mark.parametrize("is_awake", [True, False])
+def test_locks_do_not_expire_while_the_broker_does_not_run(is_awake: bool) -> None:
+    """The acknowledgements that have arrived meanwhile are read after the timers have run."""
+    now_s = [1.0]
+    system: Any = SimpleNamespace(monotonic=lambda: now_s[0], now_ms=lambda: 0)
+
+    async def run() -> None:
+        host = await Leader(AwakeClock(system, lambda stalled_s: None) if is_awake else system).acquired()
+        now_s[0] += LIMITS.lock_ms / 1000 + 10
+        host._locks_due()
+        assert cast("Any", host.share).available == (0 if is_awake else 10)
+        host.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    asyncio.run(run())
+
+
+def test_a_broker_measures_locks_by_the_clock_that_leaves_stalls_out() -> None:
+    async def run() -> None:
+        async with cluster(1) as nodes:
+            broker = nodes[1]
+            assert (
+                broker.stages.coordinators.shares.partitions.env.clock
+                is broker.stages.cluster.node.awake_clock
+            )
+
+    run_cluster(run())
 
 
 def test_the_start_offset_is_persisted_with_the_end_of_the_last_session() -> None:

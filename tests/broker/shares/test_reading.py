@@ -36,7 +36,7 @@ def running() -> Iterator[BrokerOnDisk]:
 
 def write(running: BrokerOnDisk, topic: Topic, sequence: int) -> None:
     """One record of a transaction."""
-    partition = running.broker.partitions.find(topic.name, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     batch = batch_of(
         [b"x"], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True
@@ -114,7 +114,7 @@ def test_a_gap_that_is_longer_than_the_wanted_records(
 ) -> None:
     """Compaction leaves such gaps."""
     append(client, topic, b"first")
-    partition = running.broker.partitions.find(topic.name, 0)
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
     assert not isinstance(partition, ErrorCode)
     batch = (100).to_bytes(8, "big") + batch_of([b"after the gap"])[8:]
     running.call(lambda: partition.log.append_replicated(batch))

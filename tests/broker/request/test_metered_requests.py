@@ -35,9 +35,6 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import batch_of, create_topic, new_name
 from tests.broker.share_groups import Member, set_group_configs
 
-#: as long as no client has a quota, see `test_without_quotas_requests_take_the_plain_path`
-PLAIN = "serve_plain"
-
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[BrokerThread]:
@@ -61,11 +58,12 @@ def limited(running: BrokerThread) -> Iterator[RawClient]:
 def test_without_quotas_requests_take_the_plain_path(
     running: BrokerThread, admin: RawClient, limited: RawClient
 ) -> None:
-    dispatcher = running.broker.dispatcher
-    assert dispatcher.serve.__name__ == PLAIN
+    dispatcher = running.broker.serving.dispatcher
+    before = dispatcher._metering
     with quota(admin, limited, "producer_byte_rate", 1e9):
-        assert dispatcher.serve.__name__ != PLAIN
-    assert dispatcher.serve.__name__ == PLAIN
+        during = dispatcher._metering
+    assert (before, dispatcher._metering) == (None, None)
+    assert during is not None
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, PRODUCE.max_version])
