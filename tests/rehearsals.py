@@ -18,15 +18,15 @@ __all__ = ["IN_PROCESSES", "REHEARSALS", "events_of", "recorded_events"]
 #: file -> test -> the events that each parameter set of the test logs, or the named one
 REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "tests/broker/app/test_lifecycle.py": {
-        "test_a_voter_that_waits_for_others_says_so": ("waiting_for_majority",),
+        "test_a_voter_that_waits_for_a_majority_logs_it": ("waiting_for_majority",),
         "test_leaders_move_away_from_a_failed_directory": ("flush_failed",),
     },
     "tests/broker/app/test_quarantine_expiry.py": {
         "test_a_damaged_entry_is_reported_and_stays": ("quarantine_entry_damaged",),
     },
     "tests/broker/coordinators/test_damaged_coordinators.py": {
-        "test_what_no_replica_has_is_given_up": ("coordinator_records_lost",),
-        "test_whatever_has_rotted_is_found_and_mended": (
+        "test_records_that_no_replica_has_are_given_up": ("coordinator_records_lost",),
+        "test_any_damage_is_found_and_repaired": (
             "coordinator_loaded",
             "coordinator_log_damaged",
         ),
@@ -35,8 +35,8 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_without_enough_brokers_for_the_offsets_topic_there_is_no_coordinator": ("no_coordinator",),
     },
     "tests/broker/healing/test_comparison.py": {
-        "test_the_minority_is_replaced_whoever_leads": ("replicas_differ",),
-        "test_what_was_known_before_a_restart_is_found_again": ("replica_fetch_failed",),
+        "test_the_minority_is_replaced_even_if_it_leads": ("replicas_differ",),
+        "test_verdicts_from_before_a_restart_are_found_again": ("replica_fetch_failed",),
     },
     "tests/broker/healing/test_full_directories.py": {
         "test_a_write_waits_but_a_moment_for_a_follower_whose_disk_is_full": (
@@ -44,7 +44,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "directory_has_room",
             "replica_not_followed",
         ),
-        "test_where_all_disks_are_full_the_end_of_what_is_committed_is_known": ("high_watermark_recovered",),
+        "test_with_all_disks_full_the_high_watermark_is_known": ("high_watermark_recovered",),
     },
     "tests/broker/healing/test_hole_filling.py": {
         "test_segments_lost_after_a_crash_are_fetched_again": ("replica_unclean",),
@@ -58,7 +58,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "corruption_found",
             "corruption_repaired",
         ),
-        "test_what_nobody_else_has_stays_reported": ("repair_failed",),
+        "test_damage_that_no_replica_can_repair_stays_reported": ("repair_failed",),
     },
     "tests/broker/healing/test_transaction_repair.py": {
         "test_a_transaction_index_that_was_lost_while_the_broker_was_stopped_is_rebuilt": (
@@ -67,6 +67,9 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_aborted_records_stay_hidden_after_a_repair": ("transactions_rebuilt",),
     },
     "tests/broker/node/test_clock_watch.py": {
+        "test_a_damaged_file_counts_as_none": ("clock_file_refused",),
+        "test_a_disk_that_refuses_the_file_is_logged_once": ("clock_not_saved",),
+        "test_a_round_that_would_delete_everything_waits": ("retention_round_waits",),
         "test_a_change_is_logged_once": (
             "deletion_by_time_resumed",
             "deletion_by_time_suspended",
@@ -100,7 +103,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "tests/broker/node/test_quorum_recovery.py": {
         "test_a_quorum_comes_back_from_one_voter_of_three": ("metadata_log_unclean",),
-        "test_the_loss_of_every_quorum_state_is_no_loss_of_metadata": (
+        "test_one_lost_quorum_state_heals_by_itself": (
             "vote_lost",
             "voter_replaced",
         ),
@@ -122,6 +125,9 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "replica_truncated",
             "unclean_leader",
         ),
+    },
+    "tests/broker/replica/test_offset_gaps.py": {
+        "test_a_follower_refuses_a_gap_and_the_leader_checks_its_segment": ("offset_gap_refused",),
     },
     "tests/broker/replica/test_damaged_followers.py": {
         "test_committed_records_behind_a_lost_sector_are_kept_and_fetched_again": ("committed_records_cut",),
@@ -147,7 +153,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "tests/broker/replica/test_misplaced.py": {
         "test_a_renamed_folder_is_put_back": ("partition_misplaced",),
-        "test_without_a_quarantine_folders_stay_where_they_are": (
+        "test_without_a_quarantine_folders_are_not_moved": (
             "misplaced_partitions_ignored",
             "stray_partitions_ignored",
         ),

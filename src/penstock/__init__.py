@@ -1,6 +1,15 @@
 """Penstock: a distributed message queue in Python that speaks the Kafka wire protocol."""
 
-from __future__ import annotations
+import sys
+
+# `python -m penstock` looks for modules in the working directory first: a file `typer.py` there would run as
+# the broker. So the directory goes before anything else is imported, even `__future__`. A program that
+# imports this package keeps its path, and `python -P` leaves none to remove.
+if not sys.flags.safe_path and sys.argv[:1] == ["-m"]:
+    _options = [each for each in sys.orig_argv if each.startswith("-m")]
+    _module = _options[0][2:] or sys.orig_argv[sys.orig_argv.index("-m") + 1] if _options else ""
+    if _module.partition(".")[0] == "penstock":
+        del sys.path[0]
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`python -m penstock` is the `penstock` command."""
+"""`python -m penstock` is the `penstock` command. Its path has no working directory (`__init__`)."""
 
 from penstock.cli import main
 

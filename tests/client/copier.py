@@ -42,7 +42,7 @@ async def main(bootstrap: str, source: str, target: str, name: str, batch: int, 
     async def copy(message: Message, transaction: Transaction) -> None:
         await transaction.send(target, message.value, key=message.key, partition=message.partition)
         if pace_s:
-            await asyncio.sleep(pace_s)
+            await asyncio.sleep(pace_s)  # the pace of a load
 
     async with consumer:
         await consumer.run(copy)

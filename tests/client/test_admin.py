@@ -99,13 +99,17 @@ def test_groups_and_their_offsets(bootstrap: str, name: str) -> None:
     asyncio.run(manage())
 
 
-def test_what_is_refused_says_what_to_do(bootstrap: str, name: str) -> None:
+def test_a_refusal_names_its_remedy(bootstrap: str, name: str) -> None:
     async def manage() -> None:
         async with Admin(bootstrap) as admin:
             await admin.create_topic(name)
             with pytest.raises(Refused, match="choose another name") as caught:
                 await admin.create_topic(name)
             assert caught.value.code == 36
+            await admin.create_topic(name, partitions=3, if_not_exists=True)
+            assert (await admin.topics())[name].partitions == 1
+            with pytest.raises(MisusedClient):
+                await admin.create_topic(name, partitions=-7, if_not_exists=True)
             with pytest.raises(Refused, match="create the topic first"):
                 await admin.config("no-such-topic")
             with pytest.raises(Refused, match="check the group's name"):
@@ -116,7 +120,7 @@ def test_what_is_refused_says_what_to_do(bootstrap: str, name: str) -> None:
     asyncio.run(manage())
 
 
-def test_nobody_there() -> None:
+def test_no_broker_at_the_address() -> None:
     async def call(address: str) -> None:
         async with Admin(address, timeout=0.3) as admin:
             await admin.topics()
@@ -138,3 +142,18 @@ def test_use_outside_its_life(bootstrap: str) -> None:
             await admin.topics()
 
     asyncio.run(call())
+
+
+def test_records_are_deleted(bootstrap: str, name: str) -> None:
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+            await admin.create_topic(name, partitions=2)
+            await producer.send_batch(name, [Record(value=b"x", partition=0) for _ in range(5)])
+            first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+            assert await admin.delete_records({first: 3, second: 0}) == {first: 3, second: 0}
+            assert await admin.delete_records({first: -1}) == {first: 5}
+            assert await admin.delete_records({}) == {}
+            with pytest.raises(Refused, match="OFFSET_OUT_OF_RANGE"):
+                await admin.delete_records({first: 6})
+
+    asyncio.run(manage())

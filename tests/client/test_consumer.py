@@ -51,7 +51,7 @@ def test_a_group_goes_on_where_it_was(bootstrap: str, name: str, protocol: str) 
     asyncio.run(read())
 
 
-def test_what_was_in_hand_when_it_failed_comes_again(bootstrap: str, name: str) -> None:
+def test_messages_in_hand_at_a_failure_are_delivered_again(bootstrap: str, name: str) -> None:
     async def read() -> None:
         await fill(bootstrap, name)
         with pytest.raises(ZeroDivisionError):
@@ -226,7 +226,7 @@ def test_a_pattern(bootstrap: str, name: str) -> None:
     asyncio.run(read())
 
 
-def test_what_cannot_be_read_fails_where_it_is_used(bootstrap: str, name: str) -> None:
+def test_an_undecodable_message_fails_where_it_is_used(bootstrap: str, name: str) -> None:
     async def read() -> None:
         await fill(bootstrap, name, 1)
         async with Consumer(bootstrap, name, group=name, value_serializer=lambda raw: 1 / 0) as consumer:

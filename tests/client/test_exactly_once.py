@@ -83,7 +83,9 @@ def test_output_and_offsets_are_committed_together(bootstrap: str, name: str, st
 
 
 @STYLES
-def test_what_a_failed_handler_has_sent_is_rolled_back(bootstrap: str, name: str, style: Any) -> None:
+def test_messages_that_a_failed_handler_has_sent_are_rolled_back(
+    bootstrap: str, name: str, style: Any
+) -> None:
     """The output has each value once, though the handler has sent one of them three times."""
 
     async def play() -> Copy:
@@ -182,7 +184,7 @@ def test_two_members_while_partitions_move(bootstrap: str, name: str, style: Any
 
         async def handle(message: Message, transaction: Transaction) -> None:
             await transaction.send(f"{name}-out", message.value, partition=0)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # work, so that members change in its middle
             seen.append(message.value)
             if len(set(seen)) == count:
                 everything.set()

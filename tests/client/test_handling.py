@@ -28,7 +28,7 @@ def test_rests_double_up_to_a_limit_and_are_cut_by_chance() -> None:
     assert all(full / 2 <= delay <= full for delay, full in zip(delays, [1, 2, 4, 5, 5], strict=True))
 
 
-def test_what_is_worth_another_attempt() -> None:
+def test_only_listed_errors_are_retried() -> None:
     policy = RetryPolicy(retry_on=(OSError, SerializationError))
     assert policy.worth_another(TimeoutError())
     assert not policy.worth_another(ValueError())
@@ -88,7 +88,7 @@ def test_a_failure_that_passes_is_retried(bootstrap: str, name: str, style: str)
 
 
 @pytest.mark.parametrize("style", ["fifo", "parallel"])
-def test_what_keeps_failing_goes_to_the_dead_letters(bootstrap: str, name: str, style: str) -> None:
+def test_messages_that_keep_failing_become_dead_letters(bootstrap: str, name: str, style: str) -> None:
     dead = f"{name}-dead"
 
     async def play() -> None:
@@ -114,7 +114,7 @@ def test_what_keeps_failing_goes_to_the_dead_letters(bootstrap: str, name: str, 
     asyncio.run(play())
 
 
-def test_what_cannot_be_read_is_a_dead_letter_at_once(bootstrap: str, name: str) -> None:
+def test_undecodable_messages_are_dead_letters_at_once(bootstrap: str, name: str) -> None:
     dead = f"{name}-dead"
 
     async def play() -> None:
@@ -149,7 +149,7 @@ def test_without_dead_letters_a_failure_ends_it(bootstrap: str, name: str, style
 
 
 @pytest.mark.parametrize("style", ["fifo", "parallel"])
-def test_whoever_reads_on_after_a_failure_gets_the_message_again(
+def test_a_consumer_that_reads_on_after_a_failure_gets_the_message_again(
     bootstrap: str, name: str, style: str
 ) -> None:
     async def play() -> Work:

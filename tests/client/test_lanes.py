@@ -136,7 +136,7 @@ def test_draining_waits_for_its_partitions_only() -> None:
     asyncio.run(play())
 
 
-def test_what_is_handled_after_a_partition_went_counts_for_nothing() -> None:
+def test_messages_handled_after_the_partition_was_revoked_do_not_count() -> None:
     before, after = message(0, 5, b"k"), message(0, 9, b"k")
 
     async def play() -> None:
@@ -158,7 +158,7 @@ def test_what_is_handled_after_a_partition_went_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("partitions", [{TopicPartition("t", 0)}, set()])
-def test_nobody_waits_for_handlers_that_are_gone(partitions: set[TopicPartition]) -> None:
+def test_cancelled_handlers_are_not_waited_for(partitions: set[TopicPartition]) -> None:
     async def play() -> None:
         stage = Stage()
         async with asyncio.TaskGroup() as group:
@@ -175,7 +175,7 @@ def test_nobody_waits_for_handlers_that_are_gone(partitions: set[TopicPartition]
     asyncio.run(play())
 
 
-def test_what_is_unfinished_is_known_in_order() -> None:
+def test_unfinished_offsets_are_known_in_order() -> None:
     messages = [message(0, 0, b"a"), message(0, 1, b"b"), message(0, 2, b"a"), message(1, 3)]
 
     async def play() -> None:

@@ -86,7 +86,7 @@ def test_callbacks_run_on_the_loop(bootstrap: str, name: str) -> None:
     asyncio.run(send())
 
 
-def test_failures_that_nobody_watches_are_raised_by_flush(bootstrap: str, name: str) -> None:
+def test_unobserved_failures_are_raised_by_flush(bootstrap: str, name: str) -> None:
     async def send() -> None:
         async with Producer(bootstrap) as producer:
             for partition in (0, 77, 78):
@@ -149,7 +149,7 @@ def test_a_value_that_does_not_fit(bootstrap: str, name: str) -> None:
         asyncio.run(send())
 
 
-def test_nobody_there() -> None:
+def test_no_broker_at_the_address() -> None:
     async def send(address: str) -> None:
         async with Producer(address, delivery_timeout=0.3, linger=0.0) as producer:
             await producer.send("topic", b"x")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.seen_keys import KEY_BYTES, SeenKeys, stored_key
+from penstock.client.idempotent_keys import KEY_BYTES, SeenKeys, stored_key
 
 
 def test_a_key_is_seen_within_the_window() -> None:
@@ -14,7 +14,7 @@ def test_a_key_is_seen_within_the_window() -> None:
     assert not keys.is_seen(b"b", 1000)
 
 
-def test_what_is_older_than_the_window_takes_no_memory() -> None:
+def test_keys_older_than_the_window_take_no_memory() -> None:
     keys = SeenKeys(window_ms=100, limit=10)
     for at in (0, 10, 20):
         keys.add(b"%d" % at, at, at)

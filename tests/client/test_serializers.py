@@ -47,7 +47,7 @@ def test_formats(serializer: Serializer, value: Any, raw: bytes) -> None:
     assert serializer.encode(value) == raw
 
 
-def test_what_is_read() -> None:
+def test_serializers_decode() -> None:
     assert avro(ORDER).decode(b"\x02\x02x") == {"id": 1, "item": "x"}
     assert protobuf(StringValue).decode(b"\x0a\x01x") == StringValue(value="x")
     assert BYTES.decode(b"\xff") == b"\xff"
@@ -74,7 +74,7 @@ def test_none_is_null() -> None:
     assert encoded("value", None, JSON.encode) is None
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_the_error_names_the_value_that_cannot_be_encoded() -> None:
     with pytest.raises(SerializationError, match=r"the key 7 cannot be encoded .*choose a serializer"):
         encoded("key", 7, BYTES.encode)
 
@@ -86,5 +86,5 @@ def test_a_class_that_is_no_message() -> None:
 
 def test_avro_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(MisusedClient, match=r"penstock\[avro\]"):
+    with pytest.raises(MisusedClient, match=r"penstock-mq\[avro\]"):
         avro(ORDER)

@@ -32,7 +32,7 @@ def test_acks_of_all_replicas_have_two_names() -> None:
         assert producer(acks=acks)["enable.idempotence"] is True
 
 
-def test_what_a_consumer_waits_for() -> None:
+def test_a_consumer_has_its_min_bytes_and_max_wait() -> None:
     settings = consumer(fetch_min_bytes=1000, fetch_max_wait=0.25)
     assert (settings["fetch.min.bytes"], settings["fetch.wait.max.ms"]) == (1000, 250)
     assert settings["group.protocol"] == "consumer"

@@ -135,7 +135,7 @@ def test_a_full_queue_is_tried_again_and_an_error_is_reported() -> None:
     assert len(both.producer) == 0
 
 
-def test_a_purge_fails_what_waits() -> None:
+def test_a_purge_fails_waiting_messages() -> None:
     both = Both()
     both.send(SMALL, LARGE)
     both.producer.purge()

@@ -28,7 +28,7 @@ FOREVER_S = 3600.0
 
 
 async def forever(*_: object) -> None:
-    await asyncio.sleep(FOREVER_S)
+    await asyncio.sleep(FOREVER_S)  # never
 
 
 def play(test: Callable[[], Awaitable[object]]) -> None:
@@ -53,7 +53,7 @@ def test_a_stop_wakes_a_sleep_and_cancels_an_operation() -> None:
     play(test)
 
 
-def test_the_deadline_ends_what_a_stop_lets_go_on() -> None:
+def test_the_deadline_ends_work_that_continues_after_a_stop() -> None:
     async def test() -> None:
         stop = Stop()
         stop.set(FOREVER_S)
@@ -146,7 +146,7 @@ def test_a_step_ends_before_its_caller_is_cancelled() -> None:
 
         def slow(*_: Any) -> None:
             loop.call_soon_threadsafe(task.cancel)
-            time.sleep(0.05)
+            time.sleep(0.05)  # a call of librdkafka that blocks
             rk.calls.append("offsets")
 
         async def work() -> None:
@@ -308,7 +308,7 @@ class Closing:
 
     def close(self) -> None:
         self.closed += 1
-        time.sleep(0.02)
+        time.sleep(0.02)  # a call of librdkafka that blocks
 
 
 def test_a_consumer_is_closed_once_by_all_callers() -> None:

@@ -4,7 +4,8 @@
 librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps are aware
 `datetime`s.
 
-Imports: `model`, and librdkafka; `queues` the wire codec. An import contract keeps the broker out.
+Imports: librdkafka, `model` and `security`; `queues` also `net`, `wire`, `records` and `ports`. An import
+contract keeps the broker out.
 Used by: applications, through `penstock.Producer`, `Consumer`, `Admin` and `Queue`.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.client.admin import Admin
 from penstock.client.consumer import Consumer
 from penstock.client.errors import (
+    AuthenticationFailed,
     ClientClosed,
     ClientError,
     DeliveryFailed,
@@ -48,6 +50,7 @@ __all__ = [
     "STRING",
     "Acknowledgement",
     "Admin",
+    "AuthenticationFailed",
     "ClientClosed",
     "ClientError",
     "Consumer",

@@ -1,12 +1,12 @@
-"""Topics, configs, groups and offsets: what there is, and changing it."""
+"""Lists and changes topics, configs, groups and offsets."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _Place
 from confluent_kafka.admin import (
     AdminClient,
@@ -28,12 +28,15 @@ from penstock.client.descriptions import (
     group_description,
     topic_description,
 )
-from penstock.client.errors import ClientClosed, MisusedClient, translated
+from penstock.client.errors import ClientClosed, MisusedClient, Refused, translated
+from penstock.client.first_contact import FirstContact
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Admin"]
 
 T = TypeVar("T")
+#: how often the first request looks for errors of connections
+_CONTACT_S: Final = 0.05
 
 
 class Admin:
@@ -46,7 +49,10 @@ class Admin:
         self, bootstrap: str, *, timeout: float = 10.0, config: Mapping[str, Any] | None = None
     ) -> None:
         """`config` takes what has no name here (security, for example) under librdkafka's names."""
-        self._config = {"bootstrap.servers": bootstrap, "log_level": 2, **(config or {})}
+        self._contact = FirstContact(bootstrap, timeout)
+        self._config = self._contact.configure(
+            {"bootstrap.servers": bootstrap, "log_level": 2, **(config or {})}
+        )
         self._timeout = timeout
         self._rk: Any = None
         self._closed = False
@@ -103,11 +109,24 @@ class Admin:
         }
 
     async def create_topic(
-        self, name: str, *, partitions: int = 1, replicas: int = -1, config: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: int = -1,
+        config: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
     ) -> None:
-        """-1 replicas are as many as the cluster's default says."""
+        """-1 replicas are as many as the cluster's default says.
+
+        `if_not_exists` leaves an existing topic as it is.
+        """
         new = NewTopic(name, partitions, replicas, config=dict(config or {}))
-        await self._one(lambda rk: rk.create_topics([new], request_timeout=self._timeout))
+        try:
+            await self._one(lambda rk: rk.create_topics([new], request_timeout=self._timeout))
+        except Refused as error:
+            if not (if_not_exists and error.code == KafkaError.TOPIC_ALREADY_EXISTS):
+                raise
 
     async def delete_topic(self, name: str) -> None:
         await self._one(lambda rk: rk.delete_topics([name], request_timeout=self._timeout))
@@ -148,6 +167,21 @@ class Admin:
         if metadata.topics[topic].error is not None:
             raise translated(metadata.topics[topic].error)
         return await self._ends([TopicPartition(topic, p) for p in metadata.topics[topic].partitions])
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the messages before these offsets, for good; -1 deletes all that are committed.
+
+        Returns the first offset that each partition has now. `Refused` names the first partition that failed;
+        others may have been changed.
+        """
+        if not before:
+            return {}
+        wanted = [_Place(*partition, offset) for partition, offset in before.items()]
+        futures = self._sent(lambda rk: rk.delete_records(wanted, request_timeout=self._timeout))
+        return {
+            TopicPartition(place.topic, place.partition): (await self._answer(future)).low_watermark
+            for place, future in futures.items()
+        }
 
     async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = {_Place(*partition): OffsetSpec.latest() for partition in partitions}
@@ -217,13 +251,30 @@ class Admin:
             raise MisusedClient(str(e)) from e
 
     async def _answer(self, future: Any) -> Any:
+        answer = asyncio.wrap_future(future)
+        if not self._contact.made:
+            await self._meet(answer)
         try:
-            return await asyncio.wrap_future(future)
+            return await answer
         except KafkaException as e:
             raise translated(e) from e
 
+    async def _meet(self, answer: asyncio.Future[Any]) -> None:
+        """Wait for the first answer; `AuthenticationFailed` as soon as it is known that none will come."""
+        loop, rk, contact = asyncio.get_running_loop(), self._running(), self._contact
+        contact.begin(loop.time())
+        while not (await asyncio.wait({answer}, timeout=_CONTACT_S))[0]:
+            rk.poll(0)  # errors of connections
+            if contact.is_overdue(loop.time()):
+                error = await contact.verify(rk)
+                if error is not None:
+                    raise error
+        contact.made = answer.exception() is None or contact.made
+
     async def _blocking(self, request: Callable[[Any], T]) -> T:
         rk = self._running()
+        if not self._contact.made:  # a thread that waits for librdkafka cannot be interrupted
+            await self._answer(self._sent(lambda rk: rk.describe_cluster(request_timeout=self._timeout)))
         try:
             return await asyncio.to_thread(request, rk)
         except KafkaException as e:

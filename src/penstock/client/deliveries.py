@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError
 
-from penstock.client.errors import ClientError, DeliveryFailed, NotReachable, translated
+from penstock.client.errors import ClientError, DeliveryFailed, Refused, translated
 from penstock.client.first_contact import FirstContact
 from penstock.client.message import Delivery
 
@@ -31,8 +31,8 @@ class Deliveries:
         self._contact = contact
         #: results to deliver on the loop: (receiver, librdkafka's error or None, its message)
         self._reports: deque[tuple[DeliveryCallback, Any, Any]] = deque()
-        #: the error of purged messages if no broker has ever answered
-        self.unreachable: NotReachable | None = None
+        #: the error of purged messages if no broker has ever answered, or accepted the client
+        self.unreachable: Refused | None = None
         self._failures = 0
         self._first: ClientError | None = None
 

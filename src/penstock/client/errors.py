@@ -7,6 +7,7 @@ PenstockError
     ├── SerializationError   a key or value does not fit its serializer
     ├── NotReachable         no broker responded in time: a retry may succeed
     ├── Refused              a broker refused the request, with an error code
+    ├── AuthenticationFailed the login, a certificate or the protocol does not fit: correct the settings
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
     ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
     ├── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
@@ -23,6 +24,7 @@ from typing import Any
 from penstock.model.errors import PenstockError
 
 __all__ = [
+    "AuthenticationFailed",
     "ClientClosed",
     "ClientError",
     "DeliveryFailed",
@@ -70,6 +72,13 @@ class Refused(ClientError):
 
 class NotReachable(Refused):
     """No broker responded in time. The request may or may not have taken effect."""
+
+
+class AuthenticationFailed(Refused):
+    """No broker accepts the client: its login, a certificate or `security.protocol` does not fit.
+
+    Another attempt with the same settings fails, too.
+    """
 
 
 class QueueFull(ClientError):

@@ -295,7 +295,7 @@ class ExactlyOnce:
     # -- after a transaction
 
     def _end(self, work: _Work, *, committed: bool) -> None:
-        """Forget what is committed, and have the rest delivered again."""
+        """Forget committed messages. Uncommitted ones are delivered again."""
         if self._duplicates is not None:
             self._duplicates.ended(committed)
         if not committed:

@@ -132,7 +132,8 @@ class Fetcher:
     async def fill(self, limit: int, wait: float) -> None:
         """Wait for messages, up to `wait` seconds or the longest that a fetch may take.
 
-        `NotReachable` if no broker has answered since the start, and the time for that is over.
+        `AuthenticationFailed` if no broker accepts the client; `NotReachable` if none has answered since the
+        start, and the time for that is over.
         """
         if self._fetching is None:
             rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)

@@ -3,24 +3,30 @@
 A key is claimed when its message is begun, in the order of the offsets. So of two messages with one key in
 one transaction the second is skipped, in parallel runs too. Claimed keys are written in the same transaction
 as the output. They count as processed when it is committed.
+
+A key is forgotten when the window has passed since it was processed. If there are more keys than the limit,
+the oldest ones are forgotten before that: a later duplicate of theirs is processed again. `evicted` counts
+them. Memory: about 250 bytes per key, for a key of up to 64 bytes. A longer key is replaced by its BLAKE2b
+hash.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TypeAlias
+from hashlib import blake2b
+from typing import Final, TypeAlias
 
 from penstock.client.errors import MisusedClient
 from penstock.client.message import Message, Record
-from penstock.client.seen_keys import SeenKeys, stored_key
 from penstock.client.seen_topic import SeenTopics
 from penstock.client.transactions import Transaction
 from penstock.model.ids import TopicPartition
 
-__all__ = ["IdempotentKey", "IdempotentKeys", "check_idempotent_keys"]
+__all__ = ["KEY_BYTES", "IdempotentKey", "IdempotentKeys", "SeenKeys", "check_idempotent_keys", "stored_key"]
 
 #: the name of a header, or a function; a message whose key is None is never skipped
 IdempotentKey: TypeAlias = str | Callable[[Message], bytes | str | None]
@@ -132,3 +138,45 @@ def check_idempotent_keys(delivery: str, key: IdempotentKey | None, window: floa
         raise MisusedClient("idempotent_key needs delivery='exactly_once': keys are written in transactions")
     if window <= 0 or limit < 1:
         raise MisusedClient("idempotent_window must be positive, and idempotent_max_keys at least 1")
+
+
+#: the size of the largest key that is stored as it is, and of a hash
+KEY_BYTES: Final = 64
+
+
+def stored_key(key: bytes) -> bytes:
+    """The key as it is stored: itself, or a hash of the same bound."""
+    return key if len(key) <= KEY_BYTES else blake2b(key, digest_size=KEY_BYTES).digest()
+
+
+class SeenKeys:
+    """The keys of messages that were handled. Invariant: at most `limit` keys."""
+
+    def __init__(self, window_ms: int, limit: int) -> None:
+        self._window_ms = window_ms
+        self._limit = limit
+        #: when each key was processed; the last one processed is at the end
+        self._times: OrderedDict[bytes, int] = OrderedDict()
+        #: keys that were forgotten within their window
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def is_seen(self, key: bytes, now_ms: int) -> bool:
+        """Returns true if the key was processed within the window."""
+        at_ms = self._times.get(key)
+        return at_ms is not None and now_ms - at_ms < self._window_ms
+
+    def add(self, key: bytes, at_ms: int, now_ms: int) -> None:
+        """Remember a key that was processed at that time, unless it is too long ago."""
+        times = self._times
+        while times and now_ms - next(iter(times.values())) >= self._window_ms:
+            times.popitem(last=False)
+        if now_ms - at_ms >= self._window_ms:
+            return
+        times[key] = at_ms
+        times.move_to_end(key)
+        while len(times) > self._limit:
+            times.popitem(last=False)
+            self.evicted += 1

@@ -66,12 +66,12 @@ class Lanes:
         self._abandoned = False
 
     async def room(self) -> None:
-        """Wait while there are too many."""
+        """Wait until fewer messages are unfinished than the limit allows."""
         while self._unfinished >= self._limit:
             await self._change()
 
     def add(self, message: Message) -> None:
-        """Take a message on, for which there must be room."""
+        """Queue a message. The caller has awaited `room` first."""
         assert self._unfinished < self._limit
         partition = message.topic_partition
         progress = self._progress.setdefault(partition, Progress())
@@ -107,7 +107,7 @@ class Lanes:
             await self._change()
 
     def forget(self, partitions: set[TopicPartition]) -> None:
-        """They are not ours any more, or start elsewhere: what is still handled counts for nothing."""
+        """Forget partitions that were revoked or reset: the end of their handlers has no effect."""
         for partition in partitions:
             self._progress.pop(partition, None)
 

@@ -165,7 +165,7 @@ class Producer:
         )
 
     async def close(self) -> None:
-        """Send what is left, then end. Raises as `flush` does. Closing twice is harmless."""
+        """Send the queued messages, then end. Raises as `flush` does. Closing twice is harmless."""
         if self._sending is None:
             return
         try:

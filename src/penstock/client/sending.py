@@ -73,7 +73,7 @@ class Sending:
     async def flush(self) -> None:
         """Wait until the queue is empty; `DeliveryFailed` if a message without a callback failed."""
         while not self._contact.made and len(self.rk):
-            # Each turn polls, and fails what waits for a broker that was never there.
+            # Each turn polls, and fails messages for brokers that were never reached.
             await self.next_tick()
         while await asyncio.to_thread(self.rk.flush, _FLUSH_STEP_S):
             pass
@@ -83,14 +83,16 @@ class Sending:
             raise failed
 
     async def check_contact(self) -> None:
-        """Raise `NotReachable` if no broker has answered, and the time for that is over."""
-        if self._contact.is_late(self._loop.time()):
+        """Raise an error if no broker accepts the client, or has answered when the time for that is over."""
+        self.rk.poll(0)  # errors of connections
+        now = self._loop.time()
+        if self._contact.is_overdue(now) or self._contact.is_late(now):
             error = await self._contact.verify(self.rk)
             if error is not None:
                 raise error
 
     async def close(self) -> None:
-        """Fail what is left in the queue, and end librdkafka's threads."""
+        """Fail the messages in the queue, and end librdkafka's threads."""
         if self._ticking is not None:
             self._ticking.cancel()
         if self._verifying is not None:

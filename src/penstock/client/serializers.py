@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from penstock.client.errors import MisusedClient, SerializationError
+from penstock.model.installation import pip_install
 
 __all__ = [
     "BYTES",
@@ -92,7 +93,7 @@ def avro(schema: Any) -> Serializer:
     try:
         import fastavro
     except ImportError as e:
-        raise MisusedClient("Avro needs fastavro: pip install 'penstock[avro]'") from e
+        raise MisusedClient(f"Avro needs fastavro: {pip_install('avro')}") from e
     parsed = fastavro.parse_schema(schema)
 
     def encode(value: Any) -> bytes:

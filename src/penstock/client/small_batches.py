@@ -106,7 +106,7 @@ class SmallBatches:
         _report(failed)
 
     def poll(self, timeout: float) -> None:
-        """Send what is due, and have delivery reports called."""
+        """Send due messages, and run the callbacks of delivery reports."""
         self._advance_all(time.monotonic())
         self._plain.poll(timeout)
         self._compressing.poll(timeout)

@@ -9,7 +9,7 @@ import pytest
 from penstock.testing import queues
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bootstrap() -> Iterator[str]:
     with queues() as running:
         yield running.bootstrap

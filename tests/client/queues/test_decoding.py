@@ -41,7 +41,7 @@ def test_records_that_were_not_acquired_are_left_out() -> None:
     assert outcomes == {}
 
 
-def test_a_message_has_what_its_record_has() -> None:
+def test_a_message_has_the_fields_of_its_record() -> None:
     ranges = [AcquiredRecords(first_offset=5, last_offset=5, delivery_count=2)]
     decoders = Decoders(BYTES.decode, lambda raw: int(raw) * 2)
     (message,) = acquired_messages("orders", PLACE, batch(5), ranges, decoders, NoLocks()).messages

@@ -21,7 +21,7 @@ class Work:
 
     async def __call__(self, message: QueueMessage) -> None:
         if message.offset % 10 == 0:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # work that is in progress at a kill
         self.done[message.value] += 1
         self._changed.set()
 

@@ -20,7 +20,7 @@ def test_neighbours_with_the_same_outcome_are_one_range() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(Outcome)))
-def test_ranges_say_what_the_outcomes_say_in_the_order_of_offsets(outcomes: dict[int, Outcome]) -> None:
+def test_ranges_repeat_the_outcomes_in_the_order_of_offsets(outcomes: dict[int, Outcome]) -> None:
     found = ranges(outcomes)
     assert {o: t[0] for first, last, t in found for o in range(first, last + 1)} == outcomes
     assert all(one[1] < other[0] for one, other in pairwise(found))

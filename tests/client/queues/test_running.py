@@ -118,7 +118,7 @@ def test_messages_are_handled_at_the_same_time() -> None:
             nonlocal running, most
             running += 1
             most = max(most, running)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # handlers that overlap
             running -= 1
 
         await broker.work(handle, concurrency=4)
@@ -138,7 +138,7 @@ def test_a_message_that_always_fails_is_rejected() -> None:
     play(work())
 
 
-def test_a_message_that_always_fails_goes_to_the_dead_letters() -> None:
+def test_a_message_that_always_fails_becomes_a_dead_letter() -> None:
     async def work() -> None:
         broker, letters = Broker(b"bad"), Letters()
         await broker.work(fail, letters=letters)
@@ -170,7 +170,7 @@ def test_a_message_is_kept_if_its_dead_letter_is_not_sent() -> None:
     play(work())
 
 
-def test_what_cannot_be_decoded_is_given_up_at_once() -> None:
+def test_undecodable_messages_are_rejected_at_once() -> None:
     async def work() -> None:
         broker = Broker(b"bad")
 
@@ -205,14 +205,14 @@ def test_a_handler_may_choose_the_outcome() -> None:
     play(work())
 
 
-def test_the_end_waits_for_handlers_and_releases_what_is_too_late() -> None:
+def test_the_end_waits_for_handlers_and_releases_late_messages() -> None:
     async def work() -> None:
         broker = Broker(b"short", b"long")
         begun = asyncio.Semaphore(0)
 
         async def handle(message: QueueMessage) -> None:
             begun.release()
-            await asyncio.sleep(0.01 if message.value == b"short" else 3600)
+            await asyncio.sleep(0.01 if message.value == b"short" else 3600)  # work
 
         running = asyncio.create_task(broker.work(handle, shutdown_timeout_s=0.1))
         await begun.acquire()

@@ -69,10 +69,6 @@ class Acknowledgement:
     def is_done(self) -> bool:
         return self._is_done
 
-    @property
-    def is_awaited(self) -> bool:
-        return self._waiter is not None and not self._is_done
-
     def resolve(self, error: ClientError | None) -> None:
         """The broker has answered, or never will."""
         if self._is_done:

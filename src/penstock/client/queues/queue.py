@@ -13,7 +13,7 @@ from uuid import uuid4
 from penstock.client.errors import ClientClosed, MisusedClient
 from penstock.client.producer import Producer
 from penstock.client.queues.configs import set_group_configs
-from penstock.client.queues.connections import Connections, addresses_of, security_from
+from penstock.client.queues.connections import Connections, security_from
 from penstock.client.queues.fetches import FetchLimits
 from penstock.client.queues.member import Member, MemberSettings
 from penstock.client.queues.membership import Membership
@@ -23,6 +23,7 @@ from penstock.client.retrying import RetryPolicy
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
 from penstock.client.settings import security_of
 from penstock.client.tracing import CurrentSpan, Tracing, configured
+from penstock.model.addresses import parse_bootstrap
 from penstock.model.ids import TopicPartition
 
 __all__ = ["AcknowledgementMode", "Queue"]
@@ -73,7 +74,10 @@ class Queue:
             raise MisusedClient(
                 "a queue needs topics, max_batch of at least 1, and 'implicit' or 'explicit' acknowledgement"
             )
-        addresses_of(bootstrap)
+        try:
+            parse_bootstrap(bootstrap)
+        except ValueError as e:
+            raise MisusedClient(f"bootstrap {e}") from None
         self._bootstrap = bootstrap
         self._group = group
         self._topics = topics
@@ -105,7 +109,10 @@ class Queue:
     # -- life
 
     async def start(self) -> None:
-        """Connect, set the configs of the group, and join it. `NotReachable` if no broker responds."""
+        """Connect, set the configs of the group, and join it.
+
+        `NotReachable` if no broker responds, `AuthenticationFailed` if none accepts the client.
+        """
         assert self._connections is None, "this queue is already started"
         self._tracing = configured()
         connections = Connections(self._bootstrap, self._client_id, security_from(self._settings))

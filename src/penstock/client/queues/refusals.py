@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.client.errors import Refused
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, error_name
 from penstock.wire.routing import Reaction, reaction_to
 
 __all__ = ["refusal"]
 
 _ADVICE: Final[dict[int, str]] = {
-    ErrorCode.UNSUPPORTED_VERSION: "share groups need brokers with the feature share.version 1",
+    ErrorCode.UNSUPPORTED_VERSION: "raise the feature share.version to 1 (`penstock cluster upgrade`)",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "request READ on the group",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "request READ on the topic",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "request access to the cluster",
@@ -25,11 +25,7 @@ _ADVICE: Final[dict[int, str]] = {
 
 def refusal(code: int, message: str | None, about: str) -> Refused:
     """The error for an error code of a response; `about` is what was refused."""
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
-    text = f"{about}: {name}" + (f", {message}" if message else "")
+    text = f"{about}: {error_name(code)}" + (f", {message}" if message else "")
     advice = _ADVICE.get(code)
     retriable = reaction_to(code) is not Reaction.FAIL
     return Refused(f"{text}. Advice: {advice}" if advice else text, code, retriable=retriable)

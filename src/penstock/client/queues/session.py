@@ -99,7 +99,7 @@ class ShareSession:
         #: a task waits for the answer to an acknowledgement
         self.is_urgent = False
 
-    # -- what there is
+    # -- state
 
     @property
     def is_open(self) -> bool:
