@@ -19,7 +19,8 @@ from penstock.cli.app import app
 from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
-WAIT_S = 90
+#: a command that starts Spark takes a minute and a half on a machine with five times as much work as cores
+WAIT_S = 240
 
 
 class Command(Protocol):

@@ -29,7 +29,7 @@ class Queue(FakeTarget):
         (False, True, "images", 1),
     ],
 )
-def test_copies_go_back_only_if_an_option_says_so(
+def test_copies_are_sent_back_only_with_an_option(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     reverse: bool,
@@ -43,7 +43,7 @@ def test_copies_go_back_only_if_an_option_says_so(
     monkeypatch.setattr(bridging, "TopicTarget", lambda *_: FakeTarget())
     copying = Copying(reverse=reverse, copies=copies, exit_at_end=True)
     settings = replace(copying.settings(), poll_s=0.001)
-    ends = bridging.Ends(lambda: source, Queue, queue)
+    ends = bridging.Ends(lambda: source, Queue, (), queue)
     counts, _ = asyncio.run(bridging._run("127.0.0.1:1", "thumbs", ends, copying, settings, Event()))
     assert (counts.written, counts.skipped) == (written, 1 - written)
     assert ("--copies" in capsys.readouterr().err) is not bool(written)

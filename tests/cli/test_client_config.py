@@ -45,10 +45,10 @@ def test_names_of_java_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     }
     security = client_config.client_security()
     assert security is not None and security.tls is None and security.login is not None
-    assert (security.login.mechanism, security.login.user) == ("SCRAM-SHA-256", "bob")
+    assert (security.login.mechanism.name, security.login.user) == ("SCRAM-SHA-256", "bob")
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_settings_are_named(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_PLAINTEXT\n")
     client_config.use(file)

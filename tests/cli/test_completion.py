@@ -70,7 +70,7 @@ def test_topics_and_groups_come_from_the_broker(
     assert completed(monkeypatch, capfd, broker, "group", "describe", "completed-") == ["completed-group"]
 
 
-def test_without_a_broker_nothing_is_completed_and_nothing_is_said(
+def test_without_a_broker_nothing_is_completed_and_nothing_is_printed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert completed(monkeypatch, capfd, "127.0.0.1:1", "topic", "describe", "") == []
@@ -88,7 +88,7 @@ def test_the_script_is_for_the_shell_that_the_user_has(shell: str, monkeypatch: 
 
 
 @pytest.mark.process
-def test_an_unknown_shell_is_said_in_one_line() -> None:
+def test_an_unknown_shell_is_reported_in_one_line() -> None:
     program = (
         "import shellingham; shellingham.detect_shell = lambda: ('tcsh', ''); "
         "from penstock.cli import main; main()"

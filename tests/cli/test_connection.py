@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,19 +12,7 @@ from penstock.cli.connection import Cluster, Refused
 from penstock.cli.failure import Failure
 
 
-@pytest.mark.parametrize("listens", [True, False])
-def test_all_brokers_are_down_when_nobody_listens_where_to_start(listens: bool) -> None:
-    """librdkafka says so, too, while those are down that it has tried of a cluster that has others."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        if not listens:
-            server.close()
-        cluster = Cluster(f"127.0.0.1:1, 127.0.0.1:{port}", 10)
-        cluster._note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert cluster._unreachable is not listens
-
-
-def test_whoever_gives_up_first_says_what_may_be_wrong() -> None:
+def test_either_timeout_suggests_a_command() -> None:
     cluster = Cluster("127.0.0.1:1", 0.01)
     nobody_answers: Future[Any] = Future()
     with pytest.raises(Failure, match=r"has not answered within 0.01 s: .* `penstock quorum describe`"):
@@ -53,6 +40,50 @@ class Slow:
 
     def poll(self, timeout: float) -> None:
         """There are no errors to report."""
+
+
+class Clock:
+    """The time of a command."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Mute(Slow):
+    """A client whose broker never responds: each attempt takes all of its time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.clock = Clock()
+        monkeypatch.setattr("penstock.cli.connection.time", self.clock)
+
+    def list_topics(self, timeout: float) -> str:
+        self.waits.append(timeout)
+        self.clock.now_s += timeout
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_attempts_end_with_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Mute(monkeypatch)
+    with pytest.raises(Failure, match=r"no broker answers at 127\.0\.0\.1:1"):
+        Cluster("127.0.0.1:1", 1).metadata(client)
+    assert client.waits == [0.25, 0.5, 0.25]
+
+
+def test_a_patient_command_reports_within_two_seconds_that_it_tries(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = Mute(monkeypatch)
+    with pytest.raises(Failure, match=r"no broker answers at 127\.0\.0\.1:1"):
+        Cluster("127.0.0.1:1", 3, patient=True).metadata(client)
+    assert capsys.readouterr().err == (
+        "penstock: no broker answers at 127.0.0.1:1: still trying (--timeout 3)\n"
+    )
+    said_after = client.waits[: client.waits.index(max(client.waits))]
+    assert sum(said_after) < 2
 
 
 def test_a_slow_broker_gets_more_time_with_each_attempt() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
@@ -38,7 +39,7 @@ def raises(error: BaseException) -> Callable[[], None]:
         (ZeroDivisionError("two\nlines"), 1, "penstock: ZeroDivisionError: two lines (a bug in penstock"),
     ],
 )
-def test_whatever_goes_wrong_is_one_line(
+def test_any_failure_is_one_line(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert guarded(raises(error)) == code
@@ -119,6 +120,7 @@ def test_debug_lets_a_bug_through(monkeypatch: pytest.MonkeyPatch) -> None:
         (["topic", "alter", "t"], "nothing to alter"),
         (["up", "--memory", "--data", "x"], "one of them"),
         (["up", "--port", "70000"], "--port"),
+        (["up", "--mount", "x", "--memory"], "--mount excludes"),
     ],
 )
 def test_wrong_command_lines(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,3 +132,12 @@ def test_wrong_command_lines(arguments: list[str], said: str, capsys: pytest.Cap
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here() == 2
     assert "Usage: penstock" in capsys.readouterr().err
+
+
+def test_an_excerpt_of_a_file_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text("num.partitions: 3\nfoo: [1, 2\nbar: x\n")
+    assert run_here("up", "--config", str(file)) == 2
+    first, line, caret = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"penstock: {file}:3:4: not valid YAML: expected ',' or ']'")
+    assert (line, caret) == ("  bar: x", "     ^")

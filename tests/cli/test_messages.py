@@ -75,7 +75,7 @@ def test_json_takes_values_that_are_not_strings() -> None:
         b'{"partition": "x"}',
     ],
 )
-def test_what_is_not_a_message_in_json_is_refused(line: bytes) -> None:
+def test_lines_that_are_no_message_in_json_are_refused(line: bytes) -> None:
     with pytest.raises(Failure, match="not a message in JSON"):
         parse_line(line, MessageFormat.JSON, b"")
 

@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.config_sources import effective, storage_options
-from penstock.cli.failure import Failure
+from penstock.cli.failure import FAILED, MISUSED, Failure
 from penstock.cli.private_files import (
     is_open_to_others,
     refuse_secret_arguments,
+    secret_files,
     secret_names,
     write_private,
 )
+from tests.cli.running import run_here
 
 JAAS = "listener.name.external.oauthbearer.sasl.jaas.config"
 
 
-def test_a_private_file_is_private_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_a_private_file_is_private_under_any_umask(tmp_path: Path) -> None:
     path = tmp_path / "broker.yaml"
     path.write_text("old")
     path.chmod(0o644)
@@ -102,3 +104,62 @@ def test_secrets_are_refused_as_arguments(name: str) -> None:
     refuse_secret_arguments({name: "${file:/run/secret}", "num.partitions": "3"})
     _, configs = effective(None, {}, [f"{name}=${{env:SECRET}}"])
     assert configs[name] == "${env:SECRET}"
+
+
+def test_files_with_secrets_are_found() -> None:
+    configs = {
+        "ssl.key.password": "${file:/run/key}",
+        "sasl.jaas.config": 'x required password="${file:/run/users:bob}" user_a=${env:A};',
+        "listener.name.x.oauthbearer.sasl.oauthbearer.token.endpoint.url": "file:///run/to%20ken",
+        "penstock.audit.hash.key.file": "/run/audit",
+        "ssl.keystore.location": "/run/store",
+        "num.partitions": "3",
+    }
+    assert secret_files(configs) == ["/run/key", "/run/users", "/run/to ken", "/run/audit"]
+
+
+def test_a_strict_broker_does_not_start_with_a_secret_that_others_can_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, config = tmp_path / "users", tmp_path / "broker.properties"
+    secret.write_text('x required user_bob="hunter2";')
+    secret.chmod(0o640)
+    lines = (
+        "listeners=SASL://127.0.0.1:0",
+        "listener.security.protocol.map=SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"listener.name.sasl.plain.sasl.jaas.config=${{file:{secret}}}",
+        "penstock.security.strict=true",
+    )
+    config.write_text("\n".join(lines))
+    config.chmod(0o600)
+    start = ("up", "--config", str(config), "--data", str(tmp_path / "data"))
+    assert run_here(*start) == MISUSED
+    assert f"{secret}: other users of this machine can read it" in capsys.readouterr().err
+    # The config file itself, if it has the secret.
+    config.write_text("\n".join((*lines[:3], 'sasl.jaas.config=x required user_bob="p";', lines[4])))
+    config.chmod(0o644)
+    assert run_here(*start) == MISUSED
+    assert f"{config}: other users of this machine can read its secrets" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_command_config_that_others_can_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strict: bool
+) -> None:
+    config = tmp_path / "admin.properties"
+    login = 'x required username="admin" password="hunter2";'
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n"
+        + ("penstock.security.strict=true\n" if strict else "")
+    )
+    config.chmod(0o644)
+    code = run_here(
+        "--command-config", str(config), "user", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1"
+    )
+    shown = capsys.readouterr().err
+    assert code == (MISUSED if strict else FAILED)
+    assert f"--command-config {config}: other users of this machine can read it" in shown
+    assert ("warning: " in shown) is not strict
+    assert "hunter2" not in shown

@@ -19,7 +19,7 @@ def ctrl_c_after(rounds: int, slept: list[float]) -> Callable[[float], None]:
     return sleep
 
 
-def test_it_looks_at_even_intervals_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watching_looks_at_even_intervals_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
     slept: list[float] = []
     states = iter("abc")
     repeat(lambda: next(states), print, 0.5, as_json=True, sleep=ctrl_c_after(3, slept))

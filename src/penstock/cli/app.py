@@ -8,45 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 import typer.main
 
 from penstock.cli.client_config import use
 from penstock.cli.completion import install_completion, show_completion
 from penstock.cli.data_files import use_keys
+from penstock.cli.help_text import GROUPS, Root, coloured, described
 
 __all__ = ["app"]
 
-# In the order of the help. Each is a module of `commands`, with an `app` or with a function of the same name.
-_COMMANDS = (
-    "up",
-    "cluster",
-    "plan",
-    "cert",
-    "broker",
-    "partition",
-    "quorum",
-    "topic",
-    "top",
-    "console",
-    "health",
-    "dashboards",
-    "produce",
-    "consume",
-    "group",
-    "share",
-    "bridge",
-    "transaction",
-    "config",
-    "acl",
-    "quota",
-    "role",
-    "user",
-    "log",
-    "encryption",
-    "telemetry",
-    "version",
-)
+_COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 _STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
@@ -84,13 +55,14 @@ def _load(name: str) -> Any:
     else:
         parent.command(name)(getattr(module, name))
     group: Any = typer.main.get_command(parent)
-    return group.commands[name]
+    return described(group.commands[name], name)
 
 
-class _Root(typer.core.TyperGroup):
+class _Root(Root):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands()
+        coloured(self)
 
 
 app = typer.Typer(
@@ -114,6 +86,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def penstock(
+    ctx: typer.Context,
     shows_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit."),
@@ -135,12 +108,29 @@ def penstock(
             help="Client configs for TLS and SASL: a properties file with the names of Kafka's clients.",
         ),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            envvar="PENSTOCK_PROFILE",
+            metavar="NAME",
+            help="The cluster to use: a name of `penstock profile list`.",
+        ),
+    ] = None,
     encryption_keys: Annotated[
         Path | None,
         typer.Option(
             "--encryption-keys",
             envvar="PENSTOCK_ENCRYPTION_KEYS_FILE",
             help="The file with the keys of encrypted data, for commands that read the files of a broker.",
+        ),
+    ] = None,
+    encryption_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--encryption-config",
+            envvar="PENSTOCK_ENCRYPTION_CONFIG_FILE",
+            help="The config file of a broker, whose key provider has the keys of encrypted data.",
         ),
     ] = None,
     shows_completion: Annotated[
@@ -154,5 +144,21 @@ def penstock(
     ] = False,
 ) -> None:
     """A message broker that speaks the Kafka protocol: run brokers, and use any Kafka cluster."""
-    use(command_config)
-    use_keys(encryption_keys)
+    # Longer than other functions because its parameters are the options of the command.
+    of_profile = _apply_profile(ctx, profile)
+    use(of_profile if command_config is None else command_config)
+    use_keys(encryption_keys, encryption_config)
+
+
+def _apply_profile(ctx: typer.Context, name: str | None) -> Path | None:
+    """Make the brokers of a profile the default of --bootstrap. Returns its file of client configs."""
+    from penstock.cli.profiles import defaults_of, use_profile
+
+    found = use_profile(name)
+    if found is None:
+        return None
+    called = ctx.invoked_subcommand
+    root: Any = ctx.command
+    if called is not None and called in root.commands and called != "profile":
+        ctx.default_map = {called: defaults_of(root.commands[called], found.bootstrap)}
+    return None if found.command_config is None else Path(found.command_config)

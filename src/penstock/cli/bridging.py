@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ends", "count_copies", "run_bridge"]
 
-#: the libraries write what they retry to the log, and raise the rest
-_LOGGERS: Final = ("aio_pika", "aiormq", "asyncio", "nats", "boto3", "botocore", "urllib3")
 _REPORT_S: Final = 10.0
 _POLL_S: Final = 0.5
 
@@ -40,6 +38,8 @@ class Ends(NamedTuple):
 
     source: Callable[[], Source]
     target: Callable[[], Target]
+    #: those of the client library
+    loggers: tuple[str, ...]
     #: the queue; None if copies of the whole system stay out, because it keeps its messages
     queue: str | None = None
 
@@ -48,7 +48,7 @@ def run_bridge(connection: Connection, topic: str, ends: Ends, copying: Copying,
     """Copy between the topic and the other end, and print the counts."""
     settings = copying.settings()
     _require_topic(connection.cluster(), topic)
-    with _silent_libraries(), stoppable(patient=False) as stop:
+    with _silent(("asyncio", *ends.loggers)), stoppable(patient=False) as stop:
         counts, names = asyncio.run(_run(connection.bootstrap, topic, ends, copying, settings, stop))
     if as_json:
         print_json(counts.document())
@@ -65,8 +65,8 @@ def run_bridge(connection: Connection, topic: str, ends: Ends, copying: Copying,
 
 
 @contextmanager
-def _silent_libraries() -> Iterator[None]:
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+def _silent(loggers: Sequence[str]) -> Iterator[None]:
+    levels = {name: logging.getLogger(name).level for name in loggers}
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.failure import misused
+from penstock.cli.failure import MISUSED, Failure, misused
 from penstock.cli.options import pairs
 from penstock.cli.private_files import refuse_secret_arguments, refuse_secret_options
 
@@ -50,6 +50,7 @@ def storage_options(texts: Iterable[str]) -> dict[str, str]:
 def read_config_file(path: Path) -> ConfigFile:
     """A config file; a Failure names the error in it."""
     from penstock.model.config import load_config_file
+    from penstock.model.config.files import InvalidYaml
     from penstock.model.errors import InvalidConfig, InvalidTopic
 
     try:
@@ -66,6 +67,9 @@ def read_config_file(path: Path) -> ConfigFile:
 
             for topic in file.topics:
                 check_topic_name(topic.name)
+    except InvalidYaml as error:
+        place = "" if error.place is None else ":{}:{}".format(*error.place)
+        raise Failure(f"{path}{place}: {error}", MISUSED, error.excerpt) from error
     except (InvalidConfig, InvalidTopic) as error:
         misused(f"{path}: {error}")
     return file

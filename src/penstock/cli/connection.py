@@ -7,7 +7,6 @@ and are printed once, as one line.
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -18,13 +17,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.cli.client_config import librdkafka_settings
+from penstock.cli.contacts import Contacts, Waiting
 from penstock.cli.failure import Failure, too_late
 
 _silent = logging.getLogger("penstock.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
-_CONNECT_S = 1.0
+#: the shortest time between two attempts
+_SHORTEST_S = 0.05
 #: the first wait for metadata: short, because refused connections are noticed after it
 _ATTEMPT_S = 0.25
 _ADVICE = {
@@ -52,12 +53,16 @@ class Refused(Failure):
 
 
 class Cluster:
-    """The cluster behind a bootstrap address."""
+    """The cluster behind a bootstrap address.
 
-    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+    A `patient` one tries until the timeout also where connections are refused, and says that it does.
+    """
+
+    def __init__(self, bootstrap: str, timeout_s: float, *, patient: bool = False) -> None:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
-        self._unreachable = False
+        self._waiting = Waiting(bootstrap, timeout_s) if patient else None
+        self._contacts = Contacts(bootstrap, librdkafka_settings())
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -80,23 +85,40 @@ class Cluster:
 
     def metadata(self, client: AdminClient | Producer | Consumer, topic: str | None = None) -> Any:
         """The cluster's metadata; a Failure if no broker responds, at once if connections are refused."""
-        deadline = time.monotonic() + self.timeout_s
+        began = time.monotonic()
         attempt_s = _ATTEMPT_S
         while True:
+            left_s = began + self.timeout_s - time.monotonic()
+            if self._waiting is not None:
+                attempt_s = self._waiting.attempt_s(attempt_s, time.monotonic() - began)
             try:
+                wait_s = max(_SHORTEST_S, min(attempt_s, left_s))
                 if topic is None:
-                    return client.list_topics(timeout=attempt_s)
-                return client.list_topics(topic, timeout=attempt_s)
+                    return client.list_topics(timeout=wait_s)
+                return client.list_topics(topic, timeout=wait_s)
             except KafkaException as error:
-                client.poll(0)
-                if not self._unreachable and time.monotonic() < deadline:
+                client.poll(_SHORTEST_S)  # errors of connections; some attempts end at once
+                if not self._gives_up() and time.monotonic() - began < self.timeout_s:
                     # The answer of a slow broker to an attempt that has ended is lost.
                     attempt_s = min(2 * attempt_s, self.timeout_s)
                     continue
-                raise Failure(
-                    f"no broker answers at {self.bootstrap}: start one with `penstock up`, "
-                    f"or name another with --bootstrap"
-                ) from error
+                raise self._contacts.failure() from error
+
+    def check(self) -> None:
+        """For loops of patient commands: say that no broker answers, or raise if none will."""
+        if self._contacts.lost_all and self._gives_up():
+            raise self._contacts.failure()
+
+    def _gives_up(self) -> bool:
+        """Returns true if another attempt will not help."""
+        if self._contacts.refusal() is not None:
+            return True
+        if self._waiting is None:
+            return self._contacts.is_unreachable()
+        if self._contacts.lost_all and self._contacts.is_unreachable():
+            self._waiting.say()
+            self._contacts.lost_all = False
+        return False
 
     def wait(self, future: Future[Any], about: str = "") -> Any:
         """The result of an admin call `about` something; raises Refused if the broker refuses it."""
@@ -112,28 +134,8 @@ class Cluster:
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "penstock-cli",
-            "error_cb": self._note_error,
+            "error_cb": self._contacts.note,
             "socket.connection.setup.timeout.ms": max(1000, int(self.timeout_s * 1000)),
             **librdkafka_settings(),
             **config,
         }
-
-    def _note_error(self, error: KafkaError) -> None:
-        """Whether an address refuses or a name does not resolve, so that waiting longer will not help.
-
-        librdkafka reports that all brokers are down when those are that it has tried so far. So the bootstrap
-        addresses are tried directly.
-        """
-        if error.code() == KafkaError._RESOLVE:
-            self._unreachable = True
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._unreachable = not any(map(_listens, self.bootstrap.split(",")))
-
-
-def _listens(address: str) -> bool:
-    host, _, port = address.strip().rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-    except (OSError, ValueError):
-        return False
-    return True

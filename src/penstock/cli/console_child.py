@@ -20,14 +20,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from penstock.cli.failure import misused
+from penstock.model.config.encryption_keys import FILE_PROVIDER
 
 if TYPE_CHECKING:
     from penstock.model.config import BrokerConfig
 
-__all__ = ["ConsoleChild", "ConsoleClient", "client_of", "end_with_stdin"]
+__all__ = ["ConsoleChild", "ConsoleClient", "client_of", "end_with_stdin", "history_of"]
 
 _END_S: Final = 5.0
-_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+#: in a data directory, beside the folders of the broker
+_HISTORY: Final = "console"
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -46,10 +48,13 @@ def client_of(broker: BrokerConfig) -> ConsoleClient:
         return ConsoleClient({})
     configs = {"security.protocol": endpoint.protocol}
     if endpoint.protocol.startswith("SASL_"):
+        from penstock.security.mechanisms import password_mechanisms
+
+        known = password_mechanisms()
         enabled = [m.strip() for m in (lookup("sasl.enabled.mechanisms") or "").split(",")]
-        mechanism = next((m for m in _MECHANISMS if m in enabled), None)
+        mechanism = next((m for m in known if m in enabled), None)
         if mechanism is None:
-            misused(f"--console needs {', '.join(_MECHANISMS[:2])} or PLAIN on the listener {endpoint.name}")
+            misused(f"--console needs {', '.join(known[:-1])} or {known[-1]} on the listener {endpoint.name}")
         configs["sasl.mechanism"] = mechanism
     elif lookup("ssl.client.auth") == "required":
         misused(
@@ -59,6 +64,19 @@ def client_of(broker: BrokerConfig) -> ConsoleClient:
     if not endpoint.protocol.endswith("SSL"):
         return ConsoleClient(configs)
     return ConsoleClient(configs, _trusted(lookup))
+
+
+def history_of(broker: BrokerConfig) -> Path | None:
+    """The folder of a console's history in the first data directory; None for a broker without one.
+
+    Why none with encryption at rest: the console does not have the keys, and names of groups are data.
+    """
+    encrypts = (
+        broker["penstock.encryption.keys"] or broker["penstock.encryption.key.provider"] != FILE_PROVIDER
+    )
+    if broker.penstock_memory or encrypts or not broker.data_dirs:
+        return None
+    return Path(broker.data_dirs[0]).absolute() / _HISTORY
 
 
 def _trusted(lookup: Callable[[str], str | None]) -> str | None:
@@ -79,16 +97,20 @@ class ConsoleChild:
     The child ends when its standard input is closed, so it also ends with a broker that is killed.
     """
 
-    def __init__(self, port: int, client: ConsoleClient) -> None:
+    def __init__(self, port: int, client: ConsoleClient, history: Path | None = None) -> None:
+        """`history` is the folder that keeps the lag of groups; None keeps it in memory."""
         self._port = port
+        self._history = history
         self._client = client
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, bootstrap: str) -> None:
         options = [] if not self._client.configs else ["--command-config", str(self._write_configs())]
-        command = [sys.executable, "-m", "penstock", *options, "console", "--bootstrap", bootstrap]
+        command = [sys.executable, "-P", "-m", "penstock", *options, "console", "--bootstrap", bootstrap]
         command += ["--port", str(self._port), "--beside-broker"]
+        if self._history is not None:
+            command += ["--history", str(self._history)]
         # Ctrl-C goes to the whole process group; the broker decides when the console ends.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 

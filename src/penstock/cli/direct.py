@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from penstock.broker.base.system_ports import SystemRng
-from penstock.cli.client_config import client_security
+from penstock.cli.client_config import client_security, librdkafka_settings
 from penstock.cli.failure import Failure, misused, too_late
-from penstock.model.config.layers import bracketed
-from penstock.model.errors import ErrorCode, UnsupportedVersion
-from penstock.net.client import Peer
-from penstock.net.peer_errors import PeerGone, PeerRefused, PeerTimedOut
+from penstock.model.addresses import Address, address_text, parse_address
+from penstock.model.errors import UnsupportedVersion, error_name
+from penstock.net.cluster_client import ClusterClient
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerRejected, PeerTimedOut
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 
-__all__ = ["HELLO", "DirectLine", "NoAnswer", "address_of", "refuse"]
+if TYPE_CHECKING:
+    from penstock.client.connection_causes import Cause
+    from penstock.net.access_client import AccessPort
 
+__all__ = ["HELLO", "DirectLine", "NoAnswer", "refuse"]
+
+T = TypeVar("T")
 #: a request that every broker answers without other brokers
 HELLO: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
+
+
+#: how long the search for a cause may wait for an address
+_LOOK_S: Final = 0.5
 
 
 class NoAnswer(Failure):
@@ -39,10 +47,10 @@ class DirectLine:
         #: addresses that refuse connections: the process is gone
         self.refused: set[str] = set()
         self._addresses = [address.strip() for address in bootstrap.split(",")]
-        self._contact: str | None = None
+        #: how the last request to an address has failed
+        self._gone: dict[Address, PeerGone] = {}
         self._runner = asyncio.Runner()
-        self._peers: dict[str, Peer] = {}
-        self._security = client_security()
+        self._client = ClusterClient(list(map(_pair, self._addresses)), "penstock-cli", client_security())
 
     def __enter__(self) -> Self:
         return self
@@ -53,43 +61,55 @@ class DirectLine:
         self._runner.run(self._close())
         self._runner.close()
 
+    @property
+    def addresses(self) -> list[str]:
+        """The bootstrap addresses."""
+        return list(self._addresses)
+
     def send(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """The response of one of the bootstrap brokers."""
         return self._runner.run(self._send_to_contact(api, request))
 
+    def run(self, work: Callable[[AccessPort], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work`, whose requests go where those of `send` go."""
+        return self._runner.run(work(_Port(self)))
+
     def turn_to(self, address: str) -> None:
         """Send requests to this broker from now on: its metadata is newer than the first one's."""
-        self._contact = address
+        self._client.contact = _pair(address)
 
     def send_each(
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:
         """The responses of several brokers to concurrent requests; None for one that does not respond."""
-        return self._runner.run(self._send_each(list(addresses), api, request))
+        named = list(addresses)
+        answers = self._runner.run(self._send_each(list(map(_pair, named)), api, request))
+        return dict(zip(named, answers, strict=True))
 
     async def _send_to_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        untried = set(self._addresses)
+        untried = set(self._client.bootstrap)
+        has_answer = False
         while True:
-            address = self._contact = self._contact or await self._first_to_answer(untried)
+            address = self._client.contact = self._client.contact or await self._first_to_answer(untried)
             if address is None:
-                raise await self._no_contact(api)
+                raise await self._no_contact(api, has_answer)
+            has_answer = True
             untried.discard(address)
             try:
                 return await self._send_to(address, api, request)
             except PeerTimedOut as error:
                 # The request may still be carried out, so no other broker gets it. The broker may hang,
                 # though.
-                self._contact = None
-                raise NoAnswer(too_late(f"{address} has not answered {api.name}", self.timeout_s)) from error
+                self._client.contact = None
+                text = f"{address_text(*address)} has not answered {api.name}"
+                raise NoAnswer(too_late(text, self.timeout_s)) from error
             except PeerGone:
-                self._contact = None
+                self._client.contact = None
             except UnsupportedVersion as error:
-                raise Failure(f"{address} does not support {api.name}") from error
+                raise Failure(f"{address_text(*address)} does not support {api.name}") from error
 
-    async def _first_to_answer(self, addresses: Iterable[str]) -> str | None:
+    async def _first_to_answer(self, addresses: Iterable[Address]) -> Address | None:
         """The first broker that responds to ApiVersions; None if none does."""
-        for address in self._addresses:
-            self._peer(address)  # report an invalid address before any request is sent
         hellos = [asyncio.create_task(self._answers(address)) for address in addresses]
         try:
             for hello in asyncio.as_completed(hellos):
@@ -101,71 +121,83 @@ class DirectLine:
                 pending.cancel()
         return None
 
-    async def _no_contact(self, api: Api[RequestT, ResponseT]) -> Failure:
-        if await self._first_to_answer(self._addresses):
+    async def _no_contact(self, api: Api[RequestT, ResponseT], has_answer: bool) -> Failure:
+        """The failure if no address is left. With `has_answer` one has responded before, and may again."""
+        from penstock.cli.contacts import not_accepted, unreachable
+
+        cause = await asyncio.to_thread(self._cause)
+        if cause is not None:
+            return not_accepted(cause)
+        if has_answer and await self._first_to_answer(self._client.bootstrap):
             return NoAnswer(
                 f"{self.bootstrap} closed the connection instead of answering {api.name}: try again"
             )
-        return Failure(
-            f"no broker answers at {self.bootstrap}: start one with `penstock up`, or "
-            f"name another with --bootstrap"
-        )
+        return unreachable(self.bootstrap)
 
-    async def _answers(self, address: str) -> tuple[str, bool]:
+    def _cause(self) -> Cause | None:
+        """Why no broker accepts the command, as far as the errors of connections tell."""
+        from penstock.client.connection_causes import Causes
+
+        lost = {a: gone for a, gone in self._gone.items() if isinstance(gone, PeerLost)}
+        if not lost:
+            return None  # refused connections and timeouts have other reasons
+        causes = Causes(",".join(address_text(*a) for a in lost), librdkafka_settings())
+        for gone in lost.values():
+            causes.note_own(str(gone), is_login=isinstance(gone, PeerRejected))
+        return causes.examined(_LOOK_S)
+
+    async def _answers(self, address: Address) -> tuple[Address, bool]:
         answers = await self._send_each([address], API_VERSIONS, HELLO)
-        return address, answers[address] is not None
+        return address, answers[0] is not None
 
     async def _send_each(
-        self, addresses: list[str], api: Api[RequestT, ResponseT], request: RequestT
-    ) -> dict[str, ResponseT | None]:
-        async def answer(address: str) -> ResponseT | None:
+        self, addresses: list[Address], api: Api[RequestT, ResponseT], request: RequestT
+    ) -> list[ResponseT | None]:
+        async def answer(address: Address) -> ResponseT | None:
             try:
                 return await self._send_to(address, api, request)
             except (PeerGone, UnsupportedVersion):
                 return None
 
-        answers = await asyncio.gather(*(answer(address) for address in addresses))
-        return dict(zip(addresses, answers, strict=True))
+        return await asyncio.gather(*(answer(address) for address in addresses))
 
-    async def _send_to(self, address: str, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    async def _send_to(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         try:
-            return await self._peer(address).send(api, request, self.timeout_s)
-        except PeerRefused:
-            self.refused.add(address)
+            return await self._client.send_to(address, api, request, self.timeout_s)
+        except PeerGone as gone:
+            self._gone[address] = gone
+            if isinstance(gone, PeerRefused):
+                self.refused.add(address_text(*address))
             raise
 
-    def _peer(self, address: str) -> Peer:
-        peer = self._peers.get(address)
-        if peer is None:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:
-                misused(f"{address!r} is not HOST:PORT: correct --bootstrap")
-            peer = self._peers[address] = Peer(
-                asyncio.get_running_loop(),
-                host.strip("[]"),
-                int(port),
-                client_id="penstock-cli",
-                rng=SystemRng(),
-                security=self._security,
-            )
-        return peer
-
     async def _close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
+        self._client.close()
         await asyncio.sleep(0)  # their transports end with the next turn of the loop
 
 
-def address_of(host: str, port: int) -> str:
-    """The address of a broker as HOST:PORT."""
-    return f"{bracketed(host)}:{port}"
+class _Port:
+    """Sends the requests of a coroutine; error codes are Failures."""
+
+    def __init__(self, line: DirectLine) -> None:
+        self._line = line
+
+    async def send(
+        self, api: Api[RequestT, ResponseT], request: RequestT, *, changes: bool = False
+    ) -> ResponseT:
+        return await self._line._send_to_contact(api, request)
+
+    def check(self, code: int, message: str | None, about: str) -> None:
+        refuse(code, message, about)
+
+
+def _pair(address: str) -> Address:
+    try:
+        return parse_address(address)
+    except ValueError as error:
+        misused(f"{error}: correct --bootstrap")
 
 
 def refuse(code: int, message: str | None, about: str) -> None:
     """Raise a Failure `about` something unless `code` is NONE."""
     if code:
-        try:
-            name = ErrorCode(code).name
-        except ValueError:
-            name = f"error {code}"
-        raise Failure(f"{about}: {message or name}")
+        raise Failure(f"{about}: {message or error_name(code)}")

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import typer
 
 from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.model.installation import not_installed
 
 FAILED = 1
 MISUSED = 2
@@ -21,11 +22,15 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class Failure(Exception):
-    """A command failed. The message is one line with the cause and the remedy."""
+    """A command failed. The message is one line with the cause and the remedy.
 
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+    `excerpt` has lines of a file that are printed below it, as they are.
+    """
+
+    def __init__(self, message: str, exit_code: int = FAILED, excerpt: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.excerpt = excerpt
 
 
 def misused(message: str) -> NoReturn:
@@ -63,7 +68,7 @@ def _outcome(command: Callable[[], Any]) -> int:
     except _UsageError as error:
         return _misuse(error)
     except Failure as failure:
-        return _say(str(failure), failure.exit_code)
+        return _say(str(failure), failure.exit_code, failure.excerpt)
     except InvalidConfig as error:
         return _say(str(error), MISUSED)
     except (typer.Abort, KeyboardInterrupt):
@@ -73,6 +78,8 @@ def _outcome(command: Callable[[], Any]) -> int:
     except Exception as error:  # the last resort: no traceback reaches a user
         if os.environ.get("PENSTOCK_DEBUG"):
             raise
+        if isinstance(error, ModuleNotFoundError):
+            return _say(not_installed(error), FAILED)
         if type(error).__name__ == "KafkaException":  # by name: most commands never load that library
             return _say(error.args[0].str(), FAILED)
         detail = f"{type(error).__name__}: {error}"
@@ -96,12 +103,14 @@ def reader_is_gone(output: int) -> bool:
 def _misuse(error: Any) -> int:
     message = error.format_message()
     if "\n" in message:  # no arguments at all: the message is the help
-        print(message, file=sys.stderr)
+        typer.echo(message, err=True)  # without colours where there is no terminal
         return MISUSED
     command = error.ctx.command_path if error.ctx is not None else "penstock"
     return _say(f"{message.rstrip('.')} (see `{command} --help`)", MISUSED)
 
 
-def _say(message: str, exit_code: int) -> int:
+def _say(message: str, exit_code: int, excerpt: str = "") -> int:
     print(f"penstock: {' '.join(message.split())}", file=sys.stderr)
+    if excerpt:
+        print(excerpt, file=sys.stderr)
     return exit_code

@@ -129,16 +129,31 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[Key, int]:
     return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
 
+def partitions_of(cluster: Cluster, topics: Iterable[str]) -> list[Key]:
+    """The partitions of topics; deleted topics have none."""
+    known = cluster.metadata(cluster.admin).topics
+    return [(topic, index) for topic in topics if topic in known for index in known[topic].partitions]
+
+
 def log_ends(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, int]:
     """The end offsets of the partitions; deleted partitions have none."""
-    ends: dict[Key, int] = {}
+    return _existing(cluster, keys, OffsetSpec.latest())
+
+
+def log_starts(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, int]:
+    """The first offsets of the partitions; deleted partitions have none."""
+    return _existing(cluster, keys, OffsetSpec.earliest())
+
+
+def _existing(cluster: Cluster, keys: Iterable[Key], spec: OffsetSpec) -> dict[Key, int]:
+    offsets: dict[Key, int] = {}
     for key in keys:
         try:
-            ends |= _looked_up(cluster, [key], OffsetSpec.latest())
+            offsets |= _looked_up(cluster, [key], spec)
         except Refused as refusal:
             if refusal.reason != "UNKNOWN_TOPIC_OR_PART":
                 raise
-    return ends
+    return offsets
 
 
 def _looked_up(cluster: Cluster, keys: Iterable[Key], spec: OffsetSpec) -> dict[Key, int]:

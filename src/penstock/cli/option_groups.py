@@ -60,11 +60,11 @@ class Connection(NamedTuple):
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
     timeout: Timeout = DEFAULT_TIMEOUT
 
-    def cluster(self) -> Cluster:
-        """The cluster, through librdkafka."""
+    def cluster(self, *, patient: bool = False) -> Cluster:
+        """The cluster, through librdkafka. A `patient` one is tried until the timeout, and says so."""
         from penstock.cli.connection import Cluster
 
-        return Cluster(self.bootstrap, self.timeout)
+        return Cluster(self.bootstrap, self.timeout, patient=patient)
 
     def direct(self) -> DirectLine:
         """Connections for requests that librdkafka does not support; to be used in a `with` statement."""

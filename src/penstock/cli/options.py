@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from penstock.cli.failure import misused
+from penstock.model.addresses import parse_bootstrap
 
 
 def _seconds(text: str) -> float:
@@ -23,12 +24,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _addresses(text: str) -> str:
+def addresses(text: str) -> str:
     """Addresses of brokers, each of them HOST:PORT."""
-    for address in text.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise typer.BadParameter(f"{address.strip()!r} is not HOST:PORT")
+    try:
+        parse_bootstrap(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 
@@ -38,7 +39,7 @@ Bootstrap: TypeAlias = Annotated[
         "--bootstrap",
         "-b",
         envvar="PENSTOCK_BOOTSTRAP",
-        parser=_addresses,
+        parser=addresses,
         metavar="HOST:PORT",
         help="Brokers to connect to: HOST:PORT[,HOST:PORT...].",
     ),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from penstock.cli.failure import misused
 
@@ -16,13 +18,16 @@ __all__ = [
     "is_secret",
     "refuse_secret_arguments",
     "refuse_secret_options",
+    "secret_files",
     "secret_names",
+    "warn_if_exposed",
     "write_private",
 ]
 
 _OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 #: sensitive for Kafka, but public in fact
 _PUBLIC: Final = ("ssl.keystore.certificate.chain", "ssl.truststore.certificates")
+_FILE: Final = re.compile(r"\$\{file:([^}:]+)(?::[^}]+)?\}")
 _PLACEHOLDER: Final = re.compile(r"\$\{(?:file|env):[^}]+\}")
 #: the options of a login module that are no secret; any other one may be
 _PUBLIC_OPTION: Final = re.compile(
@@ -118,6 +123,33 @@ def _refuse(names: Sequence[str]) -> None:
             f"secret to a file that only you can read, and set {names[0]}='${{file:PATH}}', or use "
             f"'${{env:NAME}}'"
         )
+
+
+def secret_files(configs: Mapping[str, str]) -> list[str]:
+    """The files that configs refer to for secrets: `${file:PATH}`, tokens, keys of the audit log.
+
+    Brokers check the key stores of their listeners themselves.
+    """
+    found: dict[str, None] = {}
+    for name, value in configs.items():
+        found.update(dict.fromkeys(_FILE.findall(value)))
+        if name.endswith("sasl.oauthbearer.token.endpoint.url") and value.startswith("file:"):
+            found[unquote(urlsplit(value).path)] = None
+        if value and name.startswith("penstock.") and name.endswith((".keystore.location", ".key.file")):
+            found[value] = None
+    return list(found)
+
+
+def warn_if_exposed(path: Path, option: str, strict: bool = False) -> None:
+    """Warn of a file with secrets that other users can read; end the command instead if `strict`."""
+    from penstock.broker.base.secret_files import exposure_of
+
+    exposure = exposure_of(path)
+    if exposure is None:
+        return
+    if strict:
+        misused(f"{option} {path}: {exposure}")
+    print(f"warning: {option} {path}: {exposure}", file=sys.stderr)
 
 
 def is_open_to_others(path: Path) -> bool:

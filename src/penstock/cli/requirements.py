@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.failure import Failure
+from penstock.model.installation import pip_install
 
-__all__ = ["require_extra", "require_java"]
+__all__ = ["require_console", "require_extra", "require_java"]
 
 _JAVA_OLDEST: Final = 17
 _INSTALL_JAVA: Final = "install it (apt install openjdk-17-jre-headless, or brew install openjdk@17)"
@@ -21,7 +22,16 @@ _INSTALL_JAVA: Final = "install it (apt install openjdk-17-jre-headless, or brew
 def require_extra(module: str, extra: str = "telemetry") -> None:
     """Raise a Failure if a module of an extra is missing."""
     if find_spec(module) is None:
-        raise Failure(f"{module} is missing: pip install 'penstock[{extra}]'")
+        raise Failure(f"{module} is missing: {pip_install(extra)}")
+
+
+def require_console() -> None:
+    """Raise a Failure if a library of the web console is missing."""
+    require_extra("starlette", "console")
+    require_extra("uvicorn", "console")
+    # Other distributions may own parts of the namespace `google`; without any, it is not there at all.
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise Failure(f"protobuf is missing: {pip_install('console')}")
 
 
 def require_java() -> None:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from penstock.cli.direct import DirectLine, NoAnswer, address_of, refuse
+from penstock.cli.direct import DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
 from penstock.cli.offset_reset import Move
+from penstock.model.addresses import address_text
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
 from penstock.wire.apis import alter_share_group_offsets as alter
@@ -20,7 +21,7 @@ from penstock.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.share_group_describe import (
@@ -28,12 +29,11 @@ from penstock.wire.apis.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
 )
-from penstock.wire.routing import Reaction, reaction_to
+from penstock.wire.routing import Reaction, coordinator_in, coordinator_request, reaction_to
 
 __all__ = ["ShareGroups", "SharePlace"]
 
 T = TypeVar("T")
-_GROUP: Final = 0
 _TOPIC_RESOURCE: Final = 2
 _GROUP_RESOURCE: Final = 32
 #: the source of a config that the group itself has
@@ -61,7 +61,7 @@ class ShareGroups:
     def rows(self) -> list[dict[str, Any]]:
         """All share groups with their states. A broker that does not answer is a Failure."""
         cluster = self._line.send(METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        addresses = [address_of(broker.host, broker.port) for broker in cluster.brokers]
+        addresses = [address_text(broker.host, broker.port) for broker in cluster.brokers]
         found = []
         request = ListGroupsRequest(types_filter=["share"])
         for address, response in self._line.send_each(addresses, LIST_GROUPS, request).items():
@@ -203,12 +203,10 @@ class ShareGroups:
 
     def _coordinator(self, group: str) -> tuple[int, str, int]:
         """(broker, address, error code), where the error is one that passes."""
-        request = FindCoordinatorRequest(key=group, key_type=_GROUP, coordinator_keys=[group])
-        response = self._line.send(FIND_COORDINATOR, request)
-        found = response.coordinators[0] if response.coordinators else response
+        found = coordinator_in(self._line.send(FIND_COORDINATOR, coordinator_request(group)))
         if reaction_to(found.error_code) is Reaction.FAIL:
             refuse(found.error_code, found.error_message, f"share group {group}")
-        return found.node_id, address_of(found.host, found.port), found.error_code
+        return found.node_id, address_text(found.host, found.port), found.error_code
 
 
 def _known(offset: int) -> int | None:

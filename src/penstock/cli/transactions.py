@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from penstock.cli.direct import DirectLine, NoAnswer, address_of, refuse
+from penstock.cli.direct import DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
+from penstock.model.addresses import address_text
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.describe_producers import (
     DESCRIBE_PRODUCERS,
@@ -19,7 +20,7 @@ from penstock.wire.apis.describe_transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
 )
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from penstock.wire.apis.write_txn_markers import (
@@ -28,10 +29,10 @@ from penstock.wire.apis.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from penstock.wire.routing import TRANSACTION, coordinator_in, coordinator_request
 
 __all__ = ["OpenTransaction", "abort", "describe", "find_hanging", "list_transactions"]
 
-_TRANSACTION: Final = 1
 #: (topic, partition)
 _Partition = tuple[str, int]
 
@@ -49,7 +50,7 @@ def list_transactions(line: DirectLine, request: ListTransactionsRequest) -> lis
     """The transactions of all coordinators. A broker that does not answer is a Failure."""
     cluster = _metadata(line, [])
     rows = []
-    brokers = {address_of(broker.host, broker.port): broker.node_id for broker in cluster.brokers}
+    brokers = {address_text(broker.host, broker.port): broker.node_id for broker in cluster.brokers}
     for address, response in line.send_each(brokers, LIST_TRANSACTIONS, request).items():
         if response is None:
             raise NoAnswer(f"{address} does not list its transactions")
@@ -68,18 +69,10 @@ def list_transactions(line: DirectLine, request: ListTransactionsRequest) -> lis
 
 def describe(line: DirectLine, transactional_id: str) -> tuple[int, DescribedTransaction]:
     """The coordinator's broker, and the state of a transactional id."""
-    request = FindCoordinatorRequest(
-        key=transactional_id, key_type=_TRANSACTION, coordinator_keys=[transactional_id]
-    )
-    response = line.send(FIND_COORDINATOR, request)
+    found = coordinator_in(line.send(FIND_COORDINATOR, coordinator_request(transactional_id, TRANSACTION)))
     about = f"transactional id {transactional_id!r}"
-    if response.coordinators:
-        found = response.coordinators[0]
-        refuse(found.error_code, found.error_message, about)
-        node, address = found.node_id, address_of(found.host, found.port)
-    else:
-        refuse(response.error_code, response.error_message, about)
-        node, address = response.node_id, address_of(response.host, response.port)
+    refuse(found.error_code, found.error_message, about)
+    node, address = found.node_id, address_text(found.host, found.port)
     wanted = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     answer = line.send_each([address], DESCRIBE_TRANSACTIONS, wanted)[address]
     if answer is None:
@@ -94,7 +87,7 @@ def describe(line: DirectLine, transactional_id: str) -> tuple[int, DescribedTra
 def open_transactions(line: DirectLine, topics: Iterable[str]) -> list[OpenTransaction]:
     """The transactions that are open in partitions of `topics`, or of all topics if there are none."""
     cluster = _metadata(line, [*topics] or None)
-    addresses = {broker.node_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    addresses = {broker.node_id: address_text(broker.host, broker.port) for broker in cluster.brokers}
     by_leader: dict[str, dict[str, list[int]]] = {}
     for topic in cluster.topics:
         refuse(topic.error_code, None, f"topic {topic.name!r}")

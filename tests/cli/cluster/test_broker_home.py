@@ -88,8 +88,8 @@ def test_a_folder_that_was_moved_does_not_start_without_its_data(tmp_path: Path)
     assert not home.log_file.exists()
 
 
-def test_ctrl_c_leaves_no_process_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted_spawn(arguments: list[str], log: Path) -> tuple[Process, int]:
+def test_ctrl_c_during_a_start_leaves_the_pid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted_spawn(arguments: list[str], log: Path, interpreter: str) -> tuple[Process, int]:
         os.kill(os.getpid(), signal.SIGINT)
         return Process(12, "then"), -1
 
@@ -109,8 +109,8 @@ def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch:
     """As on a disk that is full; the others of a first start end with it."""
     spawned: list[Process] = []
 
-    def watched_spawn(arguments: list[str], log: Path) -> tuple[Process, int]:
-        process, output = spawn(arguments, log)
+    def watched_spawn(arguments: list[str], log: Path, interpreter: str) -> tuple[Process, int]:
+        process, output = spawn(arguments, log, interpreter)
         spawned.append(process)
         return process, output
 
@@ -224,7 +224,7 @@ def test_a_config_that_no_broker_takes_makes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_start_gives_the_reason_and_stops_the_others(tmp_path: Path) -> None:
     good, bad = make_homes(tmp_path, PLAN._replace(brokers=2))
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
     with pytest.raises(Failure, match=r"broker 2 did not start: .*num.partitions.*broker-2/broker.log"):
@@ -234,7 +234,7 @@ def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_
 
 
 @pytest.mark.process
-def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tmp_path: Path) -> None:
+def test_running_brokers_continue_if_a_new_one_does_not_start(tmp_path: Path) -> None:
     good, *others = make_homes(tmp_path, PLAN)
     bad = others[1]
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")

@@ -37,7 +37,7 @@ def test_brokers_are_emptied_and_stay_empty() -> None:
         running.wait_until(lambda: {2, 3} <= set(holders(line)))
         with pytest.raises(Failure, match="too few brokers that are up would be left"):
             drain(line, None, [1, 2, 3], PATIENCE_S)
-        configs = running._nodes[1].broker.image.configs[4, ""]
+        configs = running._nodes[1].broker.stages.cluster.image.configs[4, ""]
         assert EXCLUDED not in configs, "nothing has changed"
         for broker in (3, 2):
             drained, moves = drain(line, None, [broker], PATIENCE_S)

@@ -42,7 +42,7 @@ def test_a_process_is_paused_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failed_command_gives_the_reason(tmp_path: Path) -> None:
     with pytest.raises(FaultFailed, match="has no cluster"):
         asyncio.run(LocalFaults(tmp_path).act(7, "kill"))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.cluster.machines import by_machine, machine_rows, sharing_a_machine
-from penstock.cli.commands.cluster import _print_brokers
+from penstock.cli.cluster.overview_output import print_brokers
 from penstock.model.ids import TopicPartition
 
 
@@ -60,11 +60,11 @@ def test_partitions_with_replicas_on_one_machine_are_found_unless_they_move() ->
 
 
 def test_status_has_machines_only_where_brokers_have(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_brokers(BROKERS)
+    print_brokers(BROKERS)
     grouped = capsys.readouterr().out.splitlines()
     assert grouped[0].split() == [
         *("machine", "rack", "brokers", "up", "leads", "replicas", "in", "sync", "bytes", "quorum")
     ]
     assert [line.split()[:2] for line in grouped[4:]] == [["a", "101"], ["b", "1"], ["b", "2"], ["-", "3"]]
-    _print_brokers([broker(1, None)])
+    print_brokers([broker(1, None)])
     assert "machine" not in capsys.readouterr().out

@@ -134,7 +134,7 @@ def place(running: Cluster, topic: str, *replicas: int) -> None:
     running.wait_for_isr(topic)
 
 
-def test_what_only_the_broker_had_that_is_gone_is_not_waited_for() -> None:
+def test_partitions_without_any_remaining_replica_are_not_waited_for() -> None:
     with cluster(brokers=3) as running:
         gone = next(broker for broker in running.ids if broker != running.controller)
         place(running, "alone", gone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
 from penstock.cli.cluster.overview import cluster_overview
-from penstock.cli.commands.cluster import _print_awaited, _print_overview
+from penstock.cli.cluster.overview_output import print_awaited, print_overview
+from penstock.cli.contacts import NoContact
 from penstock.cli.direct import DirectLine
+from penstock.metadata.clocks import CLOCKS_DISAGREE
 from penstock.storage.recovery_report import Corruption
 from penstock.testing import Cluster, cluster
 from tests.testing.cluster_clients import create, produce
@@ -21,7 +24,7 @@ def change(running: Cluster, broker: int, how: Callable[[Broker, Partition], Non
     node = running._nodes[broker]
 
     def do() -> None:
-        partition = node.broker.partitions.find("t", 0)
+        partition = node.broker.stages.storage.partitions.find("t", 0)
         assert isinstance(partition, Partition)
         how(node.broker, partition)
 
@@ -33,32 +36,35 @@ def damage(_: Broker, partition: Partition) -> None:
 
 
 def fail(_: Broker, partition: Partition) -> None:
-    partition.directory.health.offline = "it is broken"
+    partition.health.offline = "it is broken"
 
 
 def fill(_: Broker, partition: Partition) -> None:
-    partition.directory.health.full = "there is no room"
+    partition.health.full = "there is no room"
 
 
 def distrust(broker: Broker, _: Partition) -> None:
-    broker.node.clock_watch.suspended = "it is wrong"
-    broker.node.image_check.diverged = "the metadata differs"
+    broker.stages.cluster.node.clock_watch.compared(
+        broker.stages.cluster.node.clock_watch.read(), CLOCKS_DISAGREE
+    )
+    broker.stages.cluster.node.image_check.diverged = "the metadata differs"
 
 
-def test_status_says_whose_clock_and_metadata_differ(
+def test_status_names_brokers_whose_clock_or_metadata_differ(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(brokers=3) as running:
         create(running, "t")
+        change(running, 2, distrust)
         # No heartbeat says meanwhile that the clock is right.
         monkeypatch.setattr("penstock.broker.node.clock_watch.ClockWatch.compared", lambda *_: None)
         change(running, 2, distrust)
         with DirectLine(running.bootstrap, 60) as line:
             overview = cluster_overview(line)
-    assert overview["brokers"][1]["deletion_suspended"] == "it is wrong"
-    _print_overview(overview)
+    assert overview["brokers"][1]["deletion_suspended"].startswith("the clocks of the brokers disagree")
+    print_overview(overview)
     printed = capsys.readouterr().out
-    assert "broker 2: nothing is deleted by time: it is wrong" in printed
+    assert "broker 2: nothing is deleted by time: the clocks of the brokers disagree" in printed
     assert "broker 2: the metadata differs" in printed
 
 
@@ -85,11 +91,11 @@ def test_status_shows_damage_failed_directories_and_balancing(
     assert all(broker["bytes"] > 0 and not broker["offline_directories"] for broker in whole["brokers"])
     assert not any(broker["full_directories"] for broker in whole["brokers"])
     assert [broker["full_directories"] for broker in full["brokers"]] == [["/data"], [], []]
-    _print_overview(full)
+    print_overview(full)
     assert "broker 1: the data directory /data is full" in capsys.readouterr().out
     assert broken["damaged"] == [{"broker": 2, "topic": "t", "partition": 0, "ranges": 1}]
     assert [broker["offline_directories"] for broker in broken["brokers"]] == [[], [], ["/data"]]
-    _print_overview(broken)
+    print_overview(broken)
     printed = capsys.readouterr().out
     assert "broker 2: t-0 has 1 damaged range(s)" in printed
     assert "broker 3: the data directory /data is offline" in printed
@@ -117,14 +123,14 @@ def test_status_distinguishes_hanging_brokers_from_dead_ones(capsys: pytest.Capt
         partition | {"leader": None, "isr": partition["replicas"]} for partition in overview["partitions"]
     ]
     unknown = {"controller": None, "moving": None, "balance": None, "partitions": lost}
-    _print_overview(overview | unknown)
+    print_overview(overview | unknown)
     printed = capsys.readouterr().out
     assert "no controller: metadata cannot change until more than half of the voters run" in printed
     assert "unknown moving (penstock.balance unknown)" in printed
     assert "\nt " in printed
 
 
-def test_status_is_what_the_controller_knows() -> None:
+def test_status_shows_the_metadata_of_the_controller() -> None:
     """The first broker that answers may have a failed disk, and know nothing newer."""
     with cluster(brokers=3) as running:
         controller = running.controller
@@ -140,9 +146,20 @@ def test_status_names_the_brokers_that_partitions_without_a_leader_wait_for(
 ) -> None:
     brokers = [{"broker": 1, "state": "up"}, {"broker": 2, "state": "down"}, {"broker": 3, "state": "fenced"}]
     replicas = ([1, 2], [2, 1], [1, 2, 3], [1])
-    _print_awaited({"brokers": brokers, "leaderless": [{"replicas": nodes} for nodes in replicas]})
+    print_awaited({"brokers": brokers, "leaderless": [{"replicas": nodes} for nodes in replicas]})
     assert capsys.readouterr().out.splitlines() == [
         "2 partition(s) without a leader wait for replicas: broker(s) 2, not up",
         "1 partition(s) without a leader wait for replicas: broker(s) 2, 3, not up",
         "1 partition(s) without a leader wait for replicas: see the controller's log",
     ]
+
+
+def test_no_second_request_waits_for_a_cluster_that_does_not_respond() -> None:
+    """`penstock cluster status` waited for --timeout twice."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        with DirectLine(f"127.0.0.1:{mute.getsockname()[1]}", 0.2) as line, pytest.raises(NoContact):
+            cluster_overview(line)
+        mute.settimeout(0.2)
+        mute.accept()[0].close()
+        with pytest.raises(TimeoutError):  # there was one connection
+            mute.accept()

@@ -27,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_made_a_cluster_starts_it_again(
+def test_the_command_that_made_a_cluster_starts_it_again(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "8MB")
@@ -66,7 +66,7 @@ def test_a_secret_that_differs_is_not_shown(tmp_path: Path) -> None:
         (ClusterPlan(), "storage.retention_size=1GB", "log.retention.bytes is not set in .*, not 1073741824"),
     ],
 )
-def test_what_differs_is_named(
+def test_differences_from_the_running_cluster_are_named(
     tmp_path: Path, config: Path, plan: ClusterPlan, setting: str, said: str
 ) -> None:
     homes = make_homes(tmp_path, planned(REQUESTED, config, ["num.partitions=4"]))
@@ -76,7 +76,7 @@ def test_what_differs_is_named(
 
 
 @pytest.mark.parametrize("setting", ["node.id=7", "broker.port=1", "cluster.bootstrap_servers=h:1"])
-def test_what_is_each_brokers_own_is_not_set_for_all(setting: str) -> None:
+def test_per_broker_configs_are_not_set_for_all_brokers(setting: str) -> None:
     with pytest.raises(Failure, match="is set per broker, from --brokers") as refused:
         planned(ClusterPlan(), None, [setting])
     assert refused.value.exit_code == 2
@@ -84,7 +84,7 @@ def test_what_is_each_brokers_own_is_not_set_for_all(setting: str) -> None:
 
 def test_an_invalid_topic_is_an_error_before_anything_is_created(config: Path) -> None:
     config.write_text("topics: {'gpu temperature': {}}\n")
-    with pytest.raises(Failure, match="The topic name 'gpu temperature' has characters") as reported:
+    with pytest.raises(Failure, match="Topic name is invalid: 'gpu temperature' contains") as reported:
         planned(ClusterPlan(), config, [])
     assert reported.value.exit_code == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -53,7 +54,7 @@ def test_a_spawned_process_is_alive_in_a_session_of_its_own(sleeper: Process) ->
     assert not send_signal(sleeper, signal.SIGKILL)
 
 
-def test_a_pid_that_went_to_somebody_else_is_left_alone(sleeper: Process) -> None:
+def test_a_pid_that_another_process_has_now_is_left_alone(sleeper: Process) -> None:
     stale = Process(sleeper.pid, "another time")
     assert not is_alive(stale)
     assert not send_signal(stale, signal.SIGKILL)
@@ -75,6 +76,7 @@ def test_output_comes_through_the_pipe_and_errors_to_the_log(tmp_path: Path) -> 
     os.close(output)
     os.waitpid(process.pid, 0)
     assert "nonsense" in (tmp_path / "log").read_text()
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600, "other users could read it"
 
 
 def test_settings_in_the_environment_are_not_passed_on(
@@ -105,7 +107,7 @@ def test_this_very_process_has_one_start_time() -> None:
     assert is_alive(Process(os.getpid(), other.stdout.strip()))
 
 
-def test_ctrl_c_as_soon_as_it_is_heard_again_leaves_no_signal_unheard(
+def test_ctrl_c_right_after_the_signal_mask_leaves_no_signal_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_handler = signal.signal

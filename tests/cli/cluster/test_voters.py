@@ -20,7 +20,7 @@ PATIENT = {"controller.quorum.fetch.timeout.ms": 60_000}
 
 
 @pytest.mark.parametrize("since_s", [SHOWN_FOR_S, GONE_S])
-def test_who_is_left_of_a_majority_is_said(since_s: float) -> None:
+def test_without_a_majority_the_reachable_voters_are_named(since_s: float) -> None:
     with cluster(brokers=3) as running:
         controller = running.controller
         assert controller is not None

@@ -110,3 +110,30 @@ def test_users(penstock: Run, tmp_path: Path) -> None:
 )
 def test_arguments_that_make_no_sense(penstock: Run, arguments: tuple[str, ...]) -> None:
     assert penstock("acl", *arguments)[0] == MISUSED
+
+
+def test_a_user_is_revoked(penstock: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n")
+    assert penstock("user", "set", "mallory", "--password-file", str(secret))[0] == 0
+    code, out, _ = penstock("user", "revoke", "mallory")
+    assert (code, lines(out)) == (
+        0,
+        [
+            "mallory: removed the password for SCRAM-SHA-256, SCRAM-SHA-512",
+            "mallory: closed all connections",
+        ],
+    )
+    assert "mallory" not in penstock("user", "list", "--json")[1]
+    code, out, _ = penstock("user", "revoke", "User:CN=node,O=acme")
+    assert code == 0
+    assert "CN=node,O=acme has no password in the metadata" in out and "ssl.crl.location" in out
+
+
+def test_a_command_does_not_revoke_its_own_user(penstock: Run, tmp_path: Path) -> None:
+    config = tmp_path / "admin.properties"
+    login = 'x required username="admin" password="p";'
+    config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.jaas.config={login}\n")
+    config.chmod(0o600)
+    code, _, err = penstock("--command-config", str(config), "user", "revoke", "admin")
+    assert code == MISUSED and "another administrator" in err

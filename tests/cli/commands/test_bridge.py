@@ -18,7 +18,7 @@ def test_a_missing_client_is_one_line(
     done = penstock("bridge", system, "from", "to")
     assert (done.returncode, done.stderr) == (
         1,
-        f"penstock: {module} is missing: pip install 'penstock[bridge]'\n",
+        f"penstock: {module} is missing: pip install 'penstock-mq[bridge]'\n",
     )
 
 

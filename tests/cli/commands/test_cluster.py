@@ -109,7 +109,7 @@ def test_a_plan_for_a_cluster_that_is_even_moves_nothing(cli: Cli) -> None:
     assert json.loads(cli("partition", "reassign", "plan").stdout) == {"version": 1, "partitions": []}
 
 
-def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> None:
+def test_starting_a_cluster_again_leaves_running_brokers_alone(cli: Cli, directory: Path) -> None:
     pids = [home.process() for home in homes_in(directory)]
     again = cli("cluster", "start", *HOW, "--config", str(directory.parent / "config.yaml"), "--json")
     assert {b["outcome"] for b in json.loads(again.stdout)["brokers"]} == {"running"}

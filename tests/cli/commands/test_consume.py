@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.cli.commands.consume import _End
-from tests.cli.running import PENSTOCK, WAIT_S, Command, interruptible, lines
+from penstock.testing import broker as broker_thread
+from tests.cli.running import PENSTOCK, WAIT_S, Command, interruptible, lines, run_here
 
 
 class Member:
@@ -27,7 +28,7 @@ class Member:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_group_that_does_not_answer_does_not_hold_up_the_end(answers: bool) -> None:
+def test_a_group_that_does_not_respond_does_not_delay_the_end(answers: bool) -> None:
     member = Member()
     if answers:
         member.may_leave.set()
@@ -56,7 +57,7 @@ def test_where_to_start(penstock: Command) -> None:
     assert read("--from-beginning", "--partition", "0", "--format", "key-value", "-K", "|")[0] == "|1"
 
 
-def test_consuming_what_is_not_there_does_not_create_it(penstock: Command) -> None:
+def test_consuming_from_a_missing_topic_does_not_create_it(penstock: Command) -> None:
     done = penstock("consume", "absent")
     assert (done.returncode, done.stdout) == (1, "")
     assert "penstock topic create absent" in done.stderr
@@ -122,3 +123,38 @@ def test_interrupting_a_consume_that_would_end_by_itself_is_a_failure(penstock: 
     penstock("produce", "cut-short", input="x\n")
     consume = ("consume", "cut-short", "--from-beginning", "--bootstrap", broker)
     assert interrupted(*consume, "--count", "9") == (130, "penstock: interrupted after 1 messages\n")
+
+
+def test_the_last_messages_of_an_empty_partition(penstock: Command) -> None:
+    assert penstock("topic", "create", "hollow", "--partitions", "2").returncode == 0
+    done = penstock("consume", "hollow", "--partition", "1", "--offset", "-10", "--exit-at-end")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "hollow partition 1 is empty: it has no last 10 messages\n"
+
+
+def test_a_lone_member_of_the_new_protocol_does_not_wait(capfd: pytest.CaptureFixture[str]) -> None:
+    with broker_thread(config={"group.initial.rebalance.delay.ms": "60000"}) as running:
+        where = ["--bootstrap", running.bootstrap]
+        assert run_here("topic", "create", "quick", *where) == 0
+        lone = ["consume", "quick", "--group", "lone", "--protocol", "consumer", "--exit-at-end"]
+        assert run_here(*lone, *where) == 0
+        capfd.readouterr()
+        assert run_here("group", "list", "--json", *where) == 0
+    assert json.loads(capfd.readouterr().out)[0]["type"] == "consumer"
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--protocol", "consumer"], ["--group", "g", "--queue", "--protocol", "classic"]]
+)
+def test_only_consumer_groups_have_a_protocol(wrong: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_here("consume", "quick", *wrong) == 2
+    assert "--protocol is that of a consumer group" in capfd.readouterr().err
+
+
+def test_a_group_that_waits_for_more_members_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    with broker_thread(config={"group.initial.rebalance.delay.ms": "2000"}) as running:
+        where = ["--bootstrap", running.bootstrap]
+        assert run_here("topic", "create", "slow", *where) == 0
+        capfd.readouterr()
+        assert run_here("consume", "slow", "--group", "lone", "--exit-at-end", *where) == 0
+    assert "a new group waits for more members (group.initial.rebalance.delay.ms" in capfd.readouterr().err

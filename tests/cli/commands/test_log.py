@@ -52,7 +52,7 @@ def test_dump_shows_indexes(partition: Path) -> None:
     assert entry["offset"] == 1
 
 
-def test_dump_says_which_file_of_which_partition(data: Path, partition: Path) -> None:
+def test_dump_names_the_file_and_the_partition(data: Path, partition: Path) -> None:
     name = "00000000000000000000.log"
     for shown in (log("dump", str(data)).stdout, log("dump", str(data), "--json").stdout):
         named = [line for line in shown.splitlines() if "file" in line]
@@ -105,7 +105,7 @@ def test_verify_finds_a_flipped_bit(partition: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
-def test_what_is_not_a_log_is_refused(command: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_log_is_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     for path in (tmp_path, tmp_path / "notes.txt", tmp_path / "nothing"):
         done = log(command, str(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.alteration import broker_resource, config_entries, topic_resource
+from penstock.cli.alteration import alter_configs, broker_resource, config_entries, topic_resource
 from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.connection import Cluster as Connection
 from penstock.cli.direct import DirectLine
@@ -49,7 +49,7 @@ def plan_for(running: Cluster, topic: str, path: Path) -> Path:
     return plan
 
 
-def test_what_is_cancelled_is_throttled_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancelled_moves_are_no_longer_throttled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with cluster(brokers=3, config={"min.insync.replicas": "1"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         for created in admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)]).values():
@@ -83,3 +83,22 @@ def test_a_plan_that_is_refused_leaves_no_throttle(
         assert reassign(running, "execute", str(plan), "--throttle", "1MB") == 1
         assert "99" in capsys.readouterr().err
         assert throttled(running, "a") == set()
+
+
+def test_the_throttle_of_an_operator_is_back_after_the_moves(tmp_path: Path) -> None:
+    """It was overwritten by `--throttle`, and removed by `verify`."""
+    rate = "leader.replication.throttled.rate"
+    with cluster(brokers=2, config={"min.insync.replicas": "1"}) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+        admin.create_topics([NewTopic("a", 1, 1)])["a"].result(timeout=60)
+        connection = Connection(running.bootstrap, 60)
+        alter_configs(connection, broker_resource("1"), {rate: "900000000"})
+        plan = str(plan_for(running, "a", tmp_path))
+        assert reassign(running, "execute", plan, "--throttle", "1MB", "--wait") == 0
+
+        def rates() -> dict[str, str]:
+            entries = config_entries(connection, broker_resource("1"))
+            return {e["name"]: e["value"] for e in entries if e["source"] == "DYNAMIC_BROKER_CONFIG"}
+
+        running.wait_until(lambda: rates() == {rate: "900000000"})
+        assert throttled(running, "a") == {"1"}

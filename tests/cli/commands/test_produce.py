@@ -93,7 +93,7 @@ def test_a_compacted_topic_needs_keys(penstock: Command) -> None:
 
 
 @pytest.mark.process
-def test_interrupting_produce_sends_what_was_read(penstock: Command, broker: str) -> None:
+def test_interrupting_produce_sends_all_read_lines(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "typed")
     with interruptible("produce", "typed", "--bootstrap", broker) as process:
         assert process.stdin is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.cluster.overview import cluster_overview
-from penstock.cli.commands.cluster import _print_overview
+from penstock.cli.cluster.overview_output import print_overview
 from penstock.cli.direct import DirectLine
 from penstock.storage.directory import DataDirectory
 from penstock.testing import broker
@@ -54,14 +54,14 @@ def stray(tmp_path: Path) -> Topic:
     return topic
 
 
-def test_an_empty_quarantine_says_so(tmp_path: Path) -> None:
+def test_an_empty_quarantine_is_reported(tmp_path: Path) -> None:
     with broker(data=tmp_path):
         pass
     assert listed(tmp_path) == []
     assert "is empty" in quarantine("list", "--data", str(tmp_path)).stderr
 
 
-def test_list_shows_what_was_set_aside(tmp_path: Path, stray: Topic) -> None:
+def test_list_shows_quarantined_logs(tmp_path: Path, stray: Topic) -> None:
     (row,) = listed(tmp_path)
     assert (row["entry"], row["topic"], row["partitions"], row["reason"]) == ("t-1.1", "t", [1], "a test")
     assert row["path"] == str(tmp_path / "quarantine" / "t-1.1")
@@ -104,7 +104,7 @@ def test_a_deleted_entry_is_gone(tmp_path: Path, stray: Topic) -> None:
     assert not list((tmp_path / "quarantine").iterdir())
 
 
-def test_mistakes_are_said_in_one_line(tmp_path: Path, stray: Topic) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path, stray: Topic) -> None:
     for command in ("restore", "delete"):
         assert "no quarantine entry 'x'" in refused(command, "x", "--data", str(tmp_path))
     assert "is not a directory" in refused("list", "--data", str(tmp_path / "nowhere"))
@@ -119,5 +119,5 @@ def test_the_status_of_a_cluster_warns_of_quarantined_logs(
     with broker(data=tmp_path) as running, DirectLine(running.bootstrap, 60) as line:
         overview = cluster_overview(line)
     assert [each["quarantined_bytes"] for each in overview["brokers"]] == [row["bytes"]]
-    _print_overview(overview)
+    print_overview(overview)
     assert f"broker 1: {row['bytes']} bytes of logs are in quarantine" in capsys.readouterr().out

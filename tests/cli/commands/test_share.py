@@ -15,7 +15,7 @@ from tests.cli.running import Command
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
     """A broker with share groups, instead of the one that all tests of client commands share."""
     with queues(config={"penstock.log.level": "error"}) as running:

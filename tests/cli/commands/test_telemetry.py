@@ -185,7 +185,7 @@ def test_a_target_that_is_down(penstock: Command) -> None:
         (["scrape", "a:1", "--interval", "1"], "must fit into --interval"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(penstock: Command, arguments: list[str], complaint: str) -> None:
+def test_an_error_is_one_line(penstock: Command, arguments: list[str], complaint: str) -> None:
     done = penstock("telemetry", *arguments, "--topic", "never")
     assert done.returncode in (1, 2)
     (line,) = done.stderr.splitlines()
@@ -193,10 +193,10 @@ def test_what_is_wrong_is_said_in_one_line(penstock: Command, arguments: list[st
     assert complaint in line
 
 
-def test_without_nvml_the_command_says_what_to_install(
+def test_without_nvml_the_command_names_the_missing_package(
     penstock: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     done = penstock("telemetry", "nvml")
     assert done.returncode == 1
-    assert done.stderr == "penstock: nvidia-ml-py is missing: pip install 'penstock[telemetry]'\n"
+    assert done.stderr == "penstock: nvidia-ml-py is missing: pip install 'penstock-mq[telemetry]'\n"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from penstock.cli.cluster.lag import PartitionLag, partition_lags
 from penstock.cli.cluster.rates import ClusterSample, TopView
+from penstock.cli.commands.top import _show
 from penstock.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -39,6 +42,25 @@ def test_rates_and_lag_between_two_samples() -> None:
         }
     ]
     assert found["groups"] == [{"group": "billing", "topic": "orders", "lag": 50, "lag_s": 5.0}]
+
+
+def test_a_partition_without_a_commit_counts_from_its_first_record() -> None:
+    other, third = ("orders", 1), ("orders", 2)
+    leaders = {KEY: 1, other: 1, third: 1}
+    commits = {"billing": {KEY: 60}}
+    ends, starts = {KEY: 110, other: 3400, third: 7}, {other: 400}
+    found = TopView(lambda: 1.0).update(ClusterSample(ends, {}, leaders, commits, starts))
+    assert [group["lag"] for group in found["groups"]] == [3050]
+
+
+def test_long_names_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "a" * 200 + ".end"
+    row = {"topic": long, "partitions": 1, "offline": 0, "size": 1, "records_per_s": 1, "bytes_per_s": 1}
+    groups = [{"group": long, "topic": "t", "lag": 1, "lag_s": 0}]
+    _show({"topics": [row, {**row, "topic": "orders"}], "groups": groups})
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) < 130
+    assert "aaa.end" in shown
 
 
 def test_lags_come_from_leaders_and_else_from_followers() -> None:

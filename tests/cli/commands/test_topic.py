@@ -13,7 +13,7 @@ from tests.cli.running import Command, lines, run
 
 
 @pytest.mark.process
-def test_no_broker_is_said_at_once_and_only_once() -> None:
+def test_a_missing_broker_is_reported_at_once_and_only_once() -> None:
     done = run("topic", "list", "--bootstrap", "127.0.0.1:1")
     assert done.returncode == 1
     assert lines(done.stderr) == [

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -32,7 +34,7 @@ def test_ready_is_the_only_line_and_a_signal_ends_it_with_0(number: signal.Signa
     assert (tmp_path / "data").is_dir()
 
 
-def test_a_broker_serves_though_nobody_waited_until_it_was_ready() -> None:
+def test_a_broker_serves_after_its_start_command_has_timed_out() -> None:
     """As after `penstock broker start 1 --timeout 2` of the first voter of three."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -66,8 +68,13 @@ def test_a_voter_that_waits_for_the_others_ends_on_a_signal(number: signal.Signa
         )
         try:
             assert process.stderr is not None
-            await_event("monitoring_started", process.stderr)
-            await_event("waiting_for_majority", process.stderr)
+            started = await_event("monitoring_started", process.stderr)
+            waiting = await_event("waiting_for_majority", process.stderr)
+            assert "seen=[] not_seen=[2]" in waiting
+            with pytest.raises(HTTPError) as not_ready:
+                urlopen(f"{started.partition('address=')[2].split()[0]}/readyz", timeout=WAIT_S)
+            with not_ready.value as answer:
+                assert answer.code == 503 and "not registered" in answer.read().decode()
             process.send_signal(number)
             assert process.wait(WAIT_S) == 0
             assert process.communicate()[1].endswith("event=stopped_before_ready node_id=1\n")
@@ -76,7 +83,7 @@ def test_a_voter_that_waits_for_the_others_ends_on_a_signal(number: signal.Signa
             process.communicate()
 
 
-def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_restart(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path))
     with running_broker(*data) as (process, address):
         assert run("produce", "kept", input="one\ntwo\n", bootstrap=address).returncode == 0
@@ -119,7 +126,7 @@ def test_a_setting_in_place_of_a_config_file_is_explained(setting: str) -> None:
     assert "did you mean" in done.stderr
 
 
-def test_starts_and_stops_are_logged_with_what_recovery_did(tmp_path: Path) -> None:
+def test_starts_and_stops_are_logged_with_the_results_of_recovery(tmp_path: Path) -> None:
     started, stopped = events_of_a_life(tmp_path, produce=True, end=signal.SIGTERM)
     assert (started["event"], stopped["event"]) == ("started", "stopped")
     assert (started["node_id"], started["partitions"], started["clean"]) == (1, 0, True)
@@ -136,9 +143,11 @@ def test_starts_and_stops_are_logged_with_what_recovery_did(tmp_path: Path) -> N
     assert cast(int, started["bytes_walked"]) > 0
 
 
-def await_event(event: str, log: Iterable[str]) -> None:
-    """Read up to a line with the event. On a slow machine there may be others before it."""
-    assert any(f"event={event} " in line for line in log), f"nothing has logged {event}"
+def await_event(event: str, log: Iterable[str]) -> str:
+    """Read up to a line with the event and return it. Others may come before it on a slow machine."""
+    found = next((line for line in log if f"event={event} " in line), None)
+    assert found is not None, f"nothing has logged {event}"
+    return found
 
 
 def events_of_a_life(data: Path, *, produce: bool, end: signal.Signals) -> list[dict[str, object]]:

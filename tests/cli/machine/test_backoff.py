@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.machine.backoff import Backoff
+from penstock.cli.machine.supervisor import Backoff
 
 
 def test_the_pause_doubles_up_to_half_a_minute() -> None:

@@ -14,9 +14,14 @@ from penstock.broker.monitoring.documents import Document
 from penstock.cli.machine import endpoint as module
 from penstock.cli.machine.endpoint import Endpoint
 from penstock.model.config.monitoring_keys import metrics_address
+from penstock.observability.health import BrokerFacts, broker_health
+from penstock.observability.health_merge import BrokerReport, report
 from penstock.observability.http import Request
 
 PORTS = {1: 11, 2: 22}
+
+
+DAMAGED = broker_health(BrokerFacts(damaged_ranges=1)).findings
 
 
 def endpoint(ports: Mapping[int, int] = PORTS, unready: list[int] | None = None) -> Endpoint:
@@ -41,8 +46,8 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, str], bytes | No
     answers: dict[tuple[int, str], bytes | None] = {
         (11, "/metrics"): b"# TYPE up gauge\nup 1\n",
         (22, "/metrics"): b"# TYPE up gauge\nup 0\n",
-        (11, "/health"): b'{"status": "Healthy"}',
-        (22, "/health"): b'{"status": "Degraded"}',
+        (11, "/health"): json.dumps(report(BrokerReport(1), {})).encode(),
+        (22, "/health"): json.dumps(report(BrokerReport(2, DAMAGED), {})).encode(),
     }
 
     async def fetched(port: int, path: str, token: str) -> bytes | None:
@@ -70,12 +75,16 @@ def test_health_is_that_of_the_worst_broker(brokers: dict[tuple[int, str], bytes
         document = get(served, "/health")
         return document.status, json.loads(b"".join(document.chunks))
 
-    status, report = health(endpoint())
-    assert (status, report["status"], report["machine"]) == (HTTPStatus.OK, "Degraded", "m1")
+    status, found = health(endpoint())
+    assert (status, found["status"], found["machine"]) == (HTTPStatus.OK, "Degraded", "m1")
+    assert found["reasons"] == ["broker 2: 1 damaged range is not repaired"]
     brokers[22, "/health"] = None
-    status, report = health(endpoint())
-    assert (status, report["status"]) == (HTTPStatus.SERVICE_UNAVAILABLE, "Unhealthy")
-    assert report["brokers"]["2"]["reason"] == "the broker does not answer"
+    status, found = health(endpoint())
+    assert (status, found["status"]) == (HTTPStatus.OK, "Degraded")
+    assert found["reasons"] == ["broker 2 does not respond: the broker does not answer"]
+    assert found["brokers"]["2"] == {"status": "Unhealthy", "reason": "the broker does not answer"}
+    brokers[11, "/health"] = None
+    assert health(endpoint())[0] == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_a_machine_is_ready_when_all_brokers_are() -> None:

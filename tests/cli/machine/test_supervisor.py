@@ -21,10 +21,9 @@ from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.cluster.processes import Process, is_alive
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.machine.backoff import Backoff
 from penstock.cli.machine.child import Child
 from penstock.cli.machine.layout import Machine, lay_out
-from penstock.cli.machine.supervisor import Supervisor
+from penstock.cli.machine.supervisor import Backoff, Supervisor
 from penstock.model.config import effective_configs
 from tests.cli.machine.machine_process import RunningMachine, running_machine
 from tests.cli.running import PENSTOCK, WAIT_S

@@ -40,7 +40,7 @@ def test_tables_in_a_store_have_their_log_elsewhere() -> None:
     assert SparkLog.beside("s3://fleet/tables", "here.log").path == Path("here.log")
 
 
-def test_a_failure_is_one_line_with_what_the_jvm_said_last(tmp_path: Path) -> None:
+def test_a_failure_is_one_line_with_the_last_message_of_the_jvm(tmp_path: Path) -> None:
     log = SparkLog(tmp_path / "spark.log")
     said = "WARN hostname\nError: could not create the Java Virtual Machine.\nbye\n"
     (tmp_path / "spark.log").write_text(said)
@@ -68,14 +68,14 @@ def test_errors_of_an_earlier_process_or_attempt_are_not_quoted(tmp_path: Path) 
     assert "Spark said" not in str(log.failure("the pipeline failed", RuntimeError("x")))
 
 
-def test_a_killed_jvm_has_said_nothing_about_it(tmp_path: Path) -> None:
+def test_a_killed_jvm_has_left_no_message(tmp_path: Path) -> None:
     (tmp_path / "spark.log").write_text("java.io.EOFException: of something else\n")
     killed = RuntimeError("the JVM of Spark was killed with SIGKILL, by a user")
     said = str(SparkLog(tmp_path / "spark.log").failure("the pipeline failed", killed))
     assert said == f"the pipeline failed: {killed}; see {tmp_path / 'spark.log'}"
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = SparkLog(tmp_path / "file" / "log")
     with pytest.raises(Failure, match="choose another --spark-log"), log.taking_over():

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.client_config import use_by_default
 from penstock.cli.cluster.processes import (
+    THIS_PROGRAM,
     Process,
+    Program,
     is_alive,
     read_pid_file,
     send_signal,
@@ -126,13 +128,27 @@ class BrokerHome:
         process = read_pid_file(self.pid_file)
         return process if process is not None and is_alive(process) else None
 
-    def start(self) -> int:
+    def alter(self, configs: Mapping[str, str]) -> str:
+        """Add configs to the config file, or replace them; returns the file's text before."""
+        before = self.config_file.read_text(encoding="utf-8")
+        self.write({**self.configs, **configs}, self.topics)
+        self.__dict__.pop("configs", None)
+        return before
+
+    def restore(self, text: str) -> None:
+        """Write the config file as it was."""
+        write_private(self.config_file, text)
+        self.__dict__.pop("configs", None)
+
+    def start(self, program: Program = THIS_PROGRAM) -> int:
         """Start the process; returns the descriptor of its standard output, which gets the `ready` line."""
         self._refuse_other_data()
         with uninterrupted():
             try:
-                options = ["--config", str(self.config_file), "--log-file", str(self.log_file)]
-                process, output = spawn(["up", *options], self.log_file)
+                options = ["--config", str(self.config_file)]
+                if program.takes_log_file:
+                    options += ["--log-file", str(self.log_file)]
+                process, output = spawn(["up", *options], self.log_file, program.interpreter)
                 self._record(process, output)
             except OSError as error:
                 raise Failure(

@@ -33,7 +33,7 @@ from penstock.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["carry_out", "check_evacuation", "drain", "evacuate", "keep_empty", "kept_empty"]
+__all__ = ["carry_out", "check_evacuation", "drain", "evacuate", "keep_empty", "kept_empty", "receive_again"]
 
 _PAUSE_S: Final = 0.1
 
@@ -70,6 +70,11 @@ def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
     _alter_excluded(line, Operation.APPEND, numbers)
 
 
+def receive_again(line: DirectLine, numbers: Collection[int]) -> None:
+    """Let the controller give replicas to these brokers again."""
+    _alter_excluded(line, Operation.SUBTRACT, numbers)
+
+
 @contextmanager
 def kept_empty(line: DirectLine, number: int) -> Iterator[None]:
     """Let the controller give no replicas to a broker within the block, which removes it.
@@ -84,9 +89,9 @@ def kept_empty(line: DirectLine, number: int) -> Iterator[None]:
     except BaseException:
         if not was_excluded:
             with suppress(Failure):
-                _alter_excluded(line, Operation.SUBTRACT, [number])
+                receive_again(line, [number])
         raise
-    _alter_excluded(line, Operation.SUBTRACT, [number])
+    receive_again(line, [number])
 
 
 def _alter_excluded(line: DirectLine, operation: Operation, numbers: Collection[int]) -> None:

@@ -62,6 +62,7 @@ class LocalFaults:
         # The command has the rules of starting and ending. A paused process cannot end in order.
         command = [
             sys.executable,
+            "-P",
             "-m",
             "penstock",
             "broker",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
+from penstock.cli.direct import HELLO, DirectLine, refuse
 from penstock.cli.failure import Failure
+from penstock.model.addresses import address_text
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 
-__all__ = ["Raise", "possible_raises", "raise_levels"]
+__all__ = ["Raise", "possible_raises", "raise_levels", "raises_of"]
+
+
+#: the leader raises it by itself, when it records the voters; the only voter of a quorum records none
+_KRAFT_VERSION: Final = "kraft.version"
 
 
 class Raise(NamedTuple):
@@ -24,7 +30,7 @@ class Raise(NamedTuple):
 def possible_raises(line: DirectLine) -> list[Raise]:
     """The features that can be raised, each to the highest level that every broker supports."""
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
-    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    addresses = {broker.broker_id: address_text(broker.host, broker.port) for broker in cluster.brokers}
     answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     found: list[ApiVersionsResponse] = []
     for broker, address in sorted(addresses.items()):
@@ -35,10 +41,17 @@ def possible_raises(line: DirectLine) -> list[Raise]:
                 f"levels"
             )
         found.append(answer)
+    return raises_of(found)
+
+
+def raises_of(found: Sequence[ApiVersionsResponse]) -> list[Raise]:
+    """The features that can be raised, according to the responses of all brokers."""
+    if not found:
+        return []
     newest = max(found, key=lambda answer: answer.finalized_features_epoch)
     levels = {feature.name: feature.max_version_level for feature in newest.finalized_features}
     known = [{feature.name: feature.max_version for feature in answer.supported_features} for answer in found]
-    names = sorted(known[0])
+    names = sorted(known[0].keys() - {_KRAFT_VERSION})
     highest = {name: min(each.get(name, 0) for each in known) for name in names}
     return [Raise(name, levels.get(name, 0), to) for name, to in highest.items() if to > levels.get(name, 0)]
 

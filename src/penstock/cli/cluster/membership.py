@@ -16,12 +16,14 @@ from penstock.cli.cluster.moves import plan_moves, read_image
 from penstock.cli.cluster.overview import quorum_overview
 from penstock.cli.cluster.security import ClusterSecurity
 from penstock.cli.cluster.starting import start_all, stop_again
-from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
+from penstock.cli.direct import HELLO, DirectLine, refuse
 from penstock.cli.failure import Failure, misused
+from penstock.model.addresses import address_text, parse_address
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import parse_topic_id
+from penstock.security.mechanism_checks import check_mechanisms
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
@@ -147,9 +149,9 @@ def _new_home(
         misused(f"{directory} has a broker {number} already: `penstock broker start {number}` starts it")
     host = homes[0].address.rpartition(":")[0]
     bare = host.strip("[]")
-    taken = {int(a.rpartition(":")[2]) for home in homes for a in (home.address, home.internal_address)}
+    taken = {parse_address(a)[1] for home in homes for a in (home.address, home.internal_address)}
     if port is None:
-        highest = max(int(home.address.rpartition(":")[2]) for home in homes)
+        highest = max(parse_address(home.address)[1] for home in homes)
         client_port = free_port(bare, highest + 1, taken)
     else:
         client_port = chosen_port(bare, port, taken)
@@ -168,7 +170,7 @@ def _new_home(
         **(security.configs_of(home) if security.exists else {}),
         **own,
     }
-    BrokerConfig(configs)  # refuses what no broker would start with
+    check_mechanisms(BrokerConfig(configs))  # refuses what no broker would start with
     if security.exists:
         security.issue([home], bare)
     home.write(configs, homes[0].topics)
@@ -192,7 +194,7 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
     deadline = time.monotonic() + timeout_s
     while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
         ((host, port),) = broker.endpoints.values()
-        address = address_of(host, port)
+        address = address_text(host, port)
         if line.send_each([address], API_VERSIONS, HELLO)[address] is not None:
             raise Failure(
                 f"broker {home.id} is still up, as a process that {home.pid_file} does not name: end it, "
@@ -209,14 +211,14 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
 
 def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
     """Make a broker a voter once it follows the quorum."""
-    host, _, port = home.internal_address.rpartition(":")
+    host, port = parse_address(home.internal_address)
     for observer in quorum_overview(line)["observers"]:
         if observer["node"] == home.id:
             request = AddRaftVoterRequest(
                 timeout_ms=int(_ANSWER_S * 1000),
                 voter_id=home.id,
                 voter_directory_id=parse_topic_id(observer["directory_id"]),
-                listeners=[Endpoint(name=INTERNAL, host=host.strip("[]"), port=int(port))],
+                listeners=[Endpoint(name=INTERNAL, host=host, port=port)],
             )
             deadline = time.monotonic() + _ANSWER_S
             response = line.send(ADD_RAFT_VOTER, request)

@@ -14,10 +14,12 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from penstock.cli.cluster.healing import controller_configs
-from penstock.cli.direct import DirectLine, address_of, refuse
+from penstock.cli.cluster.planner import image_of, moves_of
+from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.rebalance import Move, plan_rebalance
+from penstock.model.addresses import address_text
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.wire.apis.alter_partition_reassignments import (
@@ -34,7 +36,6 @@ from penstock.wire.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
 )
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
-from penstock.wire.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 __all__ = [
     "EXCLUDED",
@@ -87,37 +88,9 @@ def read_image(line: DirectLine) -> ClusterImage:
     """The cluster's brokers and replicas, as far as plans need them."""
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     refuse(cluster.error_code, cluster.error_message, "the cluster")
-    image = ClusterImage()
-    for broker in cluster.brokers:
-        endpoint = BrokerEndpoint(name="PLAINTEXT", host=broker.host, port=broker.port)
-        image.apply(
-            RegisterBrokerRecord(
-                broker_id=broker.broker_id,
-                end_points=[endpoint],
-                rack=broker.rack,
-                fenced=broker.is_fenced,
-                machine=broker.machine,
-            ),
-            0,
-        )
     moving = ongoing_moves(line)
-    for topic in line.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics:
-        image.apply(TopicRecord(name=topic.name or "", topic_id=topic.topic_id), 0)
-        for partition in topic.partitions:
-            ongoing = moving.get(TopicPartition(topic.name or "", partition.partition_index))
-            image.apply(
-                PartitionRecord(
-                    partition_id=partition.partition_index,
-                    topic_id=topic.topic_id,
-                    replicas=partition.replica_nodes,
-                    isr=partition.isr_nodes,
-                    leader=partition.leader_id,
-                    adding_replicas=ongoing.adding_replicas if ongoing else [],
-                    removing_replicas=ongoing.removing_replicas if ongoing else [],
-                ),
-                0,
-            )
-    return image
+    metadata = line.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    return image_of(cluster.brokers, metadata, moving)
 
 
 def plan_moves(
@@ -141,7 +114,7 @@ def plan_moves(
 def excluded_brokers(line: DirectLine) -> list[int]:
     """The brokers that receive no replicas, in the configs of the controller."""
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest())
-    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    addresses = {broker.broker_id: address_text(broker.host, broker.port) for broker in cluster.brokers}
     configs = controller_configs(line, cluster.controller_id, addresses, [EXCLUDED])
     return [int(each) for each in (configs.get(EXCLUDED) or "").split(",") if each.strip()]
 
@@ -160,11 +133,7 @@ def ongoing_moves(line: DirectLine) -> dict[TopicPartition, OngoingPartitionReas
     request = ListPartitionReassignmentsRequest(timeout_ms=_milliseconds(line), topics=None)
     response = line.send(LIST_PARTITION_REASSIGNMENTS, request)
     refuse(response.error_code, response.error_message, "the list of reassignments")
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+    return moves_of(response)
 
 
 def await_moves(line: DirectLine, partitions: Collection[TopicPartition], timeout_s: float) -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.cli.cluster.feature_levels import raises_of
 from penstock.cli.cluster.healing import BALANCE, controller_configs, healing_overview
+from penstock.cli.cluster.health import facts_of, health_view
 from penstock.cli.cluster.lag import PartitionLag, partition_lags
 from penstock.cli.cluster.machines import sharing_a_machine
 from penstock.cli.cluster.moves import ongoing_moves
 from penstock.cli.cluster.voters import check_majority, configured_voters, endpoints
-from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
+from penstock.cli.contacts import NoContact
+from penstock.cli.direct import HELLO, DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
+from penstock.model.addresses import address_text
 from penstock.model.ids import METADATA_TOPIC, TopicPartition, format_topic_id
+from penstock.observability.health import TopicFacts
+from penstock.observability.health_merge import merged
+from penstock.observability.health_observed import Silence, observed_reports
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import (
     DESCRIBE_CLUSTER,
@@ -49,11 +56,12 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     cluster = _cluster_as_known_to(line, quorum["leader"])
     partitions = _partitions(line)
     moving = {} if quorum["leader"] is None else ongoing_moves(line)
-    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    addresses = {broker.broker_id: address_text(broker.host, broker.port) for broker in cluster.brokers}
     configs = controller_configs(line, quorum["leader"], addresses)
     answers = line.send_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
-    disks = line.send_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+    request = DescribeLogDirsRequest(topics=None, include_health=True)
+    disks = line.send_each(awake, DESCRIBE_LOG_DIRS, request)
     lags = partition_lags({broker: disks.get(address) for broker, address in addresses.items()})
     brokers = [
         {
@@ -75,7 +83,9 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
+        "health": _health(line, cluster, partitions, addresses, disks),
         "metadata_version": _finalized(answers.values()),
+        "raises": _raises(answers.values()),
         "balance": configs.get(BALANCE),
         "self_healing": healing_overview(configs, cluster.healing_notes.splitlines(), moving.values()),
         "moving": None if quorum["leader"] is None else len(moving),
@@ -90,6 +100,29 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
             for damage in _damaged(broker, disks.get(addresses[broker]))
         ],
     }
+
+
+def _health(
+    line: DirectLine,
+    cluster: DescribeClusterResponse,
+    partitions: Iterable[dict[str, Any]],
+    addresses: Mapping[int, str],
+    disks: Mapping[str, DescribeLogDirsResponse | None],
+) -> dict[str, Any]:
+    """The health that the brokers report, merged as `penstock health` does it."""
+    topics: dict[str, TopicFacts] = {}
+    for each in partitions:
+        offline, _, lacking = topics.get(each["topic"], TopicFacts())
+        behind = len(each["isr"]) < len(each["replicas"])
+        topics[each["topic"]] = TopicFacts(offline + (each["leader"] is None), 0, lacking + behind)
+    answers = {
+        broker: disks.get(address)
+        or Silence(
+            "connection refused" if address in line.refused else f"no answer within {line.timeout_s:g} s"
+        )
+        for broker, address in addresses.items()
+    }
+    return health_view(merged(observed_reports(answers, facts_of(cluster, topics), topics)))
 
 
 def _partitions(line: DirectLine) -> list[dict[str, Any]]:
@@ -116,7 +149,7 @@ def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeCl
     cluster = line.send(DESCRIBE_CLUSTER, request)
     for broker in cluster.brokers:
         if broker.broker_id == controller:
-            line.turn_to(address_of(broker.host, broker.port))
+            line.turn_to(address_text(broker.host, broker.port))
             cluster = line.send(DESCRIBE_CLUSTER, request)
     refuse(cluster.error_code, cluster.error_message, "the cluster")
     return cluster
@@ -162,6 +195,8 @@ def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
     """The quorum, or an empty one: brokers serve clients also without a controller."""
     try:
         return quorum_overview(line)
+    except NoContact:  # --timeout is kept: the next request would wait as long
+        raise
     except Failure:
         return {"leader": None, "voters": []}
 
@@ -252,6 +287,12 @@ def _finalized(answers: Any) -> int | None:
         if feature.name == _METADATA_VERSION
     ]
     return max(levels, default=None)
+
+
+def _raises(answers: Any) -> list[dict[str, Any]]:
+    """The features that can be raised; none while a broker does not respond."""
+    found = list(answers)
+    return [] if None in found else [each._asdict() for each in raises_of(found)]
 
 
 def _supported(answer: ApiVersionsResponse | None) -> str | None:

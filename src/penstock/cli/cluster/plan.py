@@ -21,16 +21,18 @@ from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_FIRST_ID, DEFAULT_HOST, DEFAULT_PORT, pairs
 from penstock.cli.private_files import is_secret
+from penstock.model.addresses import bracketed, parse_address
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
 
-__all__ = ["ClusterPlan", "check_same", "make_homes", "planned", "replication_defaults"]
+__all__ = ["EACH_BROKERS_OWN", "ClusterPlan", "check_same", "make_homes", "planned", "replication_defaults"]
 
 #: where there are this many brokers, each partition has as many replicas, two of which must be in sync
 _REPLICAS: Final = 3
 _RACK: Final = "broker.rack"
-_EACH_BROKERS_OWN: Final = frozenset(
+#: configs that differ between the brokers of a cluster
+EACH_BROKERS_OWN: Final = frozenset(
     {
         "node.id",
         "broker.id",
@@ -75,13 +77,13 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
 
     named = configs_of(pairs(settings, "--set").items())
     for name in named:
-        if name in _EACH_BROKERS_OWN:
+        if name in EACH_BROKERS_OWN:
             misused(f"{name} is set per broker, from --brokers, --host, --port and --data: leave it out")
     file, configs = effective(config, {}, settings)
     for name, reason in file.refused.items():
         print(f"{name} is refused: {reason}", file=sys.stderr)
     return plan._replace(
-        configs={name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN},
+        configs={name: value for name, value in configs.items() if name not in EACH_BROKERS_OWN},
         said={*file.configs, *named},
         topics=file.topics,
     )
@@ -90,8 +92,9 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
 def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     """Create folders for n brokers, the first five of which are voters; all of them, or none."""
     from penstock.model.config import BrokerConfig
-    from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
+    from penstock.model.config.layers import INTERNAL, MAX_VOTERS
     from penstock.model.ids import format_topic_id
+    from penstock.security.mechanism_checks import check_mechanisms
 
     if "penstock.memory" in plan.configs:
         misused("penstock.memory would lose the votes of each broker that ends: remove it")
@@ -126,7 +129,7 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
         for home, client_port, inner_port in zip(homes, clients, internal, strict=True)
     ]
     for each in configs:
-        BrokerConfig(each)  # refuses what no broker would start with
+        check_mechanisms(BrokerConfig(each))  # refuses what no broker would start with
     if plan.secure:
         security.create()
         security.issue(homes, bare)
@@ -164,8 +167,8 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
             f"{directory} has {len(homes)} brokers, not {plan.brokers}: `penstock broker add` and `remove` "
             f"change that"
         )
-    host, _, port = homes[0].address.rpartition(":")
-    if plan.host not in (None, host.strip("[]")) or plan.port not in (None, 0, int(port)):
+    host, port = parse_address(homes[0].address)
+    if plan.host not in (None, host) or plan.port not in (None, 0, port):
         misused(
             f"the first broker in {directory} is at {homes[0].address}: leave --host and --port out, or "
             f"choose another --data for another cluster"

@@ -17,10 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from penstock.cli.log_file import open_log
+
 __all__ = [
+    "THIS_PROGRAM",
     "Process",
+    "Program",
     "is_alive",
     "process_of",
+    "program_of",
     "read_pid_file",
     "send_signal",
     "spawn",
@@ -40,7 +45,18 @@ class Process(NamedTuple):
     started: str
 
 
-def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
+class Program(NamedTuple):
+    """The Penstock that runs a broker."""
+
+    interpreter: str = sys.executable
+    #: Version 0.1.0 has no --log-file. Its log goes to the same file, which is not rotated.
+    takes_log_file: bool = True
+
+
+THIS_PROGRAM: Final = Program()
+
+
+def spawn(arguments: Sequence[str], log: Path, interpreter: str = sys.executable) -> tuple[Process, int]:
     """Run `penstock` with `arguments`, in a session of its own and with errors to `log`.
 
     Also returns the descriptor of a pipe that its standard output comes through.
@@ -49,16 +65,17 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
 
     # The broker's config file has the values of the environment variables, and may be newer.
     environment = {k: v for k, v in os.environ.items() if not is_setting(k, v) and k != "PENSTOCK_CONFIG"}
+    errors = open_log(log)
     reading, writing = os.pipe()
     try:
         pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", "penstock", *arguments],
+            interpreter,
+            [interpreter, "-P", "-m", "penstock", *arguments],
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, writing, 1),
-                (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, errors, 2),
             ],
             setsid=True,
         )
@@ -67,6 +84,7 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
         raise
     finally:
         os.close(writing)
+        os.close(errors)
     return process_of(pid), reading
 
 
@@ -105,6 +123,15 @@ def read_pid_file(path: Path) -> Process | None:
         return Process(int(content["pid"]), str(content["started"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def program_of(process: Process) -> str | None:
+    """The program that a process was started with, as it was named; None if that is not known."""
+    try:
+        words = (_PROC / str(process.pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return os.fsdecode(words[0]) if words[0] and is_alive(process) else None
 
 
 def is_alive(process: Process) -> bool:

@@ -12,8 +12,9 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.cluster.lag import PartitionLag, read_lags
-from penstock.cli.direct import DirectLine, address_of
-from penstock.observability.lag import OffsetHistory
+from penstock.cli.direct import DirectLine
+from penstock.model.addresses import address_text
+from penstock.observability.lag import OffsetHistory, group_lag
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
     from penstock.cli.option_groups import Connection
 
-__all__ = ["ClusterSample", "TopView", "add_rates", "committed_offsets", "sample"]
+__all__ = ["ClusterSample", "TopView", "add_rates", "committed_offsets", "listed_offsets", "sample"]
 
 _LATEST: Final = -1
+_EARLIEST: Final = -2
 #: the time between the two looks at a topic
 _INTERVAL_S: Final = 1.0
 Key = tuple[str, int]
@@ -44,22 +46,47 @@ class ClusterSample:
     lags: dict[Key, PartitionLag] = field(default_factory=dict)
     leaders: dict[Key, int] = field(default_factory=dict)
     commits: Commits = field(default_factory=dict)
+    #: first offsets of partitions that a group has not committed in a topic that it reads
+    starts: dict[Key, int] = field(default_factory=dict)
 
 
 def sample(line: DirectLine, commits: Commits) -> ClusterSample:
-    """Look at all partitions: one request for the metadata, and two to each broker."""
+    """Look at all partitions: one request for the metadata, and two or three to each broker."""
     metadata = line.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    addresses = {broker.node_id: address_of(broker.host, broker.port) for broker in metadata.brokers}
+    addresses = {broker.node_id: address_text(broker.host, broker.port) for broker in metadata.brokers}
     found = ClusterSample(commits=commits)
     for topic in metadata.topics:
         for partition in topic.partitions:
             found.leaders[topic.name or "", partition.partition_index] = partition.leader_id
     found.lags = read_lags(line, addresses)
+    found.ends = listed_offsets(line, addresses, found.leaders, _LATEST)
+    found.starts = listed_offsets(line, addresses, _uncommitted(found), _EARLIEST)
+    return found
+
+
+def _uncommitted(found: ClusterSample) -> dict[Key, int]:
+    """Partitions, with their leaders, that a group has not committed in a topic that it reads."""
+    reading: dict[str, list[Mapping[Key, int]]] = {}
+    for commits in found.commits.values():
+        for topic in {key[0] for key in commits}:
+            reading.setdefault(topic, []).append(commits)
+    return {
+        key: leader
+        for key, leader in found.leaders.items()
+        if any(key not in commits for commits in reading.get(key[0], ()))
+    }
+
+
+def listed_offsets(
+    line: DirectLine, addresses: Mapping[int, str], leaders: Mapping[Key, int], when: int
+) -> dict[Key, int]:
+    """The offsets of partitions by their leaders; one that has not responded leaves its partitions out."""
+    found: dict[Key, int] = {}
     for broker, address in addresses.items():
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
-        for (name, index), leader in found.leaders.items():
+        for (name, index), leader in leaders.items():
             if leader == broker:
-                wanted = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+                wanted = ListOffsetsPartition(partition_index=index, timestamp=when)
                 by_topic.setdefault(name, []).append(wanted)
         topics = [ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in by_topic.items()]
         if not topics:
@@ -69,7 +96,7 @@ def sample(line: DirectLine, commits: Commits) -> ClusterSample:
         for each in () if response is None else response.topics:
             for listed in each.partitions:
                 if not listed.error_code:
-                    found.ends[each.name, listed.partition_index] = listed.offset
+                    found[each.name, listed.partition_index] = listed.offset
     return found
 
 
@@ -161,13 +188,15 @@ class TopView:
     def _group(
         self, group: str, topic: str, offsets: Mapping[int, int], found: ClusterSample, now: float
     ) -> dict[str, Any]:
-        lag, seconds = 0, 0.0
+        seconds = 0.0
         for index, committed in offsets.items():
-            lag += max(0, found.ends.get((topic, index), committed) - committed)
             history = self._histories.get((topic, index))
             if history is not None:
                 seconds = max(seconds, history.lag_seconds(committed, now))
-        return {"group": group, "topic": topic, "lag": lag, "lag_s": round(seconds, 1)}
+        keys = [key for key in found.leaders if key[0] == topic]
+        lag = group_lag(found.commits[group], keys, found.starts, found.ends)
+        shown = {"lag": None if lag is None else lag.records, "lag_s": round(seconds, 1)}
+        return {"group": group, "topic": topic, **shown}
 
 
 def _by_topic(commits: Mapping[Key, int]) -> dict[str, dict[int, int]]:

@@ -4,6 +4,7 @@
                  ca-key.pem         its private key
                  users.properties   the admin's password, for the brokers
                  admin.properties   the client config of the admin
+                 metrics-token      the bearer token of the ports for metrics and health
     DIR/broker-1/keystore.pem       the broker's private key and certificate
 
 All files but `ca.pem` are readable by their owner alone.
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.cli.failure import Failure
 from penstock.cli.private_files import write_private
+from penstock.model.config.monitoring_keys import AUTO_TLS
+from penstock.model.config.security_keys import DEFAULT_MECHANISM
 
 if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
@@ -42,6 +45,7 @@ class ClusterSecurity:
         self.key_file = self.directory / "ca-key.pem"
         self.users_file = self.directory / "users.properties"
         self.client_file = self.directory / "admin.properties"
+        self.metrics_file = self.directory / "metrics-token"
 
     @property
     def exists(self) -> bool:
@@ -58,6 +62,7 @@ class ClusterSecurity:
             self.authority_file.write_text(authority.certificate)
             write_private(self.key_file, authority.key)
             write_private(self.users_file, f'{_USERS_KEY}={_MODULE} user_{ADMIN}="{password}";\n')
+            write_private(self.metrics_file, secrets.token_urlsafe(24) + "\n")
             write_private(self.client_file, self._client_config(password))
         except OSError as error:
             raise Failure(f"cannot create {self.directory}: {error.strerror}") from error
@@ -66,7 +71,7 @@ class ClusterSecurity:
         return (
             "# Written by `penstock cluster start --secure`. Keep it private.\n"
             "security.protocol=SASL_SSL\n"
-            "sasl.mechanism=SCRAM-SHA-512\n"
+            f"sasl.mechanism={DEFAULT_MECHANISM}\n"
             f'sasl.jaas.config={_MODULE} username="{ADMIN}" password="{password}";\n'
             "ssl.truststore.type=PEM\n"
             f"ssl.truststore.location={self.authority_file}\n"
@@ -83,8 +88,19 @@ class ClusterSecurity:
             "listener.name.internal.ssl.principal.mapping.rules": f"RULE:^CN=broker-[0-9]+$/{_NODES}/",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN};User:{_NODES}",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            f"listener.name.{SECURE_LISTENER.lower()}.scram-sha-512.sasl.jaas.config": users,
+            "sasl.enabled.mechanisms": DEFAULT_MECHANISM,
+            f"listener.name.{SECURE_LISTENER.lower()}.{DEFAULT_MECHANISM.lower()}.sasl.jaas.config": users,
+            **self._monitoring(),
+        }
+
+    def _monitoring(self) -> dict[str, str]:
+        """TLS and the token of the ports for metrics and health: they name all topics and groups."""
+        # A cluster of an earlier version has no token, and its brokers serve no metrics.
+        if self.exists and not self.metrics_file.exists():
+            return {}
+        return {
+            "penstock.metrics.listener": AUTO_TLS,
+            "penstock.metrics.token": f"${{file:{self.metrics_file}}}",
         }
 
     @staticmethod

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.cli.cluster.broker_home import BrokerHome
-from penstock.cli.cluster.processes import wait_for_end
+from penstock.cli.cluster.processes import THIS_PROGRAM, Program, wait_for_end
 from penstock.cli.failure import Failure
 
 __all__ = ["start_all", "stop_again"]
@@ -27,16 +27,17 @@ def start_all(
     *,
     together: bool = False,
     started: Callable[[BrokerHome], None] = lambda home: None,
+    program: Program = THIS_PROGRAM,
 ) -> None:
     """Start brokers that are not running and wait until each is ready; calls `started` for each process.
 
     A Failure names a broker that is not ready. The other brokers keep running, unless all are started
-    `together`, for the first time: then all are ended.
+    `together`, for the first time: then all are ended. `program` is that of this process by default.
     """
     outputs: dict[int, BrokerHome] = {}
     try:
         for home in homes:
-            outputs[home.start()] = home
+            outputs[home.start(program)] = home
             started(home)
         with _progress(len(homes)) as advance:
             failures = _await_ready(dict(outputs), timeout_s, advance, together=together)
@@ -88,7 +89,8 @@ def _failed(home: BrokerHome) -> Failure:
 def _late(homes: Sequence[BrokerHome], timeout_s: float) -> Failure:
     names = ", ".join(str(home.id) for home in homes)
     return Failure(
-        f"not ready within {timeout_s:g} s: broker {names}; raise --timeout, or see {homes[0].log_file}"
+        f"not ready within {timeout_s:g} s: broker {names}; raise --timeout, or see {homes[0].log_file}, "
+        f"which ends with: {homes[0].last_words()}"
     )
 
 

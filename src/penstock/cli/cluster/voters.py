@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.direct import HELLO, DirectLine, address_of
+from penstock.cli.direct import HELLO, DirectLine
 from penstock.cli.failure import Failure
 from penstock.metadata.image import BROKER
+from penstock.model.addresses import address_text
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_configs import (
@@ -61,7 +62,7 @@ def configured_voters(line: DirectLine) -> dict[int, str]:
 
 def endpoints(nodes: Iterable[QuorumNode]) -> dict[int, str]:
     """The addresses of the voters, from the leader."""
-    return {node.node_id: address_of(node.listeners[0].host, node.listeners[0].port) for node in nodes}
+    return {node.node_id: address_text(node.listeners[0].host, node.listeners[0].port) for node in nodes}
 
 
 def _parsed(voters: str) -> dict[int, str]:
@@ -71,7 +72,7 @@ def _parsed(voters: str) -> dict[int, str]:
 
 def _brokers(line: DirectLine) -> dict[int, str]:
     cluster = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
-    return {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    return {broker.broker_id: address_text(broker.host, broker.port) for broker in cluster.brokers}
 
 
 def _listed(ids: Iterable[int]) -> str:

@@ -33,7 +33,8 @@ def list_command(
     """List ACLs."""
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
-    from penstock.cli.rights import list_acls, principal_of, resource_of
+    from penstock.cli.rights import principal_of, resource_of
+    from penstock.net.access_client import list_acls
     from penstock.security.acls import AclFilter, PatternType
 
     wanted = AclFilter(principal=None if principal is None else principal_of(principal))
@@ -42,7 +43,7 @@ def list_command(
         exact = pattern if pattern == PatternType.PREFIXED else PatternType.MATCH
         wanted = wanted._replace(resource_type=kind, name=name, pattern=exact)
     with DirectLine(bootstrap, timeout) as line:
-        acls = list_acls(line, wanted)
+        acls = line.run(lambda cluster: list_acls(cluster, wanted))
     columns = ("permission", "principal", "host", "operation", "resource")
     print_rows([_row(acl) for acl in acls], as_json=as_json, columns=columns, empty="there are no such ACLs")
 
@@ -59,7 +60,8 @@ def add(
 ) -> None:
     """Allow, or with --deny deny, operations on a resource."""
     from penstock.cli.direct import DirectLine
-    from penstock.cli.rights import add_acls, operation_of, principal_of, resource_of
+    from penstock.cli.rights import operation_of, principal_of, resource_of
+    from penstock.net.access_client import add_acls
     from penstock.security.acls import Acl, Permission
 
     permission = Permission.DENY if deny else Permission.ALLOW
@@ -68,7 +70,7 @@ def add(
         Acl(*place, who, host, operation_of(operation), permission) for operation in operations.split(",")
     ]
     with DirectLine(bootstrap, timeout) as line:
-        add_acls(line, acls)
+        line.run(lambda cluster: add_acls(cluster, acls))
     for acl in acls:
         print(acl)
 
@@ -84,11 +86,11 @@ def remove(
 ) -> None:
     """Remove the ACLs that have all of the given properties."""
     from penstock.cli.direct import DirectLine
-    from penstock.cli.rights import remove_acls
+    from penstock.net.access_client import remove_acls
 
     wanted = _removal(principal, operation, resource, host)
     with DirectLine(bootstrap, timeout) as line:
-        removed = remove_acls(line, [wanted])
+        removed = line.run(lambda cluster: remove_acls(cluster, [wanted]))
     for acl in removed:
         print(f"removed: {acl}")
     if not removed:

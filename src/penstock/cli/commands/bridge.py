@@ -59,7 +59,7 @@ def nats(
     penstock-bridge-id is the de-duplication key.
     """
     require_extra("nats", "bridge")
-    from penstock.bridge.nats_streams import NatsServers, NatsSource, NatsTarget
+    from penstock.bridge.nats_streams import LOGGERS, NatsServers, NatsSource, NatsTarget
     from penstock.cli.bridging import Ends, run_bridge
 
     refuse_secret_url("server", server, "NATS_URL", is_token=True)
@@ -70,6 +70,7 @@ def nats(
     ends = Ends(
         lambda: NatsSource(servers, stream, durable, subject, rule, copying.in_flight),
         lambda: NatsTarget(servers, stream, subject or ""),
+        LOGGERS,
     )
     run_bridge(connection, topic, ends, copying, as_json=as_json)
 
@@ -99,7 +100,7 @@ def amqp(
     penstock-bridge-id is the message_id of the publisher.
     """
     require_extra("aio_pika", "bridge")
-    from penstock.bridge.amqp_queues import AmqpSource, AmqpTarget
+    from penstock.bridge.amqp_queues import LOGGERS, AmqpSource, AmqpTarget
     from penstock.cli.bridging import Ends, run_bridge
 
     refuse_secret_url("url", url, "AMQP_URL")
@@ -107,7 +108,10 @@ def amqp(
         misused("--url must begin with amqp:// or amqps://")
     rule = key_option(key, "routing-key")
     ends = Ends(
-        lambda: AmqpSource(url, queue, rule, copying.in_flight), lambda: AmqpTarget(url, queue), queue
+        lambda: AmqpSource(url, queue, rule, copying.in_flight),
+        lambda: AmqpTarget(url, queue),
+        LOGGERS,
+        queue,
     )
     run_bridge(connection, topic, ends, copying, as_json=as_json)
 
@@ -143,12 +147,12 @@ def sqs(
     penstock-bridge-id is the MessageId of SQS, or of SNS.
     """
     require_extra("boto3", "bridge")
-    from penstock.bridge.sqs_queues import SqsQueue, SqsSource, SqsTarget
+    from penstock.bridge.sqs_queues import LOGGERS, SqsQueue, SqsSource, SqsTarget
     from penstock.cli.bridging import Ends, run_bridge
 
     where = SqsQueue(queue, endpoint_url, region)
     rule = key_option(key, "group")
-    ends = Ends(lambda: SqsSource(where, rule, unwrap_sns), lambda: SqsTarget(where), where.name)
+    ends = Ends(lambda: SqsSource(where, rule, unwrap_sns), lambda: SqsTarget(where), LOGGERS, where.name)
     run_bridge(connection, topic, ends, copying, as_json=as_json)
 
 

@@ -1,21 +1,24 @@
-"""`penstock cluster start|status|upgrade|stop`."""
+"""`penstock cluster start|status|clock|roll|upgrade|stop`."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.failure import Failure, misused
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import (
+    DEFAULT_BOOTSTRAP,
     DEFAULT_BROKERS,
     DEFAULT_FIRST_ID,
     DEFAULT_HOST,
     DEFAULT_PORT,
     AsJson,
+    Bootstrap,
     DataDirectory,
     Patience,
 )
@@ -24,20 +27,6 @@ if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
 
 app = typer.Typer(help="Start, monitor and stop a cluster on this machine.", no_args_is_help=True)
-_BROKER_COLUMNS: Final = (
-    "broker",
-    "address",
-    "rack",
-    "state",
-    "leads",
-    "replicas",
-    "in_sync",
-    "lag",
-    "lag_s",
-    "bytes",
-    "quorum",
-    "versions",
-)
 
 Brokers = Annotated[
     int | None,
@@ -133,6 +122,7 @@ def status(
 ) -> None:
     """Show brokers, leaders, in-sync replicas, the controller and versions."""
     from penstock.cli.cluster.overview import cluster_overview
+    from penstock.cli.cluster.overview_output import print_overview
     from penstock.cli.output import print_json, print_json_line
     from penstock.cli.watching import repeat
 
@@ -141,11 +131,84 @@ def status(
             return cluster_overview(line)
 
     if watch:
-        repeat(look, print_json_line if as_json else _print_overview, interval, as_json=as_json)
+        repeat(look, print_json_line if as_json else print_overview, interval, as_json=as_json)
     elif as_json:
         print_json(look())
     else:
-        _print_overview(look())
+        print_overview(look())
+
+
+@app.command()
+@grouped
+def clock(
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Confirm that this machine's time is right.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    *,
+    where: DataOrConnection,
+    as_json: AsJson = False,
+) -> None:
+    """Show the brokers' clocks; with --confirm, let brokers that have this machine's time delete by it.
+
+    Use it if brokers delete nothing by time because their clocks have jumped, and the time is right now.
+    """
+    from penstock.cli.cluster.clocks import clock_rows, confirm_time, utc
+    from penstock.cli.output import print_rows
+
+    with where.connection().direct() as line:
+        rows = clock_rows(line)
+        if confirm:
+            if not yes:
+                typer.confirm(f"Is it {utc(None)}? Records that are too old by it are deleted.", abort=True)
+            rows = confirm_time(line, rows)
+    columns = ("broker", "clock", "ahead_s", "deletion_suspended")
+    print_rows(rows, as_json=as_json, columns=columns, empty="no broker answers")
+
+
+@app.command()
+def roll(
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Keep version and configs. The default without other changes.")
+    ] = False,
+    upgrade_to: Annotated[
+        Path | None,
+        typer.Option("--upgrade-to", metavar="VENV", help="Virtual environment with the version to run."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="File with configs to set in all brokers.")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--with", metavar="COMMAND", help="Restarts a broker of --bootstrap; {broker} is its id."
+        ),
+    ] = None,
+    data: DataDirectory = Path("penstock-cluster"),
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    progress: Annotated[
+        Path | None,
+        typer.Option("--progress", help="File that keeps the progress. [default: DATA/roll.json]"),
+    ] = None,
+    allow_outages: Annotated[
+        bool,
+        typer.Option("--allow-outages", help="Go on where partitions or the quorum will be unavailable."),
+    ] = False,
+    timeout: Patience = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Restart the brokers one at a time, each once all replicas are in sync; stop if something is wrong."""
+    # Longer than other functions because its parameters are the options of the command.
+    from penstock.cli.cluster.rolling import RollOptions, roll
+    from penstock.cli.outcomes import print_outcomes
+
+    if restart and upgrade_to is not None:
+        misused("--restart keeps the version: leave it or --upgrade-to out")
+    done = roll(
+        RollOptions(data, bootstrap, upgrade_to, config, command, progress, allow_outages, timeout),
+        lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    print_outcomes("broker", {str(broker): "restarted" for broker in done.done}, as_json)
 
 
 @app.command()
@@ -229,113 +292,5 @@ def _say_how_to_connect(data: Path) -> None:
     if security.exists:
         print(f"connect as User:admin with {security.client_file}, for example")
         print(f"  penstock --command-config {security.client_file} topic list")
-
-
-def _print_overview(overview: dict[str, Any]) -> None:
-    from penstock.cli.output import print_line
-
-    print(
-        f"cluster {overview['cluster_id']}  controller {_or(overview['controller'], 'none')}  "
-        f"metadata.version {_or(overview['metadata_version'], 'unknown')}"
-    )
-    if overview["controller"] is None:
-        print_line(
-            "no controller: metadata cannot change until more than half of the voters run; this may be "
-            "outdated:",
-            "bold red",
-        )
-    _print_brokers(overview["brokers"])
-    _print_partitions(overview)
-    for broker in overview["brokers"]:
-        _print_broker_warnings(broker)
-    for damage in overview["damaged"]:
-        print_line(
-            f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
-            f"damaged range(s)",
-            "bold red",
-        )
-
-
-def _print_brokers(brokers: list[dict[str, Any]]) -> None:
-    """Print the brokers; if they have machines, these first, and the brokers by machine."""
-    from penstock.cli.cluster.machines import MACHINE_COLUMNS, by_machine, machine_rows
-    from penstock.cli.output import print_rows
-
-    machines = machine_rows(brokers)
-    columns: tuple[str, ...] = _BROKER_COLUMNS
-    if machines:
-        print_rows(machines, as_json=False, columns=MACHINE_COLUMNS, empty="")
-        brokers, columns = by_machine(brokers), ("machine", *_BROKER_COLUMNS)
-    print_rows(brokers, as_json=False, columns=columns, empty="no brokers")
-
-
-def _print_partitions(overview: dict[str, Any]) -> None:
-    """Print the number of partitions in each state, and the partitions that lack replicas."""
-    from penstock.cli.cluster.healing import print_healing
-    from penstock.cli.output import print_line, print_rows
-
-    behind = {(p["topic"], p["partition"]) for p in overview["under_replicated"]}
-    lacking = [
-        p for p in overview["partitions"] if p["leader"] is None or (p["topic"], p["partition"]) in behind
-    ]
-    print_line(
-        f"{len(overview['partitions'])} partitions, {len(overview['under_replicated'])} under-replicated, "
-        f"{len(overview['leaderless'])} without a leader, {_or(overview['moving'], 'unknown')} moving "
-        f"(penstock.balance {_or(overview['balance'], 'unknown')})",
-        "bold red" if overview["leaderless"] else "yellow" if overview["under_replicated"] else "",
-    )
-    print_healing(overview["self_healing"])
-    if lacking:
-        shown = ("topic", "partition", "leader", "replicas", "isr")
-        print_rows(lacking, as_json=False, columns=shown, empty="")
-    _print_sharing(overview["sharing_a_machine"])
-    _print_awaited(overview)
-
-
-def _print_sharing(partitions: list[dict[str, Any]]) -> None:
-    """Print that partitions have several replicas on one machine: a machine that fails takes both."""
-    from penstock.cli.output import print_line
-
-    if partitions:
-        first = partitions[0]
-        print_line(
-            f"{len(partitions)} partition(s) have several replicas on one machine, for example "
-            f"{first['topic']}-{first['partition']} on brokers {', '.join(map(str, first['replicas']))}: "
-            "a plan of `penstock partition reassign plan` moves them apart",
-            "yellow",
-        )
-
-
-def _print_broker_warnings(broker: dict[str, Any]) -> None:
-    """Print the states of one broker that an operator has to know."""
-    from penstock.cli.output import print_line
-
-    name = f"broker {broker['broker']}"
-    for state in ("offline", "full"):
-        for directory in broker[f"{state}_directories"]:
-            print_line(f"{name}: the data directory {directory} is {state}", "bold red")
-    if broker["quarantined_bytes"]:
-        print(
-            f"{name}: {broker['quarantined_bytes']} bytes of logs are in quarantine: "
-            "`penstock log quarantine list` shows them"
-        )
-    if broker["metadata_diverged"]:
-        print_line(f"{name}: {broker['metadata_diverged']}", "bold red")
-    if broker["deletion_suspended"]:
-        print(f"{name}: nothing is deleted by time: {broker['deletion_suspended']}")
-
-
-def _print_awaited(overview: dict[str, Any]) -> None:
-    """List the brokers to start if partitions have no leader: one of them has the acknowledged records."""
-    not_up = {broker["broker"] for broker in overview["brokers"] if broker["state"] != "up"}
-    awaited: dict[tuple[int, ...], int] = {}
-    for partition in overview["leaderless"]:
-        brokers = tuple(sorted(not_up.intersection(partition["replicas"])))
-        awaited[brokers] = awaited.get(brokers, 0) + 1
-    for brokers, count in awaited.items():
-        who = f"broker(s) {', '.join(map(str, brokers))}, not up" if brokers else "see the controller's log"
-        print(f"{count} partition(s) without a leader wait for replicas: {who}")
-
-
-def _or(value: object, otherwise: str) -> str:
-    return otherwise if value is None else str(value)
+    if security.metrics_file.exists():
+        print(f"metrics and health need the bearer token in {security.metrics_file}")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from penstock.cli.failure import misused
 from penstock.cli.option_groups import DataOrConnection, grouped
-from penstock.cli.requirements import require_extra
+from penstock.cli.requirements import require_console, require_extra
 
 if TYPE_CHECKING:
     from penstock.cli.cluster.faults import LocalFaults
+    from penstock.console.registry.settings import RegistrySettings
+    from penstock.console.sso.settings import SsoSettings
     from penstock.console.web.app import ConsoleSettings
     from penstock.console.web.fleet_routes import Telemetry
-    from penstock.console.web.registry import SchemaRegistry
+    from penstock.console.web.visitors import Network
 
 __all__ = ["DEFAULT_CONSOLE_PORT", "console"]
 
@@ -33,6 +37,14 @@ def console(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A name that browsers use for it; repeatable."),
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trusted-proxy",
+            metavar="ADDRESS|NETWORK",
+            help="A proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; repeatable.",
+        ),
+    ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option("--certificate", metavar="FILE", help="PEM file with key and certificates, for TLS."),
@@ -45,9 +57,23 @@ def console(
         str | None,
         typer.Option("--trace-url", metavar="URL", help="Link of a trace, with {trace_id} in it."),
     ] = None,
+    sso: Annotated[
+        Path | None,
+        typer.Option("--sso", metavar="FILE", help="Settings of single sign-on by OpenID Connect."),
+    ] = None,
     schema_registry: Annotated[
         str | None,
         typer.Option("--schema-registry", metavar="URL", help="A schema registry with Confluent's REST API."),
+    ] = None,
+    schema_registry_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema-registry-config", metavar="FILE", help="Credentials and certificates for the registry."
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FOLDER", help="Folder that keeps the lag of groups."),
     ] = None,
     telemetry: Annotated[
         str | None,
@@ -71,21 +97,24 @@ def console(
 ) -> None:
     """Serve a web console for a cluster, until Ctrl-C. Users of a cluster with SASL log in as themselves."""
     # Longer than other functions because its parameters are the options of the command.
-    require_extra("starlette", "console")
-    require_extra("uvicorn", "console")
+    require_console()
+    from penstock.cli.cluster.planner import plan_for_console
     from penstock.cli.console_child import end_with_stdin
     from penstock.cli.web_listening import listening_on, url_of
     from penstock.console.web.app import build_app
     from penstock.console.web.server import serve
 
     connection = where.connection()
-    _check_exposure(host, certificate is not None, faults, allow_insecure)
+    _check_exposure(host, certificate is not None, faults, allow_insecure, sso is not None)
     names = [*(allow_host or ()), *([] if host in ("0.0.0.0", "::") else [host])]
     settings = replace(
-        _settings(connection.bootstrap, connection.timeout, names, trace_url),
-        registry=_registry(schema_registry),
+        _settings(connection.bootstrap, connection.timeout, names, trace_url, sso),
+        proxies=_proxies(trusted_proxy or []),
+        registry=_registry(schema_registry, schema_registry_config),
+        history=history,
         telemetry=_telemetry(telemetry, telemetry_token_file),
         faults=_faults(where.data) if faults else None,
+        planner=plan_for_console,
     )
     with listening_on(host, port) as listening:
         if beside_broker:
@@ -95,7 +124,7 @@ def console(
         serve(build_app(settings), listening, None if certificate is None else str(certificate))
 
 
-def _check_exposure(host: str, has_tls: bool, has_faults: bool, allow_insecure: bool) -> None:
+def _check_exposure(host: str, has_tls: bool, has_faults: bool, allow_insecure: bool, with_sso: bool) -> None:
     """Refuse to serve other machines without TLS or without a login, unless the user accepts the risk.
 
     Why a login: without SASL, all visitors act with the rights of the console's own connections.
@@ -113,18 +142,74 @@ def _check_exposure(host: str, has_tls: bool, has_faults: bool, allow_insecure: 
     if not has_tls:
         dangers.append("passwords and messages unencrypted")
         remedies.append("--certificate")
-    if client_login() is None:
+    if not with_sso and client_login() is None:
         dangers.append("any visitor with all rights of this console in the cluster, without a login")
         remedies.append("security.protocol=SASL_SSL in --command-config")
     check_exposure(host, not dangers, allow_insecure, ", and ".join(dangers), ", and ".join(remedies))
 
 
-def _registry(url: str | None) -> SchemaRegistry | None:
-    from penstock.console.web.registry import SchemaRegistry
+def _proxies(texts: list[str]) -> list[Network]:
+    from penstock.console.web.visitors import parse_networks
 
-    if url is not None and not url.startswith(("http://", "https://")):
-        misused(f"--schema-registry {url!r} is not a URL, such as http://127.0.0.1:8081")
-    return None if url is None else SchemaRegistry(url)
+    try:
+        return parse_networks(texts)
+    except ValueError as error:
+        misused(f"--trusted-proxy: {error}")
+
+
+def _properties(option: str, path: Path, secrets: Sequence[str]) -> dict[str, str]:
+    """The settings in a file, with placeholders replaced. Warns if other users can read its secrets."""
+    import os
+
+    from penstock.cli.private_files import is_open_to_others
+    from penstock.model.config.files import property_pairs
+    from penstock.model.config.placeholders import resolved
+    from penstock.model.errors import InvalidConfig
+
+    try:
+        pairs = dict(property_pairs(path.read_text(encoding="utf-8")))
+        found = resolved(pairs, lambda each: Path(each).read_text(encoding="utf-8"), os.environ)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        misused(f"cannot read {option} {path}: {reason}")
+    except InvalidConfig as error:
+        misused(f"{option} {path}: {error}")
+    for secret in secrets:
+        if "${" not in pairs.get(secret, "${") and is_open_to_others(path):
+            typer.echo(f"other users of this machine can read the {secret} in {path}: chmod 600", err=True)
+    return found
+
+
+def _sso(path: Path) -> SsoSettings:
+    """The settings in a file, which only its owner should be able to read."""
+    require_extra("jwt", "security")
+    from penstock.console.sso.settings import sso_settings
+    from penstock.model.errors import InvalidConfig
+
+    try:
+        return sso_settings(_properties("--sso", path, ["client.secret"]))
+    except InvalidConfig as error:
+        misused(f"--sso {path}: {error}")
+
+
+def _registry(url: str | None, path: Path | None) -> RegistrySettings | None:
+    """The registry at a URL, or in a file; its certificates are checked."""
+    from penstock.console.registry.http import RegistryHttp
+    from penstock.console.registry.settings import SECRETS, registry_settings
+    from penstock.model.errors import InvalidConfig
+
+    if url is None and path is None:
+        return None
+    option = "--schema-registry" if path is None else f"--schema-registry-config {path}"
+    pairs = {} if path is None else _properties("--schema-registry-config", path, SECRETS)
+    try:
+        settings = registry_settings(pairs, url)
+        RegistryHttp(settings)
+    except InvalidConfig as error:
+        misused(f"{option}: {error}")
+    except OSError as error:
+        misused(f"{option}: a certificate cannot be used: {error}")
+    return settings
 
 
 def _telemetry(url: str | None, token_file: Path | None) -> Telemetry | None:
@@ -150,16 +235,23 @@ def _faults(data: Path | None) -> LocalFaults:
     return LocalFaults(data)
 
 
-def _settings(bootstrap: str, timeout_s: float, hosts: list[str], trace_url: str | None) -> ConsoleSettings:
-    from penstock.cli.client_config import client_login, client_security
-    from penstock.console.kafka.cluster import parse_bootstrap
+def _settings(
+    bootstrap: str, timeout_s: float, hosts: list[str], trace_url: str | None, sso: Path | None
+) -> ConsoleSettings:
+    from penstock.cli.client_config import client_bearer, client_login, client_security
     from penstock.console.web.app import ConsoleSettings
+    from penstock.model.addresses import parse_bootstrap
 
-    login = client_login()
+    login = client_login(with_sso=sso is not None)
+    own = None if sso is None else _sso(sso)
+    if own is not None:
+        hosts = [*hosts, urlsplit(own.console_url).hostname or ""]
     return ConsoleSettings(
         bootstrap=parse_bootstrap(bootstrap),
-        security=None if login is not None else client_security(),
+        security=None if login is not None or own is not None else client_security(),
         login=login,
+        sso=own,
+        bearer=None if own is None else client_bearer(),
         timeout_s=timeout_s,
         hosts=[name.lower() for name in hosts],
         trace_url=trace_url,

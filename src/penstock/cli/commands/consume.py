@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from enum import StrEnum
 from threading import Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +31,21 @@ if TYPE_CHECKING:
 
     from penstock.cli.connection import Cluster
 
+#: how long a group may take to assign partitions before the command says why
+_JOIN_S = 0.5
+_NEW_GROUP = (
+    "a new group waits for more members (group.initial.rebalance.delay.ms of the brokers, 3 s by default; "
+    "not with --protocol consumer), others for a rebalance"
+)
+_REBALANCE = "other members release them first"
 SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes back empty
+
+
+class Protocol(StrEnum):
+    """How a member of a consumer group talks to its coordinator (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 @grouped
@@ -57,6 +73,14 @@ def consume(
             autocompletion=group_names,
         ),
     ] = None,
+    protocol: Annotated[
+        Protocol | None,
+        typer.Option(
+            "--protocol",
+            help="The protocol of the group; with `consumer` a new group waits for no more members."
+            "  [default: classic]",
+        ),
+    ] = None,
     queue: Annotated[
         bool, typer.Option("--queue", "-q", help="Join the group as a share group, and accept messages.")
     ] = False,
@@ -79,6 +103,8 @@ def consume(
     # Longer than other functions because its parameters are the options of the command.
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
+    if protocol is not None and (group is None or queue):
+        misused("--protocol is that of a consumer group: it needs --group, and no --queue")
     how = MessageFormat.JSON if as_json else format
     if queue:
         from penstock.cli.queue_reading import QueueReading, group_of, read_queue
@@ -92,12 +118,15 @@ def consume(
             _say_interrupted(printed, None, by_itself=count is not None or exit_at_end)
         return
 
-    cluster = connection.cluster()
-    consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
+    cluster = connection.cluster(patient=True)
+    in_group = {} if group is None else _group_settings(group, from_beginning, protocol)
+    consumer = cluster.consumer(SETTINGS | in_group)
     end = _End(consumer, connection.timeout)
     with closing(end):
         share = _begin(cluster, consumer, topic, start, group)
-        printer = _Printer(consumer, share, how, key_separator.encode())
+        _say_waiting(start, group, exit_at_end)
+        joining = _Joining(share, protocol)
+        printer = _Printer(cluster, consumer, joining, how, key_separator.encode())
         with stoppable(patient=False) as stop:
             printer.run(count, exit_at_end, stop)
     if group is not None and not end.has_left:
@@ -144,6 +173,11 @@ class Start:
                 "a group has its own partitions and offsets: no --partition, --offset or --timestamp with it "
                 "(`penstock group reset-offsets` moves a group)"
             )
+
+    @property
+    def is_end(self) -> bool:
+        """Whether only new messages are printed."""
+        return not self.from_beginning and self.offset is None and self.timestamp is None
 
     def assign(self, consumer: Consumer, topic: str, partitions: list[int], timeout: float) -> None:
         if self.timestamp is not None:
@@ -196,10 +230,10 @@ class Share:
         return False
 
 
-def _group_settings(group: str, from_beginning: bool) -> dict[str, Any]:
+def _group_settings(group: str, from_beginning: bool, protocol: Protocol | None) -> dict[str, Any]:
     return {
-        **SETTINGS,
         "group.id": group,
+        "group.protocol": protocol or Protocol.CLASSIC,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         # Stored offsets are committed in the background, before partitions are revoked, and at the end.
         "enable.auto.commit": True,
@@ -219,12 +253,35 @@ def _begin(cluster: Cluster, consumer: Consumer, topic: str, start: Start, group
     return share
 
 
+class _Joining:
+    """Says once why a group has no partitions yet."""
+
+    def __init__(self, share: Share, protocol: Protocol | None) -> None:
+        self.share = share
+        self._protocol = protocol
+        self._began = monotonic()
+        self._said = False
+
+    def say_if_late(self) -> None:
+        share = self.share
+        if self._said or not share.in_group or share.partitions is not None:
+            return
+        if monotonic() - self._began >= _JOIN_S:
+            self._said = True
+            reason = _REBALANCE if self._protocol is Protocol.CONSUMER else _NEW_GROUP
+            print(f"waiting for partitions: {reason}", file=sys.stderr, flush=True)
+
+
 class _Printer:
     """Prints messages. Invariant: a printed message is stored for commit before a signal ends the command."""
 
-    def __init__(self, consumer: Consumer, share: Share, how: MessageFormat, separator: bytes) -> None:
+    def __init__(
+        self, cluster: Cluster, consumer: Consumer, joining: _Joining, how: MessageFormat, separator: bytes
+    ) -> None:
+        self._cluster = cluster
         self._consumer = consumer
-        self._share = share
+        self._joining = joining
+        self._share = joining.share
         self._how = how
         self._separator = separator
         self.printed = 0
@@ -235,6 +292,9 @@ class _Printer:
         while self.printed < limit and not stop.is_set() and not (exit_at_end and self._share.at_end()):
             read = self._consumer.consume(min(limit - self.printed, 500), timeout=0.1)
             messages = [message for message in read if self._share.note(message)]
+            if not messages:
+                self._cluster.check()
+                self._joining.say_if_late()
             if not messages and reader_is_gone(output.fileno()):
                 raise BrokenPipeError  # `| head` ends it also where nothing more arrives to be written
             for message in messages:
@@ -243,6 +303,13 @@ class _Printer:
             self.printed += len(messages)
             if self._share.in_group and messages:
                 _store(self._consumer, messages)
+
+
+def _say_waiting(start: Start, group: str | None, exit_at_end: bool) -> None:
+    """At a terminal: the command waits for messages, it does not hang."""
+    if group is not None or not start.is_end or exit_at_end or not sys.stderr.isatty():
+        return
+    print("waiting for new messages; --from-beginning prints those before them, Ctrl-C ends", file=sys.stderr)
 
 
 def _say_interrupted(printed: int, group: str | None, *, by_itself: bool) -> None:
@@ -293,6 +360,10 @@ def _assign(
     for partition in partitions:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)
         wanted = high if offset is None else offset if offset >= 0 else high + offset
+        if offset is not None and offset < 0 and low == high:
+            print(
+                f"{topic} partition {partition} is empty: it has no last {-offset} messages", file=sys.stderr
+            )
         starts.append(TopicPartition(topic, partition, max(low, min(high, wanted))))
     consumer.assign(starts)
 

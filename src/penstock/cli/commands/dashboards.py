@@ -34,7 +34,8 @@ def write_files(directory: Path) -> list[Path]:
     from importlib.resources import files
 
     from penstock.cli.failure import Failure
-    from penstock.observability.dashboards import DASHBOARDS, render
+    from penstock.observability.dashboards import DASHBOARDS
+    from penstock.observability.grafana import render
 
     contents = {f"{each.name}.json": json.dumps(render(each), indent=2) + "\n" for each in DASHBOARDS}
     rules = files("penstock.observability").joinpath("alerts.yml")

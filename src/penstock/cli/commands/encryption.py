@@ -16,6 +16,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from penstock.encryption.directory_keys import KeyProvider
     from penstock.encryption.files import EncryptedFiles
 
 app = typer.Typer(help="Encrypt the data directories of a stopped broker.", no_args_is_help=True)
@@ -46,7 +47,10 @@ def new_key(
 
 @app.command()
 def apply(directories: Directories, as_json: AsJson = False) -> None:
-    """Encrypt directories with the first key; the broker must be stopped. Repeat it if it is interrupted."""
+    """Encrypt directories with the first key, or convert them to the current version.
+
+    The broker must be stopped. Repeat it if it is interrupted.
+    """
     from penstock.encryption.conversion import encrypt_directory
 
     _convert(encrypt_directory, directories, "encrypted", as_json)
@@ -54,10 +58,43 @@ def apply(directories: Directories, as_json: AsJson = False) -> None:
 
 @app.command()
 def rotate(directories: Directories, as_json: AsJson = False) -> None:
-    """Let the first key open all files, and no other one any more; the broker must be stopped."""
+    """Let the first key open all files, and no other one any more; the broker must be stopped.
+
+    With the key provider vault-transit or aws-kms, each directory gets a new key, which the newest version of
+    the provider's key wraps.
+    """
     from penstock.encryption.conversion import rotate_directory
 
+    provider = _provider()
+    for path in _data_directories(directories) if provider is not None else ():
+        _add_key(provider, path)
     _convert(rotate_directory, directories, "rotated", as_json)
+    for path in _data_directories(directories) if provider is not None else ():
+        _keep_newest(provider, path)
+
+
+def _provider() -> KeyProvider | None:
+    from penstock.broker.base.key_providers import key_provider
+    from penstock.cli.data_files import encryption_config
+
+    config = encryption_config()
+    return None if config is None else key_provider(config)
+
+
+def _add_key(provider: KeyProvider | None, path: Path) -> None:
+    from penstock.broker.base.system_ports import OsFiles
+    from penstock.encryption.directory_keys import add_key
+
+    assert provider is not None
+    add_key(OsFiles(), str(path), provider, secrets.token_bytes)
+
+
+def _keep_newest(provider: KeyProvider | None, path: Path) -> None:
+    from penstock.broker.base.system_ports import OsFiles
+    from penstock.encryption.directory_keys import keep_newest
+
+    assert provider is not None
+    keep_newest(OsFiles(), str(path), provider)
 
 
 @app.command()
@@ -70,17 +107,22 @@ def remove(directories: Directories, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(directories: Directories, as_json: AsJson = False) -> None:
-    """Show how many files each key encrypts; needs no key."""
+    """Show how many files have which version and key; needs no key. Version 0 is plain text."""
     from penstock.broker.base.system_ports import OsFiles
     from penstock.cli.output import print_rows
-    from penstock.encryption.directory import NOT_ENCRYPTED, key_names
+    from penstock.encryption.directory import NOT_ENCRYPTED, file_states
 
     rows = [
-        {"directory": str(path), "key": name if name != NOT_ENCRYPTED else None, "files": count}
+        {
+            "directory": str(path),
+            "version": version,
+            "key": name if name != NOT_ENCRYPTED else None,
+            "files": count,
+        }
         for path in _data_directories(directories)
-        for name, count in sorted(key_names(OsFiles(), str(path)).items())
+        for (version, name), count in sorted(file_states(OsFiles(), str(path)).items())
     ]
-    print_rows(rows, as_json=as_json, columns=("directory", "key", "files"), empty="no files")
+    print_rows(rows, as_json=as_json, columns=("directory", "version", "key", "files"), empty="no files")
 
 
 def _convert(
@@ -91,8 +133,10 @@ def _convert(
 ) -> None:
     from penstock.cli.outcomes import print_report
 
-    files = encrypted_files()
-    done = {str(path): convert(files, str(path), _keep_time) for path in _data_directories(directories)}
+    done = {}
+    for path in _data_directories(directories):
+        # Each directory has its own keys, if a provider wraps them.
+        done[str(path)] = convert(encrypted_files(path), str(path), _keep_time)
     document = [{"directory": path, "files": count, "outcome": outcome} for path, count in done.items()]
     print_report(document, [f"{outcome} {count} files in {path}" for path, count in done.items()], as_json)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.completion import group_names, topic_names
+from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.option_groups import Connection, NewOffset, grouped
 from penstock.cli.options import AsJson
 
@@ -86,6 +87,7 @@ def reset_offsets(
     execute: Annotated[
         bool, typer.Option("--execute", help="Commit the offsets instead of only printing them.")
     ] = False,
+    yes: Yes = False,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
@@ -102,14 +104,17 @@ def reset_offsets(
     cluster = connection.cluster()
     committed = committed_offsets(cluster, name)
     moves = moved(cluster, committed, selected(cluster, name, committed, topic or ()), goal)
-    if execute:
-        commit(cluster, name, moves)
     rows = [move.row() for move in moves]
+    columns = ("topic", "partition", "committed", "new")
+    if not as_json:
+        print_rows(rows, as_json=False, columns=columns, empty="no partitions")
+        sys.stdout.flush()  # before a question
+    if execute:
+        confirm(f"Move group {name} to these offsets", connection.bootstrap, yes)
+        commit(cluster, name, moves)
     if as_json:
         print_json({"group": name, "executed": execute, "offsets": rows})
-        return
-    print_rows(rows, as_json=False, columns=("topic", "partition", "committed", "new"), empty="no partitions")
-    if not execute:
+    elif not execute:
         print("nothing was changed: --execute commits these offsets", file=sys.stderr)
 
 
@@ -120,6 +125,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the group does not exist.")
     ] = False,
+    yes: Yes = False,
     *,
     connection: Connection,
     as_json: AsJson = False,
@@ -128,6 +134,8 @@ def delete(
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = connection.cluster()
+    what = f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({', '.join(names)})"
+    confirm(f"Delete {what} with all committed offsets", connection.bootstrap, yes)
     futures = cluster.admin.delete_consumer_groups(list(names), request_timeout=cluster.timeout_s)
     tolerated = {"GROUP_ID_NOT_FOUND": "missing"} if if_exists else {}
     print_outcomes("group", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
@@ -162,13 +170,19 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
-    """Every partition with a committed offset or a member; the lag if both offsets are known."""
-    from penstock.cli.offset_reset import committed_offsets, log_ends
+    """Every partition with a committed offset or a member, and the others of the same topics.
+
+    A partition without a committed offset counts from its first record.
+    """
+    from penstock.cli.offset_reset import committed_offsets, log_ends, log_starts, partitions_of
+    from penstock.observability.lag import partition_lag
 
     committed = committed_offsets(cluster, group.group_id)
     owners = {(p.topic, p.partition): member for member in group.members for p in _assigned(member)}
-    partitions = sorted(committed.keys() | owners.keys())
+    topics = {topic for topic, _ in committed}
+    partitions = sorted({*committed, *owners, *partitions_of(cluster, topics)})
     ends = log_ends(cluster, partitions)
+    starts = log_starts(cluster, [key for key in partitions if key not in committed])
     rows = []
     for key in partitions:
         offset, end = committed.get(key), ends.get(key)
@@ -179,7 +193,7 @@ def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
                 "partition": key[1],
                 "committed": offset,
                 "end": end,
-                "lag": None if offset is None or end is None else max(0, end - offset),
+                "lag": partition_lag(offset, starts.get(key), end),
                 "member": None if owner is None else owner.member_id,
             }
         )

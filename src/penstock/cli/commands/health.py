@@ -18,8 +18,11 @@ def health(
     where: DataOrConnection,
     as_json: AsJson = False,
 ) -> None:
-    """Probe every broker of a cluster, and show its health. The exit code is 1 unless all is Healthy."""
-    from penstock.cli.cluster.health import PING_S, HealthMonitor
+    """Probe every broker of a cluster, and show its health.
+
+    The exit code is 0 for Healthy, 1 for Degraded, 2 for Unhealthy and 3 for Unknown.
+    """
+    from penstock.cli.cluster.health import EXIT_CODES, PING_S, HealthMonitor
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json, print_json_line
     from penstock.cli.watching import repeat
@@ -35,18 +38,19 @@ def health(
         return
     found = look()
     (print_json if as_json else _show)(found)
-    if found["status"] != "Healthy":
-        raise typer.Exit(1)
+    if code := EXIT_CODES[found["status"]]:
+        raise typer.Exit(code)
 
 
 def _show(found: dict[str, Any]) -> None:
     from penstock.cli.output import print_rows
 
     print(f"cluster {found['status']}")
-    for reason in found["cluster"]["reasons"]:
+    for reason in found["reasons"]:
         print(f"  {reason}")
-    columns = ("broker", "address", "status", "last_seen", "response_time_ms", "error_count", "reason")
-    print_rows(found["brokers"], as_json=False, columns=columns, empty="no brokers")
+    columns = ("broker", "address", "status", "last_seen", "response_time_ms", "error_count", "reasons")
+    rows = [{**broker, "reasons": ", ".join(broker["reasons"])} for broker in found["brokers"]]
+    print_rows(rows, as_json=False, columns=columns, empty="no brokers")
     if found["topics"]:
         rows = [{**topic, "reasons": ", ".join(topic["reasons"])} for topic in found["topics"]]
         print_rows(rows, as_json=False, columns=("topic", "status", "reasons"), empty="")

@@ -65,7 +65,6 @@ def execute(
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import await_moves, elect_preferred, ongoing_moves, read_plan, start_moves
     from penstock.cli.cluster.throttles import remove_throttle, set_throttle
-    from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
     from penstock.model.config.units import in_bytes
 
@@ -75,13 +74,13 @@ def execute(
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
     partitions = [move.partition for move in moves]
     with DirectLine(where, DEFAULT_TIMEOUT) as line:
+        if rate is not None:
+            set_throttle(line, moves, rate)
         try:
-            if rate is not None:
-                set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, rate)
             start_moves(line, moves)
         except Failure:
             if rate is not None:
-                remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
+                remove_throttle(line, partitions, ongoing_moves(line))
             raise
         if not wait:
             print(
@@ -91,7 +90,7 @@ def execute(
         await_moves(line, [move.partition for move in moves], patience)
         elect_preferred(line, partitions)
         if rate is not None:
-            remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
+            remove_throttle(line, partitions, ongoing_moves(line))
     print(f"done {len(moves)} moves")
 
 
@@ -108,9 +107,12 @@ def verify(
     from penstock.cli.cluster.throttles import remove_throttle
     from penstock.cli.output import print_rows
 
-    moves, connection = read_plan(path), where.connection()
-    with connection.direct() as line:
+    moves = read_plan(path)
+    with where.connection().direct() as line:
         states, moving = move_states(line, moves), ongoing_moves(line)
+        left = sum(each.state != "done" for each in states)
+        if not left:
+            remove_throttle(line, [move.partition for move in moves], moving)
     rows = [
         {
             "topic": each.move.partition.topic,
@@ -123,10 +125,8 @@ def verify(
     ]
     columns = ("topic", "partition", "state", "wanted", "replicas")
     print_rows(rows, as_json=as_json, columns=columns, empty="the plan moves nothing")
-    left = sum(each.state != "done" for each in states)
     if left:
         raise Failure(f"{left} of {len(states)} moves are not done")
-    remove_throttle(connection.cluster(), [move.partition for move in moves], moving)
 
 
 @reassign.command()
@@ -142,14 +142,12 @@ def cancel(
     from penstock.cli.cluster.moves import cancel_moves, ongoing_moves, read_plan
     from penstock.cli.cluster.throttles import remove_throttle
 
-    connection = where.connection()
     planned = None if path is None else {move.partition for move in read_plan(path)}
-    with connection.direct() as line:
+    with where.connection().direct() as line:
         moving = [each for each in ongoing_moves(line) if planned is None or each in planned]
         if moving:
             cancel_moves(line, moving)
-        left = ongoing_moves(line)
-    remove_throttle(connection.cluster(), moving if planned is None else planned, left)
+        remove_throttle(line, moving if planned is None else planned, ongoing_moves(line))
     print(f"cancelled {len(moving)} moves")
 
 

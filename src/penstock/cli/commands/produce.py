@@ -79,7 +79,7 @@ def produce(
         partition=partition,
     )
 
-    cluster = connection.cluster()
+    cluster = connection.cluster(patient=True)
     settings = _producer_config(compression, acks, idempotent, connection.timeout)
     delivery = _Delivery(cluster, topic, defaults, keep_partitions, settings)
     sources: list[Path | None] = [*files] if files else [None]
@@ -138,6 +138,7 @@ class _Delivery:
                 raise Refused(error.args[0]) from error
             except BufferError:  # the client's queue is full: let some of it be acknowledged
                 self._producer.poll(0.1)
+                self._cluster.check()
                 self._raise_refused()
         self._producer.poll(0)
         self._raise_refused()
@@ -145,6 +146,7 @@ class _Delivery:
     def finish(self) -> None:
         """Wait until all messages are acknowledged."""
         while self._producer.flush(0.2):
+            self._cluster.check()
             self._raise_refused()
         self._raise_refused()
 

@@ -52,8 +52,9 @@ def restore(
 ) -> None:
     """Restore a log to its topic; the broker must be stopped."""
     from penstock.broker.base.system_ports import SystemClock
-    from penstock.model.ids import TopicPartition, parse_topic_id
+    from penstock.model.ids import TopicPartition, format_topic_id, parse_topic_id
     from penstock.storage.folders import PartitionFolders
+    from penstock.storage.manifest import forget_shutdown
     from penstock.storage.offset_checkpoints import protect_restored
 
     quarantine, entry = _find(data, name)
@@ -76,7 +77,9 @@ def restore(
             topic_id = parse_topic_id(replaced.topic_id)
         folders.keep_topic(entry.topic, topic_id)
         # Before the move: a follower that restarts with the log must know that all of it counts as committed.
-        protect_restored(files, path, [TopicPartition(entry.topic, partition) for partition in partitions])
+        keys = [TopicPartition(entry.topic, partition) for partition in partitions]
+        protect_restored(files, path, keys, format_topic_id(topic_id))
+        forget_shutdown(files, path, keys)
         quarantine.move_back(entry, places)
         for partition in partitions:
             folders.identify(entry.topic, partition, topic_id)

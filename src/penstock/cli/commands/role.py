@@ -23,10 +23,10 @@ def list_command(
     """List the roles that have members."""
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
-    from penstock.cli.rights import roles
+    from penstock.net.access_client import list_roles
 
     with DirectLine(bootstrap, timeout) as line:
-        found = roles(line)
+        found = line.run(list_roles)
     rows = [{"role": role, "member": member} for role, members in found.items() for member in members]
     print_rows(rows, as_json=as_json, columns=("role", "member"), empty="no role has members")
 
@@ -49,9 +49,10 @@ def remove(
 
 def _alter(role: str, members: list[str], is_member: bool, bootstrap: str, timeout: float) -> None:
     from penstock.cli.direct import DirectLine
-    from penstock.cli.rights import alter_members, principal_of
+    from penstock.cli.rights import principal_of
+    from penstock.net.access_client import alter_members
 
     principals = [principal_of(member) for member in members]
     with DirectLine(bootstrap, timeout) as line:
-        alter_members(line, role, principals, is_member)
+        line.run(lambda cluster: alter_members(cluster, role, principals, is_member))
     print(f"{role}: {'added' if is_member else 'removed'} {', '.join(principals)}")

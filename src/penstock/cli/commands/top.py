@@ -45,6 +45,21 @@ def top(
         repeat(look, print_json_line if as_json else _show, interval, as_json=as_json)
 
 
+#: one long name must not push the numbers of all rows off the screen
+_NAME_MAX = 40
+
+
+def _cut(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with names of at most `_NAME_MAX` characters: the beginning and the end of a long one."""
+    kept = _NAME_MAX // 2
+    return {
+        key: f"{value[: kept - 1]}…{value[-kept:]}"
+        if key in ("topic", "group") and len(value) > _NAME_MAX
+        else value
+        for key, value in row.items()
+    }
+
+
 def _show(found: dict[str, Any]) -> None:
     from penstock.cli.output import print_rows
 
@@ -52,7 +67,9 @@ def _show(found: dict[str, Any]) -> None:
         *("topic", "partitions", "offline", "size", "records_per_s", "bytes_per_s"),
         *("replica_lag", "replica_lag_s"),
     )
-    print_rows(found["topics"], as_json=False, columns=columns, empty="no topics")
+    topics = [_cut(topic) for topic in found["topics"]]
+    print_rows(topics, as_json=False, columns=columns, empty="no topics")
     if found["groups"]:
         print()
-        print_rows(found["groups"], as_json=False, columns=("group", "topic", "lag", "lag_s"), empty="")
+        groups = [_cut(group) for group in found["groups"]]
+        print_rows(groups, as_json=False, columns=("group", "topic", "lag", "lag_s"), empty="")

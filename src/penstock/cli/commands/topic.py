@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.completion import topic_names
+from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.failure import misused
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, pairs
@@ -18,6 +19,9 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 
 #: ids as Kafka's own tools and `topic.metadata` write them; librdkafka has the other alphabet
 _URL_SAFE = str.maketrans("+/", "-_")
+#: the timestamp of ListOffsets for the last offset in the archive of tiered storage
+_LATEST_TIERED = -5
+_EARLIEST_LOCAL = -4
 
 NewNames = Annotated[list[str], typer.Argument(metavar="NAME")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME", autocompletion=topic_names)]
@@ -109,6 +113,7 @@ def describe(
     topics = _described(connection.cluster(), names)
     _add_moves(connection, topics)
     _add_lag(connection, topics)
+    _add_copies(connection, topics)
     if live:
         add_rates(connection, topics)
     print_described(topics, as_json, _print_topic)
@@ -153,6 +158,7 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
+    yes: Yes = False,
     *,
     connection: Connection,
     as_json: AsJson = False,
@@ -161,6 +167,8 @@ def delete(
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = connection.cluster()
+    what = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
+    confirm(f"Delete {what} with all messages", connection.bootstrap, yes)
     futures = cluster.admin.delete_topics(list(names), request_timeout=cluster.timeout_s)
     tolerated = {"UNKNOWN_TOPIC_OR_PART": "missing"} if if_exists else {}
     print_outcomes("topic", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
@@ -227,12 +235,12 @@ def _add_moves(connection: Connection, topics: list[dict[str, Any]]) -> None:
 def _add_lag(connection: Connection, topics: list[dict[str, Any]]) -> None:
     """Add the size of each partition, and the lag of its followers by broker."""
     from penstock.cli.cluster.lag import PartitionLag, read_lags
-    from penstock.cli.direct import address_of
+    from penstock.model.addresses import address_text
     from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 
     with connection.direct() as line:
         brokers = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
-        addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in brokers}
+        addresses = {broker.broker_id: address_text(broker.host, broker.port) for broker in brokers}
         wanted = {t["topic"]: [p["partition"] for p in t["partitions"]] for t in topics}
         lags = read_lags(line, addresses, wanted)
     for topic in topics:
@@ -241,6 +249,29 @@ def _add_lag(connection: Connection, topics: list[dict[str, Any]]) -> None:
             partition["size"] = lag.size
             partition["lag"] = lag.records
             partition["lag_s"] = lag.seconds
+
+
+def _add_copies(connection: Connection, topics: list[dict[str, Any]]) -> None:
+    """Add the end of what the archive of tiered storage has of each partition; None if it has nothing."""
+    tiered = [topic for topic in topics if topic["configs"].get("remote.storage.enable") == "true"]
+    if not tiered:
+        return
+    from penstock.cli.cluster.rates import listed_offsets
+    from penstock.model.addresses import address_text
+    from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+
+    leaders = {(t["topic"], p["partition"]): p["leader"] for t in tiered for p in t["partitions"]}
+    with connection.direct() as line:
+        brokers = line.send(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
+        addresses = {broker.broker_id: address_text(broker.host, broker.port) for broker in brokers}
+        last = listed_offsets(line, addresses, leaders, _LATEST_TIERED)
+        local = listed_offsets(line, addresses, leaders, _EARLIEST_LOCAL)
+    for topic in tiered:
+        for partition in topic["partitions"]:
+            key = (topic["topic"], partition["partition"])
+            offset = last.get(key, -1)
+            partition["copied"] = None if offset < 0 else offset + 1
+            partition["local_start"] = local.get(key)
 
 
 def _time(configs: list[dict[str, Any]], name: str) -> str | None:
@@ -261,7 +292,19 @@ def _print_topic(topic: dict[str, Any]) -> None:
     print(f"{topic['topic']}  id {topic['id']}  {configs or 'default configs'}")
     if topic["created"] or topic["changed"]:
         print(f"created {topic['created'] or 'unknown'}  changed {topic['changed'] or 'unknown'}")
-    columns = ("partition", "leader", "replicas", "isr", "start", "end", "size", "lag", "lag_s")
+    columns: tuple[str, ...] = (
+        "partition",
+        "leader",
+        "replicas",
+        "isr",
+        "start",
+        "end",
+        "size",
+        "lag",
+        "lag_s",
+    )
+    if any("copied" in partition for partition in topic["partitions"]):
+        columns += ("copied", "local_start")
     rows = [
         {**p, "lag": max(p["lag"].values(), default=0), "lag_s": max(p["lag_s"].values(), default=0)}
         for p in topic["partitions"]

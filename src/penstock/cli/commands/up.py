@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from penstock.cli.archives import StoreConfig
 from penstock.cli.config_sources import effective, resolved_configs
 from penstock.cli.failure import Failure, misused, print_no_more
-from penstock.cli.private_files import is_open_to_others, secret_names
+from penstock.cli.private_files import is_open_to_others, secret_files, secret_names
 
 if TYPE_CHECKING:
     from penstock.model.config import BrokerConfig, ConfigFile
+
+_STANDARD_ERROR: Final = 2
 
 
 class LogFormat(StrEnum):
@@ -67,6 +72,15 @@ def up(
             "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; overrides the file."
         ),
     ] = None,
+    mount: Annotated[
+        str | None,
+        typer.Option(
+            "--mount",
+            metavar="ARCHIVE@TIME",
+            help="Serve a backup read-only, without a restore: a folder, or a URL like s3://bucket/prefix.",
+        ),
+    ] = None,
+    store_config: StoreConfig = None,
     cores: Annotated[
         str | None,
         typer.Option(
@@ -109,11 +123,12 @@ def up(
     # Longer than other functions because its parameters are the options of the command.
     if memory and data:
         misused("--memory and --data exclude each other: give one of them")
+    if mount is not None and (memory or data or cores):
+        misused("--mount excludes --data, --memory and --cores: its broker keeps no data of its own")
     if console:
-        from penstock.cli.requirements import require_extra
+        from penstock.cli.requirements import require_console
 
-        for module in ("starlette", "uvicorn"):
-            require_extra(module, "console")
+        require_console()
     flags = {
         "node.id": None if id_ is None else str(id_),
         "broker.host": host,
@@ -124,6 +139,10 @@ def up(
         "penstock.log.format": log_format.value if log_format else None,
         "penstock.log.level": log_level.value if log_level else None,
     }
+    if mount is not None:
+        from penstock.cli.mounts import flags_of
+
+        flags |= flags_of(mount, store_config)
     file, configs = effective(
         config, {name: value for name, value in flags.items() if value is not None}, settings or ()
     )
@@ -161,18 +180,16 @@ def _run(
             f"--allow-insecure"
         )
     log_format = cast(logs.LogFormat, _log_format(broker.penstock_log_format))
-    logs.configure(broker.penstock_log_level, log_format, _log_stream(log_file))
-    for address in insecure:
-        reason = "any machine that reaches it can read, change and delete all data"
-        logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
-    for address, reason in broker.weak_listeners().items():
-        logs.get_logger("config").warning("listener_insecure", address=address, reason=reason)
-    _warn_of_readable_files(broker, file, config_file)
-    for name, reason in file.refused.items():
-        logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
+    coloured = log_file is None and logs.has_colours(sys.stderr)
+    logs.configure_queued(broker.penstock_log_level, log_format, _log_writer(log_file), coloured=coloured)
+    _warn_of_settings(broker, file, config_file, secret_files(configs))
     try:
         with _console_beside(broker, console_port) as started:
-            if cores is None:
+            if broker.penstock_mount is not None:
+                from penstock.cli.mounts import serve_mount
+
+                serve_mount(broker, started)
+            elif cores is None:
                 run(broker, ready=started, topics=file.topics)
             else:
                 _run_machine(broker, configs, file, cores, started)
@@ -183,6 +200,9 @@ def _run(
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error
+    finally:
+        # Before a failure is printed, which goes to standard error, too.
+        logs.end()
 
 
 def _run_machine(
@@ -201,9 +221,9 @@ def _console_beside(broker: BrokerConfig, port: int | None) -> Iterator[Callable
     if port is None:
         yield _say_ready
         return
-    from penstock.cli.console_child import ConsoleChild, client_of
+    from penstock.cli.console_child import ConsoleChild, client_of, history_of
 
-    with ConsoleChild(port, client_of(broker)) as child:
+    with ConsoleChild(port, client_of(broker), history_of(broker)) as child:
 
         def ready(address: str) -> None:
             _say_ready(address)
@@ -212,15 +232,46 @@ def _console_beside(broker: BrokerConfig, port: int | None) -> Iterator[Callable
         yield ready
 
 
-def _warn_of_readable_files(broker: BrokerConfig, file: ConfigFile, config_file: Path | None) -> None:
-    """Warn of files that other users of this machine can read, although they have secrets."""
+def _warn_of_settings(
+    broker: BrokerConfig, file: ConfigFile, config_file: Path | None, secrets: list[str]
+) -> None:
+    """Warn of listeners, files and settings that the user may want otherwise."""
     from penstock.broker.base import logs
 
     log = logs.get_logger("config")
+    for address in broker.insecure_listeners():
+        reason = "any machine that reaches it can read, change and delete all data"
+        log.warning("listener_insecure", address=address, reason=reason)
+    for address, reason in broker.weak_listeners().items():
+        log.warning("listener_insecure", address=address, reason=reason)
+    _warn_of_readable_files(broker, file, config_file, secrets)
+    for name, reason in file.refused.items():
+        log.warning("setting_refused", name=name, reason=reason)
+
+
+def _warn_of_readable_files(
+    broker: BrokerConfig, file: ConfigFile, config_file: Path | None, secrets: list[str]
+) -> None:
+    """Warn of files that other users of this machine can read, although they have secrets.
+
+    With `penstock.security.strict` they keep the broker from starting.
+    """
+    from penstock.broker.base import logs
+    from penstock.broker.base.secret_files import exposure_of
+
+    log, strict = logs.get_logger("config"), bool(broker["penstock.security.strict"])
     names = secret_names(file.configs)
     if config_file is not None and names and is_open_to_others(config_file):
         reason = "other users of this machine can read its secrets: chmod 600, or use ${file:...}"
+        if strict:
+            misused(f"{config_file}: {reason} (penstock.security.strict)")
         log.warning("config_file_readable", path=str(config_file), secrets=",".join(names), reason=reason)
+    for path in secrets:
+        exposure = exposure_of(path)
+        if exposure is not None and strict:
+            misused(f"{path}: {exposure} (penstock.security.strict)")
+        if exposure is not None:
+            log.warning("secret_file_readable", path=path, reason=exposure)
     if not broker.is_secured:
         return
     for directory in broker.data_dirs:
@@ -229,13 +280,15 @@ def _warn_of_readable_files(broker: BrokerConfig, file: ConfigFile, config_file:
             log.warning("data_directory_readable", path=directory, reason=reason)
 
 
-def _log_stream(log_file: Path | None) -> TextIO | None:
-    """The stream of the log; None for standard error."""
-    if log_file is None:
-        return None
-    from penstock.cli.log_file import rotating
+def _log_writer(log_file: Path | None) -> Callable[[bytes], None]:
+    """Writes lines to the log file, or to standard error."""
+    if log_file is not None:
+        from penstock.cli.log_file import RotatingFile
 
-    return rotating(log_file)
+        return RotatingFile(log_file, _STANDARD_ERROR).write
+    from penstock.broker.base.descriptor_writes import write_all
+
+    return partial(write_all, _STANDARD_ERROR)
 
 
 def _log_format(wanted: str) -> str:
@@ -245,8 +298,24 @@ def _log_format(wanted: str) -> str:
 
 
 def _say_ready(address: str) -> None:
-    """Print the `ready` line. The reader may be gone: a voter is ready only when a majority runs."""
+    """Print the `ready` line without waiting for its reader: this is the event loop's thread."""
+    from penstock.broker.base.descriptor_writes import accepts_at_once, write_all
+
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # standard output is closed, or in memory
+        output = -1
+    if output >= 0 and not accepts_at_once(output):
+        line = f"ready {address}\n".encode()
+        threading.Thread(target=_write_late, args=(write_all, output, line), daemon=True).start()
+        return
     try:
         print(f"ready {address}", flush=True)
     except BrokenPipeError:
         print_no_more()
+
+
+def _write_late(write: Callable[[int, bytes], None], output: int, line: bytes) -> None:
+    """Wait for the reader of a full pipe, who may be gone: a voter is ready only when a majority runs."""
+    with suppress(BrokenPipeError):
+        write(output, line)

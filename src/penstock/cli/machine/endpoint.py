@@ -17,7 +17,8 @@ from penstock.broker.monitoring.http_server import HttpServer, Policy
 from penstock.model.config.listeners import is_loopback
 from penstock.model.config.monitoring_keys import MetricsAddress
 from penstock.observability.exposition import Format, labelled
-from penstock.observability.health import Level, worst
+from penstock.observability.health import Level
+from penstock.observability.health_merge import BrokerReport, merged, report_in
 from penstock.observability.http import Request
 from penstock.observability.merging import merged_pages
 
@@ -26,6 +27,7 @@ __all__ = ["Endpoint", "fetched"]
 _TIMEOUT_S: Final = 5.0
 _CONNECTIONS: Final = 16
 _JSON: Final = "application/json"
+_SILENT: Final = "the broker does not answer"
 _METRICS: Final = ("/metrics", "/metrics/kafka")
 
 
@@ -93,15 +95,20 @@ class Endpoint:
 
     async def _health(self) -> Document:
         answers = await self._from_all("/health")
-        reports: dict[str, Any] = {str(id_): json.loads(body) for id_, body in answers.items() if body}
+        documents: dict[str, Any] = {str(id_): json.loads(body) for id_, body in answers.items() if body}
+        reports = [report_in(int(id_), each) for id_, each in documents.items()]
         for id_ in self._brokers():
-            reports.setdefault(str(id_), {"status": Level.UNHEALTHY, "reason": "the broker does not answer"})
-        level = worst(Level(report["status"]) for report in reports.values())
+            if str(id_) not in documents:
+                documents[str(id_)] = {"status": Level.UNHEALTHY, "reason": _SILENT}
+                reports.append(BrokerReport(id_, silence=_SILENT))
+        found = merged(reports)
+        level = found.level
         document = {
             "status": level,
+            "reasons": found.reasons,
             "machine": self._machine,
             "restarts": {str(id_): count for id_, count in self._restarts().items()},
-            "brokers": reports,
+            "brokers": documents,
         }
         well = level in (Level.HEALTHY, Level.DEGRADED)
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE

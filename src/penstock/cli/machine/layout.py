@@ -25,6 +25,7 @@ from penstock.cli.cluster.listening import free_block, is_free_block
 from penstock.cli.cluster.plan import replication_defaults
 from penstock.cli.config_sources import resolved_configs
 from penstock.cli.failure import Failure, misused
+from penstock.cli.machine.cgroup import cpu_limit
 from penstock.cli.private_files import write_private
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
@@ -67,8 +68,13 @@ class Machine(NamedTuple):
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that this process may use, by its affinity and by the quota of its control group.
+
+    A quota of one and a half cores is one: a broker with half a core would be slower than the others.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = cpu_limit()
+    return cores if limit is None else max(1, min(cores, int(limit)))
 
 
 def first_id(number: int) -> int:
@@ -210,9 +216,9 @@ def _check_internal(configs: Mapping[str, str], config: BrokerConfig, cores: int
 
 def _is_open(config: BrokerConfig) -> bool:
     """Whether a broker may act as one without authentication."""
-    users = [user.strip() for user in str(config["super.users"]).split(";")]
-    is_allowed = str(ANONYMOUS) in users or bool(config["allow.everyone.if.no.acl.found"])
-    return not config["authorizer.class.name"] or is_allowed
+    users = [user.strip() for user in config.super_users.split(";")]
+    is_allowed = str(ANONYMOUS) in users or config.allow_everyone_if_no_acl_found
+    return not config.authorizer_class_name or is_allowed
 
 
 def _check_ports(shared: Mapping[str, str], base: int, cores: int) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["LineSplitter", "tagged"]
+__all__ = ["LineSplitter", "level_of", "tagged"]
+
+#: the beginning of a line in each format: text, JSON, and for people, where colours may precede the level
+_LEVEL: Final = re.compile(
+    rb'(?:timestamp=\S+ level=|\{"timestamp": "[^"]*", "level": "'
+    rb"|(?:\x1b\[\d*m)?[\d:.]+(?:\x1b\[0m)? (?:\x1b\[[\d;]+m)?)"
+    rb"(debug|info|warning|error)\b"
+)
 
 #: a line that is longer is written in parts
 _LONGEST: Final = 1 << 20
@@ -16,6 +24,12 @@ def tagged(line: bytes, broker: int) -> bytes:
         separator = b"" if line[1:2] == b"}" else b", "
         return b'{"broker": %d%b%b' % (broker, separator, line[1:])
     return b"broker=%d %b" % (broker, line)
+
+
+def level_of(line: bytes) -> str:
+    """The level of a broker's log line. Other output, such as a traceback of the interpreter, is an error."""
+    found = _LEVEL.match(line)
+    return "error" if found is None else found[1].decode()
 
 
 class LineSplitter:

@@ -15,7 +15,7 @@ from penstock.cli.machine.endpoint import Endpoint
 from penstock.cli.machine.layout import Machine, available_cores, lay_out
 from penstock.cli.machine.supervisor import Supervisor
 from penstock.model.config import BrokerConfig
-from penstock.model.config.monitoring_keys import MetricsAddress, metrics_address
+from penstock.model.config.monitoring_keys import MetricsAddress, metrics_address, metrics_token
 
 __all__ = ["cores_of", "run_machine"]
 
@@ -43,11 +43,9 @@ def run_machine(
         misused(f"penstock.metrics.listener {listener!r} is not auto, HOST:PORT or HOST:+OFFSET")
     if address is not None and address.tls:
         misused("with --cores, penstock.metrics.listener has no TLS: use a port on loopback")
-    token = plain.get("penstock.metrics.token")
     machine = lay_out(configs, cores, topics)
-    if token is None and BrokerConfig(resolved_configs(machine.homes[0].configs)).is_secured:
-        # As of a single broker: without a token, a secured cluster shows its health alone.
-        token = secrets.token_hex(16)
+    is_secured = BrokerConfig(resolved_configs(machine.homes[0].configs)).is_secured
+    token = metrics_token(plain.get("penstock.metrics.token"), is_secured, lambda: secrets.token_hex(16))
     gc.enable()
     asyncio.run(_run(machine, address, token, ready))
 

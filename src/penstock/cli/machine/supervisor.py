@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from penstock.broker.base.logs import get_logger
+from penstock.broker.base.logs import get_logger, put_line
 from penstock.cli.cluster.broker_home import BrokerHome
 from penstock.cli.cluster.listening import free_port
 from penstock.cli.failure import Failure
-from penstock.cli.machine.backoff import Backoff
 from penstock.cli.machine.child import Child
 from penstock.cli.machine.layout import Machine
-from penstock.cli.machine.log_lines import tagged
+from penstock.cli.machine.log_lines import level_of, tagged
 
-__all__ = ["Supervisor"]
+__all__ = ["Backoff", "Supervisor"]
 
 log = get_logger("supervisor")
 _METRICS_OFFSET: Final = 20_000
@@ -130,7 +128,7 @@ class Supervisor:
         self.children[home.id] = child
         if self._stopped.is_set():
             child.end()
-        code = await child.run(lambda line: _write(tagged(line, home.id)), self._note_ready)
+        code = await child.run(lambda line: put_line(tagged(line, home.id), level_of(line)), self._note_ready)
         del self.children[home.id]
         reason = child.last_line.decode(errors="replace").removeprefix("penstock: ")
         return _End(code, child.is_ready, reason or "it logged nothing")
@@ -169,8 +167,21 @@ def _has_data(home: BrokerHome) -> bool:
         return True
 
 
-def _write(line: bytes) -> None:
-    """One log line on standard error; a closed pipe ends nothing."""
-    with contextlib.suppress(BrokenPipeError):
-        sys.stderr.buffer.write(line + b"\n")
-        sys.stderr.buffer.flush()
+_FIRST_S: Final = 1.0
+_LONGEST_S: Final = 30.0
+#: a broker that ran for this long starts again after the first pause
+_STEADY_S: Final = 60.0
+
+
+class Backoff:
+    """Doubles the pause with each end, until the broker has run for a minute."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_S
+
+    def after(self, ran_s: float) -> float:
+        """The pause after an end; `ran_s` is the time for which the broker ran."""
+        if ran_s >= _STEADY_S:
+            self._next_s = _FIRST_S
+        pause_s, self._next_s = self._next_s, min(_LONGEST_S, self._next_s * 2)
+        return pause_s

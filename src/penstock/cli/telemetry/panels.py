@@ -6,6 +6,7 @@ A panel has data if Prometheus finds samples for each of its queries.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.cli.log_file import open_log
 from penstock.observability.dashboards import DASHBOARDS, Panel
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def monitored(folder: Path, homes: Sequence[BrokerHome]) -> Iterator[Panels]:
         return
     port = free_port(_HOST, 0, set())
     command = [binary, "--config.file=prometheus.yml", "--storage.tsdb.path=series"]
-    with (folder / "prometheus.log").open("ab") as log_file:
+    with os.fdopen(open_log(folder / "prometheus.log"), "ab") as log_file:
         process = subprocess.Popen(
             [*command, f"--web.listen-address={_HOST}:{port}"],
             cwd=folder,

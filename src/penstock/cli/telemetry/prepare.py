@@ -28,11 +28,10 @@ def prepare() -> None:
 
     os.environ.setdefault(_OPTIONS, JVM[_OPTIONS])
     log = SparkLog.beside("memory://", "")
-    start = SessionStart("local[2]")
+    start = SessionStart("local[2]", writes_archive=True)
     is_stopped = False
     try:
         with log.taking_over():
-            start.begin(writes_archive=True)
             spark = start.session(preload_planning)
             exercise(spark)
             spark.stop()

@@ -196,7 +196,7 @@ def backfill(*, pipeline: PipelineOptions) -> None:
 
 @contextmanager
 def _started(options: PipelineOptions) -> Iterator[tuple[Job, SessionStart, SparkLog]]:
-    """Check the options, start the JVM, and import the pipeline meanwhile."""
+    """Check the options, and import the pipeline."""
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")
@@ -207,11 +207,8 @@ def _started(options: PipelineOptions) -> Iterator[tuple[Job, SessionStart, Spar
     start = SessionStart(options.master)
     has_stopped = False
     try:
-        _say("starting the JVM of Spark")
-        with log.taking_over():
-            start.begin()
         job = options.job(parsed)
-        _say("the pipeline is imported")
+        _say("the pipeline is imported; starting the JVM of Spark")
         yield job, start, log
         has_stopped = True
     finally:
@@ -262,13 +259,12 @@ def _execute(
 
 def _session(start: SessionStart, spark_log: SparkLog) -> Any:
     from penstock.telemetry.pipeline.jobs import LOST_JVM, SparkError
-    from penstock.telemetry.pipeline.jvm import JvmNotStarted
     from penstock.telemetry.pipeline.worker_daemon import preload_planning
 
     try:
         with spark_log.taking_over():
             return start.session(preload_planning)
-    except (SparkError, JvmNotStarted) as error:
+    except SparkError as error:
         raise spark_log.failure("Spark did not start", error) from error
     except LOST_JVM as error:
         raise spark_log.failure("Spark did not start", _with_ending(error, start)) from error

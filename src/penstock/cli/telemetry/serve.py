@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -17,6 +18,7 @@ from penstock.cli.telemetry.run import StorageOptions, ThresholdFile
 from penstock.cli.web_listening import check_exposure, listening_on
 
 if TYPE_CHECKING:
+    from penstock.telemetry.queries.idleness import Prices
     from penstock.telemetry.queries.now import NowGpu
     from penstock.telemetry.queries.reader import TableReader
     from penstock.telemetry.thresholds import Thresholds
@@ -29,7 +31,17 @@ Place: TypeAlias = Annotated[
         "--tables", metavar="DIR|URL", help="Folder or URL of the tables of `penstock telemetry run`."
     ),
 ]
+PricePerGpuHour: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--price-per-gpu-hour", min=0.0, help="Price of an hour of a GPU, for the cost of waste."),
+]
+PricePerKwh: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--price-per-kwh", min=0.0, help="Price of a kilowatt-hour, for the cost of waste."),
+]
 _ROWS_SHOWN = 10
+#: rows of `now` on a terminal; JSON has all of them
+_NOW_SHOWN = 40
 
 
 def serve(
@@ -46,12 +58,18 @@ def serve(
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="File with the token that requests need."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name that clients use for it; repeatable."),
+    ] = None,
     allow_insecure: Annotated[
         bool,
         typer.Option("--allow-insecure", help="Serve other machines without TLS or without a token."),
     ] = False,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
+    price_per_gpu_hour: PricePerGpuHour = None,
+    price_per_kwh: PricePerKwh = None,
 ) -> None:
     """Serve a REST API about GPUs and the fleet, until Ctrl-C."""
     require_extra("fastapi")
@@ -64,7 +82,8 @@ def serve(
     from penstock.telemetry.api import build_app
     from penstock.telemetry.api import serve as answer
 
-    app = build_app(reader, limits, token)
+    prices = _prices(price_per_gpu_hour, price_per_kwh)
+    app = build_app(reader, limits, token, [host, socket.gethostname(), *(allow_host or ())], prices)
     with listening_on(host, port) as listening:
         own = f"[{host}]" if ":" in host else host
         url = f"{'http' if certificate is None else 'https'}://{own}:{listening.getsockname()[1]}"
@@ -85,6 +104,8 @@ def report(
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="Hours before the newest sample.")] = 24.0,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
+    price_per_gpu_hour: PricePerGpuHour = None,
+    price_per_kwh: PricePerKwh = None,
 ) -> None:
     """Write tables (CSV, Markdown) and plots (PNG) of the fleet, and show the tables' first rows."""
     require_extra("matplotlib")
@@ -95,7 +116,8 @@ def report(
     from penstock.cli.output import print_table
     from penstock.telemetry.report import cells, write_report
 
-    made = write_report(reader, out, hours=hours, thresholds=limits)
+    prices = _prices(price_per_gpu_hour, price_per_kwh)
+    made = write_report(reader, out, hours=hours, thresholds=limits, prices=prices)
     for section in made.sections:
         if section.rows:
             typer.echo(f"{section.title}, {min(_ROWS_SHOWN, len(section.rows))} of {len(section.rows)}:")
@@ -111,7 +133,10 @@ def now(
     hostname: Annotated[str | None, typer.Option(help="Only GPUs of this host.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only GPUs of this workload.")] = None,
     pod: Annotated[str | None, typer.Option(help="Only GPUs of this pod.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most GPUs to show.")] = 40,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most GPUs to show. [default: 40 in a table, all in JSON]"),
+    ] = None,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -134,7 +159,7 @@ def now(
         raise Failure(f"no samples in {tables} yet, or none of these GPUs")
     print_table(
         ["gpu", "host", "state", "workload", "util", "memory", "power", "temp", "why"],
-        map(_now_row, found[:limit]),
+        map(_now_row, found[: limit or _NOW_SHOWN]),
     )
     newest = max(one.last_seen for one in found)
     counts = ", ".join(f"{number} {state}" for state, number in states.items() if number)
@@ -145,7 +170,10 @@ def _now_row(one: NowGpu) -> list[str]:
     def measured(value: float | None, unit: str) -> str:
         return "-" if value is None else f"{value:,.0f} {unit}"
 
-    why = "; ".join([*one.findings, *([one.evidence] if one.evidence else [])])
+    findings = list(one.findings)
+    if "hot" in findings and one.temperature_c is not None and one.temperature_expected_c is not None:
+        findings[findings.index("hot")] = f"hot: {one.temperature_expected_c:.0f} °C expected"
+    why = "; ".join([*findings, *([one.evidence] if one.evidence else [])])
     values = [
         measured(one.gpu_util_percent, "%"),
         measured(one.memory_used_mib, "MiB"),
@@ -153,6 +181,12 @@ def _now_row(one: NowGpu) -> list[str]:
         measured(one.temperature_c, "°C"),
     ]
     return [one.gpu_id, one.hostname or "-", one.state, one.workload or "-", *values, why]
+
+
+def _prices(per_gpu_hour: float | None, per_kwh: float | None) -> Prices:
+    from penstock.telemetry.queries.idleness import Prices
+
+    return Prices(per_gpu_hour, per_kwh)
 
 
 def _reader(tables: str, storage_option: list[str] | None) -> TableReader:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.failure import Failure
+from penstock.cli.log_file import open_log
 
 __all__ = ["SparkLog"]
 
@@ -52,7 +53,7 @@ class SparkLog:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = open_log(self.path)
         except OSError as error:
             raise Failure(
                 f"cannot write {self.path}: {error.strerror}; choose another --spark-log"

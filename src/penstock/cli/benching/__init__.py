@@ -1,0 +1,1 @@
+"""The load generator of `penstock bench`: latencies, and the clients that send and receive."""

@@ -1,0 +1,122 @@
+"""The help of commands: groups of commands, whole summaries, examples, colours on a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import typer
+import typer.core
+
+__all__ = ["GROUPS", "Root", "coloured", "described"]
+
+#: the commands in the order of the help; each is a module of `commands`
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "Start here": ("up", "topic", "produce", "consume", "profile"),
+    "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),
+    "Clusters": ("cluster", "link", "broker", "partition", "quorum", "cert", "plan"),
+    "Observe": ("health", "top", "console", "dashboards", "bench"),
+    "Configs and security": ("config", "quota", "user", "role", "acl", "audit"),
+    "Data on disk": ("log", "encryption", "backup", "restore"),
+    "More": ("container", "telemetry", "version"),
+}
+#: what users of other tools type, and the command here
+_KNOWN_AS: Final = {
+    "start": "up",
+    "run": "up",
+    "serve": "up",
+    "server": "up",
+    "broker-start": "up",
+    "topics": "topic",
+    "groups": "group",
+    "consumer": "consume",
+    "consumers": "group",
+    "subscribe": "consume",
+    "read": "consume",
+    "producer": "produce",
+    "publish": "produce",
+    "send": "produce",
+    "queue": "share",
+    "status": "cluster",
+    "configs": "config",
+    "acls": "acl",
+    "users": "user",
+    "ui": "console",
+    "security": "acl",
+}
+
+
+class Root(typer.core.TyperGroup):
+    """The root command: its help has groups, and an unknown command a suggestion."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        meant = _KNOWN_AS.get(args[0]) if args else None
+        if meant is not None and args[0] not in self.commands:
+            usage_error: Any = typer.BadParameter.__base__
+            raise usage_error(f"No such command '{args[0]}'. Did you mean '{meant}'?", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Groups of commands with whole summaries, which the formatter wraps."""
+        width = max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            rows = [
+                (name.ljust(width), _summary(self.commands[name])) for name in names if name in self.commands
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def described(command: Any, path: str) -> Any:
+    """Give a command, and those below it, colours and the examples of their path."""
+    from penstock.cli.examples import EXAMPLES
+
+    command.context_class = _context_class(type(command).context_class)
+    below = getattr(command, "commands", None)
+    if below is not None:
+        for name, each in below.items():
+            described(each, f"{path} {name}")
+        command.format_commands = _whole_commands(command)
+        return command
+    examples = EXAMPLES.get(path, ())
+    if examples:
+        # The mark keeps the lines as they are.
+        command.epilog = "\b\n" + _styled("Examples:") + "\n" + "\n".join(f"  {line}" for line in examples)
+    return command
+
+
+def coloured(command: Any) -> Any:
+    """Give one command colours in its help."""
+    command.context_class = _context_class(type(command).context_class)
+    return command
+
+
+def _whole_commands(group: Any) -> Any:
+    def format_commands(ctx: Any, formatter: Any) -> None:
+        rows = [(name, _summary(each)) for name, each in group.commands.items() if not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    return format_commands
+
+
+def _summary(command: Any) -> str:
+    """The first sentence of a command's help, whole."""
+    return str(command.get_short_help_str(limit=1000))
+
+
+def _context_class(base: Any) -> Any:
+    class Coloured(base.formatter_class):  # type: ignore[misc]
+        def write_heading(self, heading: str) -> None:
+            super().write_heading(_styled(heading))
+
+        def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+            super().write_usage(prog, args, _styled("Usage:") + " " if prefix is None else prefix)
+
+    return type("Context", (base,), {"formatter_class": Coloured})
+
+
+def _styled(text: str) -> str:
+    """Bold, which the output leaves out where it is not a terminal."""
+    return text if os.environ.get("NO_COLOR") else typer.style(text, bold=True, fg="cyan")

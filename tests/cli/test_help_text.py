@@ -1,0 +1,90 @@
+"""The help of commands: groups, whole summaries, examples that are valid, colours on a terminal."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from penstock.cli.app import app
+from penstock.cli.examples import EXAMPLES
+from penstock.cli.help_text import GROUPS
+from tests.cli.running import run_here
+
+
+def _root() -> Any:
+    return typer.main.get_command(app)
+
+
+def _leaves(command: Any, path: str = "") -> Iterator[str]:
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield path.strip()
+        return
+    for name, each in below.items():
+        if not each.hidden:
+            yield from _leaves(each, f"{path} {name}")
+
+
+def test_every_command_has_an_example_and_every_example_a_command() -> None:
+    assert set(EXAMPLES) == set(_leaves(_root()))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES))
+def test_examples_are_valid_command_lines(path: str) -> None:
+    """They are parsed as far as the function of the command, which is not called."""
+    for example in EXAMPLES[path]:
+        words = shlex.split(example.rpartition("| ")[2], comments=True)
+        assert words[0] == "penstock", example
+        command, arguments = _root(), words[1:]
+        context = command.make_context("penstock", list(arguments))
+        arguments = [*context._protected_args, *context.args]
+        while getattr(command, "commands", None) is not None:
+            _, command, arguments = command.resolve_command(context, arguments)
+            context = command.make_context(command.name, list(arguments), parent=context)
+            arguments = [*getattr(context, "_protected_args", ()), *context.args]
+
+
+def test_examples_are_at_the_end_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here("topic", "delete", "--help") == 0
+    assert capsys.readouterr().out.endswith("    penstock topic delete mistake --yes\n")
+
+
+def test_commands_are_in_groups_and_no_summary_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_here("--help") == 0
+    text = capsys.readouterr().out
+    assert all(f"\n{title}:\n" in text for title in GROUPS)
+    assert "..." not in text.partition("Start here:")[2]
+    assert "acknowledged messages." in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert run_here("log", "--help") == 0
+    assert "exit with\n" in capsys.readouterr().out.replace("1 if", "\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("start", "up"), ("topics", "topic"), ("publish", "produce"), ("tpic", "topic")]
+)
+def test_unknown_commands_have_a_suggestion(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(typed, "x") == 2
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_headings_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    root = _root()
+    assert "\x1b[" in root.get_help(root.make_context("penstock", [], resilient_parsing=True))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in root.get_help(root.make_context("penstock", [], resilient_parsing=True))
+
+
+def test_help_on_a_pipe_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here("--help") == 0
+    assert "\x1b[" not in capsys.readouterr().out
