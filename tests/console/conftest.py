@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings, build_app
+from penstock.model.addresses import parse_bootstrap
 from penstock.testing import broker
 
 _names = count()

@@ -9,21 +9,23 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings, build_app
+from penstock.model.addresses import parse_bootstrap
 
 __all__ = ["serving"]
 
 
 @contextmanager
-def serving(settings: ConsoleSettings | str) -> Iterator[str]:
+def serving(settings: ConsoleSettings | str, port: int = 0) -> Iterator[str]:
     """The URL of a console for settings, or for the cluster at an address."""
     if isinstance(settings, str):
         settings = ConsoleSettings(bootstrap=parse_bootstrap(settings), timeout_s=10.0)
     app = build_app(settings)
-    config = uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, log_config=None, log_level="critical", timeout_graceful_shutdown=1, proxy_headers=False
+    )
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         try:

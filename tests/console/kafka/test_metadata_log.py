@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.console.kafka.cluster import NotReachable
+from penstock.console.kafka.cluster import NotReachable, Refused
 from penstock.console.kafka.metadata_log import MetadataReader, NoControllerListener
+from penstock.model.errors import ErrorCode
 from penstock.wire.apis import describe_quorum, fetch, fetch_snapshot
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.metadata_records import NoOpRecord, TopicRecord
@@ -26,8 +27,12 @@ class Controller:
         self.nodes = {1: ("127.0.0.1", 9092)}
         self.requests: list[Any] = []
         self.is_down = False
+        self.is_refusing = False
 
     async def send(self, api: Any, request: Any) -> Any:
+        if self.is_refusing:
+            refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return describe_quorum.DescribeQuorumResponse(error_code=refusal)
         partition = describe_quorum.DescribeQuorumResponsePartition(
             leader_id=1, leader_epoch=3, high_watermark=7
         )
@@ -56,7 +61,7 @@ class Controller:
 
 def test_a_snapshot_is_fetched_in_chunks_and_the_records_after_it() -> None:
     controller = Controller()
-    log = asyncio.run(MetadataReader(controller).refresh())  # type: ignore[arg-type]
+    log = asyncio.run(MetadataReader(controller).refresh(lambda log: log))  # type: ignore[arg-type]
     assert {name for kind, name in log.state_at(4).items if kind == "topic"} == {"kept"}
     assert {name for kind, name in log.state_at(6).items if kind == "topic"} == {"kept", "new"}
     fetches = [r for r in controller.requests if isinstance(r, fetch.FetchRequest)]
@@ -74,5 +79,16 @@ def test_a_silent_listener_is_not_tried_again_at_once() -> None:
     reader = MetadataReader(controller)  # type: ignore[arg-type]
     for _ in range(3):
         with pytest.raises(NoControllerListener, match="it does not respond"):
-            asyncio.run(reader.refresh())
+            asyncio.run(reader.refresh(lambda log: log))
     assert len(controller.requests) == 1
+
+
+def test_a_user_without_the_right_is_refused() -> None:
+    """The page said that the log is not known, as in an outage."""
+    controller = Controller()
+    controller.is_refusing = True
+    reader = MetadataReader(controller)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(Refused) as refused:
+            asyncio.run(reader.refresh(lambda log: log))
+        assert refused.value.name == "CLUSTER_AUTHORIZATION_FAILED"

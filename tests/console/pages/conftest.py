@@ -9,9 +9,13 @@ from itertools import count
 import pytest
 
 from penstock.client import Admin, Producer
-from penstock.testing import cluster
+from penstock.console.web.app import ConsoleSettings
+from penstock.model.addresses import parse_bootstrap
+from penstock.testing import broker, cluster
+from penstock.testing.brokers import BrokerThread
 from penstock.testing.clusters import Cluster
 from tests.console.browser import Browser, Page, chromium
+from tests.console.logins import tls_login
 from tests.console.serving import serving
 from tools.chromium import HOW_TO, find_chromium
 
@@ -22,6 +26,12 @@ QUICK = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "100",
+}
+
+
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
 }
 
 
@@ -77,3 +87,27 @@ def produce(bootstrap: str, topic: str, values: list[bytes | None]) -> None:
             await producer.flush()
 
     asyncio.run(send())
+
+
+@pytest.fixture(scope="session")
+def secured_broker() -> Iterator[BrokerThread]:
+    """A broker with TLS, SCRAM and ACLs."""
+    pytest.importorskip("cryptography")
+    with broker(secure=True, config=ACLS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(secured_broker: BrokerThread) -> Iterator[tuple[str, str]]:
+    """The address of a console for that broker, and the password of its admin."""
+    bootstrap = parse_bootstrap(secured_broker.bootstrap)
+    settings = ConsoleSettings(bootstrap=bootstrap, login=tls_login(secured_broker), timeout_s=30.0)
+    with serving(settings) as url:
+        yield url, secured_broker.client_config["sasl.password"]
+
+
+def log_in(page: Page, url: str, user: str, password: str) -> None:
+    page.open(url)
+    page.type("User", user)
+    page.type("Password", password)
+    page.click("Log in")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from penstock.client import Consumer, Queue
+from penstock.client import Consumer
 from penstock.testing.clusters import Cluster
 from tests.console.browser import Page
 from tests.console.pages.conftest import produce
+from tests.console.share_members import working
 
 pytestmark = pytest.mark.process
 
@@ -58,30 +56,6 @@ def test_a_group_is_reset_after_a_preview(page: Page, url: str, brokers: Cluster
     # Lag over time: a point of each sample.
     page.until("document.querySelector('.chart path.line')")
     assert page.nameless() == []
-
-
-@contextmanager
-def working(bootstrap: str, topic: str, group: str) -> Iterator[threading.Event]:
-    """A member of a share group in a thread, which accepts all messages; the event is set after four."""
-    seen, ends = threading.Event(), threading.Event()
-
-    async def work() -> None:
-        async with Queue(bootstrap, topic, group=group, client_id="worker-1") as queue:
-            count = 0
-            async for _ in queue:
-                count += 1
-                if count == 4:
-                    seen.set()
-                    await asyncio.to_thread(ends.wait)
-                    return
-
-    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ends.set()
-        thread.join(30)
 
 
 def test_a_share_group_with_its_members_lag_and_reset(

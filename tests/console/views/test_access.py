@@ -32,7 +32,7 @@ def requested(principal: str = "User:ada", name: str = "orders-eu", **configs: s
     )
 
 
-def test_a_row_is_what_the_form_was() -> None:
+def test_a_form_makes_the_row_that_fills_it() -> None:
     assert acl_row(acl_from(FORM)) == FORM
 
 

@@ -40,7 +40,7 @@ def test_rows_have_sources_and_inherited_values() -> None:
     assert found["secret"]["value"] is None
 
 
-def test_a_difference_has_only_what_changes() -> None:
+def test_a_difference_has_only_changed_configs() -> None:
     wanted = {"retention.ms": "1000", "cleanup.policy": "compact", "flush.ms": None}
     lines, effective = config_diff(rows(), wanted)
     assert lines == [{"name": "cleanup.policy", "before": "delete", "after": "compact", "note": ""}]

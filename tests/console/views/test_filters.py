@@ -84,12 +84,12 @@ def test_a_filter_that_does_not_match(text: str) -> None:
         ("offset.x = 1", "has no parts"),
     ],
 )
-def test_a_filter_that_cannot_be_read_says_why(text: str, reason: str) -> None:
+def test_an_invalid_filter_is_explained(text: str, reason: str) -> None:
     with pytest.raises(InvalidFilter, match=reason):
         parse_filter(text)
 
 
-def test_an_empty_filter_is_none() -> None:
+def test_an_empty_filter_matches_everything() -> None:
     assert parse_filter("  ") is None
 
 

@@ -49,7 +49,7 @@ def texts(log: MetadataLog, **query: Any) -> list[str]:
     return [entry["text"] for entry in log.page(**wanted)["entries"]]
 
 
-def test_a_line_says_what_each_record_changed() -> None:
+def test_a_line_describes_the_change_of_each_record() -> None:
     log = log_of(
         RegisterBrokerRecord(broker_id=1, fenced=True),
         BrokerRegistrationChangeRecord(broker_id=1, fenced=-1),

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.console.views.payloads import Decoded, exported, hex_dump, iso, message_view, show, visible
+from penstock.console.views.payloads import (
+    Decoded,
+    exported,
+    hex_dump,
+    iso,
+    message_view,
+    schema_id,
+    show,
+    visible,
+)
 from penstock.records.record import Record
 
 
@@ -40,7 +49,7 @@ def test_a_format_can_be_chosen() -> None:
     assert show(b"\xff", wanted="text")["text"] == "�"
 
 
-def test_what_is_long_is_cut_and_says_so() -> None:
+def test_long_payloads_are_truncated_and_marked() -> None:
     shown = show(b"x" * 10_000, limit=100)
     assert (len(shown["text"]), shown["size"], shown["truncated"]) == (100, 10_000, True)
     assert show(b"\xff" * 10_000, limit=100)["truncated"]
@@ -100,3 +109,10 @@ def test_a_download_loses_nothing() -> None:
         "value": "text",
         "headers": [["h", {"base64": "/g=="}]],
     }
+
+
+def test_bytes_may_name_a_schema() -> None:
+    assert show(b"\x00\x00\x00\x00\x07\xff\xfe")["schema_id"] == 7
+    assert "schema_id" not in show(b"\x01\x00\x00\x00\x07\xff\xfe")
+    assert "schema_id" not in show(b"\x00\x01\x02\x03\x04\xff\xfe")  # 16,909,060: hardly a schema
+    assert schema_id(b"\x00\x00\x00\x00\x07") is None

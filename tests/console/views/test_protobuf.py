@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 from typing import Any
 
@@ -171,3 +172,54 @@ def test_a_text_that_is_no_schema_is_refused(text: str) -> None:
 def test_a_schema_that_is_nested_without_end_is_refused() -> None:
     with pytest.raises(InvalidSchema, match="too deep"):
         parse_proto("message A { " * 100)
+
+
+def test_nested_messages_count_towards_one_limit() -> None:
+    """Small messages inside of others became millions of values: only those of one level were counted."""
+    schema = ProtobufSchema("message A { repeated B b = 1; } message B { repeated int32 n = 1; }", [])
+    inner = b"\x0a\xc8\x01" + b"\x01" * 200
+    nested = b"\x00" + (b"\x0a" + b"\xcb\x01" + inner) * 1000
+    with pytest.raises(ValueError, match="more than 50000 fields"):
+        schema.decode(nested)
+
+
+def test_values_that_do_not_fit_their_field_are_unknown_fields() -> None:
+    """They were read as the type of the schema: a fixed number as a string, a varint as text."""
+    schema = ProtobufSchema("message M { string name = 1; int32 n = 2; repeated int32 all = 3; }", [])
+    payload = b"\x00" + b"\x08\x6d" + b"\x15\x01\x02\x03\x04" + b"\x1a\x02\x01\x02" + b"\x18\x03"
+    assert schema.decode(payload) == ("M", {"all": [1, 2, 3], "#1": "bQ==", "#2": "AQIDBA=="})
+    with pytest.raises(ValueError):
+        schema.decode(b"\x00\x02\x00")  # a field with the number 0
+
+
+def test_unknown_groups_and_long_numbers_are_kept() -> None:
+    schema = ProtobufSchema("message M {}", [])
+    payload = b"\x00" + b"\x2b\x08\x96\x01\x2c" + b"\x31" + bytes(range(8))
+    assert schema.decode(payload) == ("M", {"#5": {"#1": "lgE="}, "#6": "AAECAwQFBgc="})
+
+
+def test_maps_have_messages_and_keys_of_other_types() -> None:
+    schema = ProtobufSchema("message M { map<bool, N> m = 1; message N { E e = 1; } enum E { A = 0; } }", [])
+    payload = b"\x00" + b"\x0a\x06\x08\x01\x12\x02\x08\x00" + b"\x0a\x04\x12\x02\x08\x07"
+    assert schema.decode(payload) == ("M", {"m": {"true": {"e": "A"}, "": {"e": 7}}})
+
+
+def test_a_payload_of_small_messages_costs_no_memory_for_their_types() -> None:
+    """The library reserves memory for each field of a type: here 8 KB for each two bytes of a payload."""
+    fields = " ".join(f"optional int64 f{number} = {number};" for number in range(1, 1001))
+    schema = ProtobufSchema(f"message A {{ repeated B b = 1; }} message B {{ {fields} }}", [])
+    payload = b"\x00" + b"\x0a\x00" * 500_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="more than 50000 fields"):
+        schema.decode(payload)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10, "KiB; it was 4 GB"
+    groups = ProtobufSchema(f"message A {{ repeated group B = 1 {{ {fields} }} }}", [])
+    with pytest.raises(ValueError, match="with groups has more than 100000 bytes"):
+        groups.decode(b"\x00" + b"\x0b\x0c" * 500_000)
+
+
+def test_a_schema_with_an_invalid_number_of_a_field_decodes_nothing() -> None:
+    schema = ProtobufSchema("message M { int32 n = 0; } message N { int32 n = 536870912; }", [])
+    for payload in (b"\x00\x08\x01", b"\x02\x02\x08\x01"):
+        with pytest.raises(ValueError, match="invalid fields"):
+            schema.decode(payload)

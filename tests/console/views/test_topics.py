@@ -36,6 +36,7 @@ def test_a_row_has_rates_sizes_and_the_worst_lag() -> None:
         "under_replicated": 0,
         "offline": 0,
         "internal": False,
+        "lag_exact": True,
     }
     assert (internal["internal"], internal["lag"]) == (True, None)
 

@@ -42,6 +42,18 @@ def test_users_get_passwords_and_go(console: TestClient) -> None:
     assert console.post("/api/users", json={**new, "mechanism": "PLAIN"}).status_code == 400
 
 
+def test_a_user_is_revoked(console: TestClient) -> None:
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        new = {"user": "eve", "password": "s3cret", "mechanism": mechanism}
+        assert console.post("/api/users", json=new).status_code == 200
+    revoked = console.post("/api/users/revoke", json={"user": "User:eve"})
+    assert revoked.json() == {"removed": ["SCRAM-SHA-256", "SCRAM-SHA-512"]}
+    assert all(each["user"] != "eve" for each in console.get("/api/security").json()["users"])
+    # Of a user without a password only the connections are closed.
+    assert console.post("/api/users/revoke", json={"user": "CN=node"}).json() == {"removed": []}
+    assert console.post("/api/users/revoke", json={"user": ""}).status_code == 400
+
+
 def test_members_join_and_leave_roles(console: TestClient) -> None:
     body = {"role": "ops", "member": "User:grace"}
     assert console.post("/api/roles", json=body).status_code == 200

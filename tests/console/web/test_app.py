@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings, build_app
-from penstock.net.client_security import ClientSecurity, client_security
+from penstock.model.addresses import parse_bootstrap
 from penstock.testing import broker
+from tests.console.logins import tls_login
 from tests.console.serving import serving
 
 
@@ -101,28 +101,17 @@ def secured() -> Iterator[tuple[TestClient, str]]:
     pytest.importorskip("cryptography")
     acls = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     with broker(secure=True, config={**acls, "super.users": "User:admin"}) as running:
-        config = running.client_config
-
-        def login(user: str, password: str) -> ClientSecurity:
-            own = {
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.username": user,
-                "sasl.password": password,
-                "ssl.truststore.certificates": config["ssl.ca.pem"],
-                "ssl.truststore.type": "PEM",
-            }
-            made = client_security("SASL_SSL", own.get, lambda: "n0nce", in_thread=asyncio.to_thread)
-            assert made is not None
-            return made
-
         settings = ConsoleSettings(
-            bootstrap=parse_bootstrap(running.bootstrap), login=login, hosts=["testserver"], timeout_s=30.0
+            bootstrap=parse_bootstrap(running.bootstrap),
+            login=tls_login(running),
+            hosts=["testserver"],
+            timeout_s=30.0,
         )
         with TestClient(build_app(settings), headers={"x-penstock-console": "1"}) as client:
-            yield client, config["sasl.password"]
+            yield client, running.client_config["sasl.password"]
 
 
-def test_one_logs_in_as_oneself(secured: tuple[TestClient, str]) -> None:
+def test_a_user_logs_in_with_a_password_of_the_broker(secured: tuple[TestClient, str]) -> None:
     client, password = secured
     assert client.get("/api/topics").status_code == 401
     assert client.get("/api/session").json()["needs_login"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.console.web.guard import SECURITY_HEADERS, host_name, refusal
+from penstock.console.web.guard import SECURITY_HEADERS, refusal
+from penstock.security.hosts import host_name
 
 OWN = {"host": "127.0.0.1:8088"}
 CHANGE = {**OWN, "x-penstock-console": "1"}

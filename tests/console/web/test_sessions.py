@@ -38,7 +38,7 @@ def sessions(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Sessions:
     """Sessions of a cluster that accepts every password."""
 
     async def metadata(cluster: Cluster, topics: Any = None) -> None:
-        cluster.nodes = {}
+        pass
 
     monkeypatch.setattr(Cluster, "metadata", metadata)
     no_security = cast(ClientSecurity, None)
@@ -46,11 +46,11 @@ def sessions(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Sessions:
 
 
 def logged_in(sessions: Sessions, user: str = "bob") -> str:
-    return asyncio.run(sessions.log_in(user, "password"))
+    return asyncio.run(sessions.log_in(user, "password", "127.0.0.1"))
 
 
 def of(sessions: Sessions, token: str) -> Session:
-    request: Any = SimpleNamespace(cookies={COOKIE: token})
+    request: Any = SimpleNamespace(cookies={COOKIE: token}, url=SimpleNamespace(scheme="http"))
     return sessions.of(request)
 
 
@@ -115,7 +115,7 @@ def test_a_stream_of_ticks_ends_with_its_session(sessions: Sessions, monkeypatch
     monkeypatch.setattr(sampling, "take_sample", take)
 
     async def run() -> list[str]:
-        session = of(sessions, await sessions.log_in("bob", "password"))
+        session = of(sessions, await sessions.log_in("bob", "password", "127.0.0.1"))
         asyncio.get_running_loop().call_soon(session.close)
         async with asyncio.timeout(60):
             return [name async for name, _ in ticks(session.sampler)]
@@ -128,7 +128,7 @@ def test_a_tail_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([("127.0.0.1", 1)], timeout_s=1.0)
 
     async def layout_of(own: Cluster, topic: str) -> Any:
-        own._peer(("127.0.0.1", 1))
+        own._client.peer(("127.0.0.1", 1))
         cluster.close()
         raise NotReachable("no broker")
 
@@ -148,4 +148,4 @@ def test_a_closed_cluster_opens_no_connection() -> None:
     cluster.close()
     for closed in (cluster, sibling, cluster.sibling()):
         with pytest.raises(Closed):
-            closed._peer(("127.0.0.1", 1))
+            asyncio.run(closed.metadata([]))

@@ -20,6 +20,12 @@ from penstock.wire.apis.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from penstock.wire.apis.delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -41,6 +47,7 @@ __all__ = [
     "add_partitions",
     "alter_configs",
     "create_topic",
+    "delete_records",
     "delete_topic",
     "describe_configs",
     "partition_of",
@@ -113,9 +120,32 @@ async def alter_configs(
     ]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    response = await cluster.send(INCREMENTAL_ALTER_CONFIGS, request, changes=True)
+    if kind == BROKER and name:
+        # The broker itself checks its dynamic configs.
+        response = await cluster.send_to(int(name), INCREMENTAL_ALTER_CONFIGS, request)
+    else:
+        response = await cluster.send(INCREMENTAL_ALTER_CONFIGS, request, changes=True)
     for result in response.responses:
         check(result.error_code, result.error_message, f"configs of {name}")
+
+
+async def delete_records(cluster: Cluster, layout: Layout, before: Mapping[int, int]) -> dict[int, int]:
+    """Delete the records before an offset of each partition; the new first offsets."""
+    by_leader: dict[int, list[DeleteRecordsPartition]] = {}
+    for partition, offset in before.items():
+        if partition not in layout.leaders:
+            raise Refused("LEADER_NOT_AVAILABLE", f"{layout.topic}-{partition} has no leader: try again")
+        wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        by_leader.setdefault(layout.leaders[partition], []).append(wanted)
+    starts: dict[int, int] = {}
+    for leader, partitions in by_leader.items():
+        topic = DeleteRecordsTopic(name=layout.topic, partitions=partitions)
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=_ms(cluster))
+        response = await cluster.send_to(leader, DELETE_RECORDS, request)
+        for result in response.topics[0].partitions:
+            check(result.error_code, None, f"records of {layout.topic}-{result.partition_index}")
+            starts[result.partition_index] = result.low_watermark
+    return starts
 
 
 def partition_of(layout: Layout, key: bytes | None, chosen: int | None, turn: int) -> int:

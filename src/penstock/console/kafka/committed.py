@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
+from penstock.console.views.knowledge import UNKNOWN, Gap, gap_of_code
 from penstock.console.views.samples import Key
 from penstock.wire.apis.describe_share_group_offsets import (
     DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -23,8 +24,8 @@ __all__ = ["fetch_commits", "fetch_share_offsets"]
 
 async def fetch_commits(
     cluster: Cluster, broker: int, groups: list[str], names: Mapping[bytes, str] | None = None
-) -> dict[str, dict[Key, int]]:
-    """The committed offsets of groups that a broker coordinates. A refused group is left out.
+) -> dict[str, dict[Key, int] | Gap]:
+    """The committed offsets of groups that a broker coordinates, or why they are not known.
 
     `names` are those of topic ids; without them, Metadata is requested if the response has ids only.
     """
@@ -35,9 +36,12 @@ async def fetch_commits(
     )
     try:
         response = await cluster.send_to(broker, OFFSET_FETCH, request)
-    except (Refused, NotReachable):
-        return {}
+    except (Refused, NotReachable) as error:
+        return dict.fromkeys(groups, Gap(UNKNOWN, str(error)))
     if not response.groups:  # versions before 8 have one group
+        failed = gap_of_code(response.error_code)
+        if failed is not None:
+            return {groups[0]: failed}
         found = {
             (topic.name, p.partition_index): p.committed_offset
             for topic in response.topics
@@ -48,16 +52,18 @@ async def fetch_commits(
     if names is None:
         names = await _topic_names(cluster, response.groups)
     return {
-        group.group_id: {
-            (name, p.partition_index): p.committed_offset
-            for topic in group.topics
-            # A topic without a name was deleted, or may not be described.
-            if (name := topic.name or names.get(topic.topic_id, ""))
-            for p in topic.partitions
-            if p.committed_offset >= 0
-        }
-        for group in response.groups
-        if not group.error_code
+        group.group_id: gap_of_code(group.error_code) or _offsets(group, names) for group in response.groups
+    }
+
+
+def _offsets(group: OffsetFetchResponseGroup, names: Mapping[bytes, str]) -> dict[Key, int]:
+    return {
+        (name, p.partition_index): p.committed_offset
+        for topic in group.topics
+        # A topic without a name was deleted, or may not be described.
+        if (name := topic.name or names.get(topic.topic_id, ""))
+        for p in topic.partitions
+        if p.committed_offset >= 0
     }
 
 
@@ -71,8 +77,8 @@ async def _topic_names(cluster: Cluster, groups: list[OffsetFetchResponseGroup])
 
 async def fetch_share_offsets(
     cluster: Cluster, broker: int, groups: list[str]
-) -> dict[str, tuple[dict[Key, int], dict[Key, int]]]:
-    """Start offsets and lags of share groups that a broker coordinates. A refused group is left out.
+) -> dict[str, tuple[dict[Key, int], dict[Key, int]] | Gap]:
+    """Start offsets and lags of share groups that a broker coordinates, or why they are not known.
 
     A partition that no member has read yet has neither. Version 0 has no lags.
     """
@@ -81,11 +87,13 @@ async def fetch_share_offsets(
     )
     try:
         response = await cluster.send_to(broker, DESCRIBE_SHARE_GROUP_OFFSETS, request)
-    except (Refused, NotReachable):
-        return {}
-    found: dict[str, tuple[dict[Key, int], dict[Key, int]]] = {}
+    except (Refused, NotReachable) as error:
+        return dict.fromkeys(groups, Gap(UNKNOWN, str(error)))
+    found: dict[str, tuple[dict[Key, int], dict[Key, int]] | Gap] = {}
     for group in response.groups:
-        if group.error_code:
+        failed = gap_of_code(group.error_code, group.error_message)
+        if failed is not None:
+            found[group.group_id] = failed
             continue
         starts: dict[Key, int] = {}
         lags: dict[Key, int] = {}

@@ -8,7 +8,9 @@ from typing import Any
 from penstock.console.kafka.cluster import Cluster, Refused, check
 from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
 from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
+from penstock.console.kafka.rights import rights_of
 from penstock.console.views.groups import Move, Target, classic_view, consumer_view, reset_moves, share_view
+from penstock.console.views.knowledge import REFUSED, Gap
 from penstock.console.views.samples import Key, partitions_of
 from penstock.wire.apis.alter_share_group_offsets import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -33,35 +35,50 @@ _NO_MEMBER = -1
 
 
 async def describe_group(cluster: Cluster, name: str, kind: str) -> dict[str, Any]:
-    """Members and assignment of a group of the given type."""
+    """Members and assignment of a group of the given type, and what the user may do with it."""
     node = await cluster.coordinator(name)
     if kind == "consumer":
         answer = await cluster.send_to(
-            node, CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(group_ids=[name])
+            node,
+            CONSUMER_GROUP_DESCRIBE,
+            ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
         )
         check(answer.groups[0].error_code, answer.groups[0].error_message, f"group {name}")
-        view = consumer_view(answer.groups[0])
+        view, bits = consumer_view(answer.groups[0]), answer.groups[0].authorized_operations
     elif kind == "share":
         shared = await cluster.send_to(
-            node, SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest(group_ids=[name])
+            node,
+            SHARE_GROUP_DESCRIBE,
+            ShareGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
         )
         check(shared.groups[0].error_code, shared.groups[0].error_message, f"group {name}")
-        view = share_view(shared.groups[0])
+        view, bits = share_view(shared.groups[0]), shared.groups[0].authorized_operations
     else:
-        classic = await cluster.send_to(node, DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[name]))
+        request = DescribeGroupsRequest(groups=[name], include_authorized_operations=True)
+        classic = await cluster.send_to(node, DESCRIBE_GROUPS, request)
         check(classic.groups[0].error_code, classic.groups[0].error_message, f"group {name}")
-        view = classic_view(classic.groups[0])
-    return {"name": name, "kind": kind, "coordinator": node, **view}
+        view, bits = classic_view(classic.groups[0]), classic.groups[0].authorized_operations
+    return {"name": name, "kind": kind, "coordinator": node, "rights": rights_of(bits), **view}
 
 
 async def commits_of(
     cluster: Cluster, name: str, kind: str, coordinator: int
 ) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Committed offsets; of a share group, the start offsets of its partitions and their lags."""
-    if kind != "share":
-        return (await fetch_commits(cluster, coordinator, [name])).get(name, {}), {}
-    found = await fetch_share_offsets(cluster, coordinator, [name])
-    return found.get(name, ({}, {}))
+    """Committed offsets; of a share group, the start offsets of its partitions and their lags.
+
+    Raises Refused if they are not known: a reset must not take them for missing.
+    """
+    found: dict[Key, int] | tuple[dict[Key, int], dict[Key, int]] | Gap | None
+    if kind == "share":
+        found = (await fetch_share_offsets(cluster, coordinator, [name])).get(name)
+    else:
+        found = (await fetch_commits(cluster, coordinator, [name])).get(name)
+    if isinstance(found, Gap):
+        error = "GROUP_AUTHORIZATION_FAILED" if found.state == REFUSED else "COORDINATOR_NOT_AVAILABLE"
+        raise Refused(error, f"the offsets of group {name} are not known: {found.reason}")
+    if found is None:
+        return {}, {}
+    return found if isinstance(found, tuple) else (found, {})
 
 
 async def plan_reset(

@@ -1,4 +1,4 @@
-"""Reads the metadata log from the active controller.
+"""Reads the metadata log from the active controller. Its records are decoded in a worker thread.
 
 DescribeQuorum names the controllers' own listener. A Fetch with a negative replica id reads the log there
 without being counted as an observer. It needs ClusterAction on the cluster.
@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from penstock.console.kafka.cluster import Cluster, NotReachable, Refused, check
+from penstock.console.kafka.cluster import Cluster, NotReachable, Refused, check, gap_of_error
+from penstock.console.kafka.workers import in_worker
+from penstock.console.views.knowledge import REFUSED
 from penstock.console.views.metadata_log import MetadataLog
-from penstock.model.errors import CorruptMessage, PenstockError
+from penstock.model.errors import CorruptMessage, PenstockError, RecordListTooLarge
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from penstock.ports import FileRange
 from penstock.wire.apis import fetch_snapshot
@@ -38,6 +42,7 @@ from penstock.wire.schema import Records
 
 __all__ = ["MetadataReader", "NoControllerListener"]
 
+T = TypeVar("T")
 _NO_REPLICA: Final = -1
 _FETCH_BYTES: Final = 256 << 10
 #: of one refresh: a page shows the rest after the next ones
@@ -57,22 +62,26 @@ class MetadataReader:
         self._cluster = cluster
         self._log = MetadataLog()
         self._reading = asyncio.Lock()
-        self._refused: NoControllerListener | None = None
+        self._refused: PenstockError | None = None
         self._not_before = 0.0
 
-    async def refresh(self) -> MetadataLog:
-        """The log up to now; NoControllerListener if it cannot be read."""
+    async def refresh(self, view: Callable[[MetadataLog], T]) -> T:
+        """A view of the log up to now; NoControllerListener if there is none, Refused if the user may not.
+
+        `view` runs in a worker thread, while no other request changes the log.
+        """
         async with self._reading:
             if self._refused is not None and time.monotonic() < self._not_before:
                 raise self._refused
             try:
                 await self._read()
-            except (Refused, NotReachable, CorruptMessage) as error:
-                self._refused = NoControllerListener(str(error))
+            except (Refused, NotReachable, CorruptMessage, RecordListTooLarge) as error:
+                is_refused = isinstance(error, Refused) and gap_of_error(error).state == REFUSED
+                self._refused = error if is_refused else NoControllerListener(str(error))
                 self._not_before = time.monotonic() + _PAUSE_S
                 raise self._refused from error
             self._refused = None
-            return self._log
+            return await in_worker(partial(view, self._log))
 
     async def _read(self) -> None:
         controller, epoch = await self._controller()
@@ -88,7 +97,8 @@ class MetadataReader:
                 left -= _FETCH_BYTES
                 continue
             position = self._log.position
-            left -= self._log.add(_copied(found.records), found.high_watermark)
+            records, end = _copied(found.records), found.high_watermark
+            left -= await in_worker(partial(self._log.add, records, end))
             if self._log.position == position:
                 return
 
@@ -154,7 +164,7 @@ class MetadataReader:
             if found.size > _SNAPSHOT_BYTES_MAX:
                 raise Refused("SNAPSHOT_TOO_LARGE", f"the snapshot of the metadata has {found.size} bytes")
         self._log = MetadataLog()
-        self._log.load_snapshot(data, wanted.end_offset, wanted.epoch)
+        await in_worker(partial(self._log.load_snapshot, data, wanted.end_offset, wanted.epoch))
 
 
 def _copied(records: Records | None) -> bytes:

@@ -1,18 +1,12 @@
-"""Placement of replicas and leaders: ongoing moves, new ones, preferred leaders."""
+"""Placement of replicas and leaders: ongoing moves, preferred leaders."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from penstock.console.kafka.cluster import Cluster, check
 from penstock.console.views.samples import Key
 from penstock.model.errors import ErrorCode
-from penstock.wire.apis.alter_partition_reassignments import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
@@ -20,7 +14,7 @@ from penstock.wire.apis.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 
-__all__ = ["elect_preferred", "list_moves", "reassign"]
+__all__ = ["elect_preferred", "list_moves"]
 
 _PREFERRED = 0
 
@@ -30,23 +24,6 @@ async def list_moves(cluster: Cluster) -> ListPartitionReassignmentsResponse:
     response = await cluster.send(LIST_PARTITION_REASSIGNMENTS, request)
     check(response.error_code, response.error_message, "reassignments")
     return response
-
-
-async def reassign(cluster: Cluster, wanted: Mapping[Key, Sequence[int] | None]) -> None:
-    """Move partitions to brokers; None cancels a move."""
-    by_topic: dict[str, list[ReassignablePartition]] = {}
-    for (topic, partition), replicas in wanted.items():
-        own = ReassignablePartition(
-            partition_index=partition, replicas=None if replicas is None else list(replicas)
-        )
-        by_topic.setdefault(topic, []).append(own)
-    topics = [ReassignableTopic(name=name, partitions=found) for name, found in by_topic.items()]
-    request = AlterPartitionReassignmentsRequest(timeout_ms=_ms(cluster), topics=topics)
-    response = await cluster.send(ALTER_PARTITION_REASSIGNMENTS, request, changes=True)
-    check(response.error_code, response.error_message, "the reassignment")
-    for result in response.responses:
-        for p in result.partitions:
-            check(p.error_code, p.error_message, f"{result.name}-{p.partition_index}")
 
 
 async def elect_preferred(cluster: Cluster, keys: Sequence[Key] | None) -> int:

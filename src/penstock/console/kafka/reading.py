@@ -1,24 +1,29 @@
 """Reads messages without a group: no commit, no membership, no topic that is created by reading.
 
-Invariant: one request reads at most `BYTES_MAX` bytes and `RECORDS_MAX` records and takes at most
-`SECONDS_MAX`. A search that ends at a limit returns its position, so that the next request goes on there.
+Invariant: one request reads at most `BYTES_MAX` uncompressed bytes and `RECORDS_MAX` records, and one batch
+more, and takes at most `SECONDS_MAX`. A search that ends at a limit returns its position, so that the next
+request goes on there. Records are unpacked and filtered in worker threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused, check
 from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
+from penstock.console.kafka.workers import in_worker
 from penstock.console.views.filters import Predicate
 from penstock.console.views.samples import Key
-from penstock.model.errors import CorruptMessage, ErrorCode
-from penstock.records.committed import committed
-from penstock.records.record import Record, iter_batches, iter_records
+from penstock.console.views.unpacking import Budget, Exhausted, Found, Oversized, unpack
+from penstock.model.errors import ErrorCode
+from penstock.ports import Buffer
+from penstock.records.committed import Aborted
+from penstock.records.record import Record, iter_batches
 from penstock.wire.apis.fetch import (
     FETCH,
     FetchPartition,
@@ -29,7 +34,7 @@ from penstock.wire.apis.fetch import (
 from penstock.wire.apis.metadata import MetadataResponseTopic
 from penstock.wire.routing import Reaction, reaction_to
 
-__all__ = ["Browse", "Found", "Layout", "Page", "browse", "layout_of", "read_one"]
+__all__ = ["Browse", "Layout", "Page", "aborted_of", "browse", "buffer_of", "fetch", "layout_of", "read_one"]
 
 BYTES_MAX: Final = 32 << 20
 RECORDS_MAX: Final = 200_000
@@ -39,11 +44,11 @@ _RESPONSE_BYTES: Final = 8 << 20
 #: the first window of a search backwards; later ones are larger
 _WINDOW: Final = 100
 _WINDOW_MAX: Final = 20_000
-
-
-class Found(NamedTuple):
-    partition: int
-    record: Record
+#: a window whose records exceed the limits is read again with fewer offsets
+_WINDOW_DIVISOR: Final = 8
+#: the limit of the batch of one message, which a user has asked for
+_ONE_BYTES_MAX: Final = 64 << 20
+_ONE_RECORDS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Page:
     scanned_bytes: int = 0
     #: whether a limit of bytes, records or time has ended the search
     limited: bool = False
+    #: (partition, base offset) of batches that are too large to be searched; some are read more than once
+    oversized: set[tuple[int, int]] = field(default_factory=set)
     #: partitions whose leader has not responded, with the reason
     missing: dict[int, str] = field(default_factory=dict)
 
@@ -107,13 +114,21 @@ async def browse(cluster: Cluster, layout: Layout, wanted: Browse) -> Page:
     """The messages that match, in the order of their time, the oldest first."""
     page = Page(positions=dict(wanted.positions))
     deadline = time.monotonic() + SECONDS_MAX
+    budget = Budget(BYTES_MAX, RECORDS_MAX, lambda: time.monotonic() > deadline)
+    reading = _Reading(cluster, layout, wanted, page, budget)
     window = max(_WINDOW, wanted.limit) if wanted.predicate is not None else wanted.limit
     while len(page.found) < wanted.limit and not page.limited:
         ranges = _backward(page, wanted, window) if wanted.backwards else _forward(page, wanted)
         if not ranges:
             break
-        await _read(cluster, layout, wanted, ranges, page, deadline)
-        window = min(_WINDOW_MAX, window * 4)
+        if not wanted.backwards:
+            await reading.forwards(ranges)
+        elif await reading.backwards(ranges) or page.positions != wanted.positions or window == 1:
+            window = min(_WINDOW_MAX, window * 4)
+        elif not budget.is_late():
+            # Not even one partition fits: the newest part of its window has to.
+            window = max(1, window // _WINDOW_DIVISOR)
+            budget.bytes_left, budget.records_left, page.limited = BYTES_MAX, RECORDS_MAX, False
     page.found.sort(key=lambda each: (each.record.timestamp, each.partition, each.record.offset))
     _cut(page, wanted)
     return page
@@ -136,91 +151,108 @@ def _forward(page: Page, wanted: Browse) -> dict[int, range]:
     }
 
 
-async def _read(
-    cluster: Cluster,
-    layout: Layout,
-    wanted: Browse,
-    ranges: dict[int, range],
-    page: Page,
-    deadline: float,
-) -> None:
-    """Read the ranges: all of them backwards, one response of each leader forwards."""
-    # A range that was read in part must be complete before an older one is read.
-    rest = {partition: span.start for partition, span in ranges.items()}
-    while rest and not page.limited:
-        fetched = await _fetch_each(cluster, layout, rest, wanted.committed, page)
+@dataclass(slots=True)
+class _Reading:
+    """One search: fetches, and takes the matching records into the page."""
+
+    cluster: Cluster
+    layout: Layout
+    wanted: Browse
+    page: Page
+    budget: Budget
+
+    async def forwards(self, ranges: dict[int, range]) -> None:
+        """Read one response of each leader."""
+        page = self.page
+        fetched = await self._fetch({partition: span.start for partition, span in ranges.items()})
         for partition, data in fetched.items():
-            before = rest[partition]
-            after = _take(partition, before, ranges[partition], data, wanted, page)
-            if after >= ranges[partition].stop or after <= before:
+            if self.budget.is_spent():
+                break
+            span = ranges[partition]
+            page.positions[partition] = await self._take(partition, span.start, span, data, page.found)
+        page.limited = self.budget.is_spent()
+
+    async def backwards(self, ranges: dict[int, range]) -> bool:
+        """Read the ranges; returns whether any was read to its end. Only these move their positions."""
+        # A range that was read in part must be complete before an older one is read.
+        rest = {partition: span.start for partition, span in ranges.items()}
+        found: list[Found] = []
+        while rest and not self.budget.is_spent():
+            for partition, data in (await self._fetch(rest)).items():
+                before, span = rest[partition], ranges[partition]
+                after = await self._take(partition, before, span, data, found)
+                if after >= span.stop or (after <= before and not self.budget.is_spent()):
+                    del rest[partition]
+                else:
+                    rest[partition] = after
+                if self.budget.is_spent():
+                    break
+            for partition in [p for p in rest if p in self.page.missing]:
                 del rest[partition]
-            else:
-                rest[partition] = after
-            if not wanted.backwards:
-                page.positions[partition] = max(after, before)
-            await asyncio.sleep(0)  # other pages get their turn
-        for partition in [p for p in rest if p in page.missing]:
-            del rest[partition]
-        page.limited = _is_over(page, deadline)
-        if not wanted.backwards:
+        done = {p for p in ranges if p not in rest and p not in self.page.missing}
+        self.page.found += [each for each in found if each.partition in done]
+        self.page.positions |= {p: ranges[p].start for p in done}
+        self.page.limited = self.budget.is_spent()
+        return bool(done)
+
+    async def _fetch(self, positions: Mapping[int, int]) -> dict[int, PartitionData]:
+        return await _fetch_each(self.cluster, self.layout, positions, self.wanted.committed, self.page)
+
+    async def _take(
+        self, partition: int, position: int, span: range, data: PartitionData, found: list[Found]
+    ) -> int:
+        """Keep the matching records of a response; returns the next position."""
+        return await in_worker(lambda: self._taken(partition, position, span, data, found))
+
+    def _taken(
+        self, partition: int, position: int, span: range, data: PartitionData, found: list[Found]
+    ) -> int:
+        wanted, page, budget = self.wanted, self.page, self.budget
+        before, after = budget.bytes_left, position
+        try:
+            for each in unpack(buffer_of(data), aborted_of(data) if wanted.committed else None, budget):
+                if isinstance(each, int):
+                    after = max(after, each)
+                elif isinstance(each, Oversized):
+                    self._take_oversized(partition, position, span, each, found)
+                else:
+                    after = max(after, each.offset + 1)
+                    if each.offset in span and each.offset >= position:
+                        page.scanned += 1
+                        if wanted.predicate is None or wanted.predicate(partition, each):
+                            found.append(Found(partition, each))
+        except Exhausted:
+            return after
+        finally:
+            page.scanned_bytes += before - budget.bytes_left
+        return span.stop if after == position and not _has_batches(data) else after
+
+    def _take_oversized(
+        self, partition: int, position: int, span: range, batch: Oversized, found: list[Found]
+    ) -> None:
+        """A page shows a row for the batch at its first offset; a search counts it."""
+        first = max(batch.base_offset, self.wanted.starts.get(partition, 0))
+        if not self.wanted.backwards:
+            first = max(first, position)
+        if first not in span or first > batch.last_offset:
             return
-    for partition, span in ranges.items():
-        if partition not in rest and partition not in page.missing:
-            page.positions[partition] = span.start
+        if self.wanted.predicate is not None:
+            self.page.oversized.add((partition, batch.base_offset))
+        else:
+            found.append(Found(partition, Record(first, batch.timestamp, None, None), batch))
 
 
-def _is_over(page: Page, deadline: float) -> bool:
-    over = page.scanned >= RECORDS_MAX or page.scanned_bytes >= BYTES_MAX
-    return over or time.monotonic() > deadline
+def buffer_of(data: PartitionData) -> Buffer:
+    assert data.records is None or isinstance(data.records, bytes | bytearray | memoryview)
+    return data.records or b""
 
 
-def _take(partition: int, position: int, span: range, data: PartitionData, wanted: Browse, page: Page) -> int:
-    """Keep the matching records of a response; returns the next position."""
-    page.scanned_bytes += 0 if data.records is None else len(memoryview(_buffer(data)))
-    after = position
-    for record in records_of(data, wanted.committed):
-        if record is None or isinstance(record, int):
-            after = max(after, record or after)
-            continue
-        after = max(after, record.offset + 1)
-        if record.offset not in span or record.offset < position:
-            continue
-        page.scanned += 1
-        if wanted.predicate is None or wanted.predicate(partition, record):
-            page.found.append(Found(partition, record))
-    return span.stop if after == position and not _has_batches(data) else after
-
-
-def _buffer(data: PartitionData) -> bytes | bytearray | memoryview:
-    assert isinstance(data.records, bytes | bytearray | memoryview)
-    return data.records
+def aborted_of(data: PartitionData) -> list[Aborted]:
+    return [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
 
 
 def _has_batches(data: PartitionData) -> bool:
-    return data.records is not None and any(True for _ in iter_batches(_buffer(data)))
-
-
-def records_of(data: PartitionData, stable: bool) -> Iterator[Record | int]:
-    """The records of a fetch response, and after each batch its next offset.
-
-    The next offset matters for batches without visible records: control batches, aborted transactions.
-    """
-    if data.records is None:
-        return
-    buffer = memoryview(_buffer(data))
-    batches = list(iter_batches(buffer))
-    aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-    shown = {position for position, _ in (committed(buffer, batches, aborted) if stable else batches)}
-    for position, header in batches:
-        if position in shown and not header.is_control:
-            try:
-                yield from iter_records(buffer[position : position + header.size])
-            except CorruptMessage:
-                # One batch that cannot be decoded must not hide the others.
-                yield Record(
-                    header.base_offset, header.max_timestamp, None, None, (("penstock.corrupt", b"1"),)
-                )
-        yield header.next_offset
+    return any(True for _ in iter_batches(buffer_of(data)))
 
 
 async def _fetch_each(
@@ -294,11 +326,11 @@ def _cut(page: Page, wanted: Browse) -> None:
         return
     if wanted.backwards:
         dropped, page.found = page.found[:extra], page.found[extra:]
-        for partition, record in dropped:
+        for partition, record, _ in dropped:
             page.positions[partition] = max(page.positions[partition], record.offset + 1)
     else:
         dropped, page.found = page.found[-extra:], page.found[:-extra]
-        for partition, record in dropped:
+        for partition, record, _ in dropped:
             page.positions[partition] = min(page.positions[partition], record.offset)
 
 
@@ -311,7 +343,31 @@ async def read_one(cluster: Cluster, layout: Layout, partition: int, offset: int
     )
     for data in answers:
         check(data.error_code, None, f"{layout.topic}-{partition} offset {offset}")
-        for record in records_of(data, False):
-            if isinstance(record, Record) and record.offset == offset:
-                return record
+        found = await in_worker(partial(_at, data, offset))
+        if isinstance(found, Oversized):
+            size = f"{'' if found.is_exact else 'more than '}{found.size:,} bytes"
+            raise Refused(
+                "RECORD_LIST_TOO_LARGE",
+                f"offset {offset} is in a batch of {found.records:,} record(s), {found.stored:,} bytes, "
+                f"{size} uncompressed, which is too large to show: read it with penstock consume",
+            )
+        if found is not None:
+            return found
     raise Refused("OFFSET_OUT_OF_RANGE", f"{layout.topic}-{partition} has no message at offset {offset}")
+
+
+def _at(data: PartitionData, offset: int) -> Record | Oversized | None:
+    """The record at an offset, or the batch of it if that is too large."""
+    budget = Budget(
+        _ONE_BYTES_MAX, _ONE_RECORDS_MAX, batch_bytes=_ONE_BYTES_MAX, batch_records=_ONE_RECORDS_MAX
+    )
+    try:
+        for each in unpack(buffer_of(data), None, budget):
+            if isinstance(each, Oversized):
+                if each.base_offset <= offset <= each.last_offset:
+                    return each
+            elif isinstance(each, Record) and each.offset == offset:
+                return each
+    except Exhausted:
+        return None
+    return None

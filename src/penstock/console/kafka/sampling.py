@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
-from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
-from penstock.console.kafka.offsets import LATEST, list_offsets
+from penstock.console.kafka.group_samples import sampled_groups
+from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
+from penstock.console.views.alerts import Alerts
 from penstock.console.views.events import Event, changes
+from penstock.console.views.knowledge import REFUSED, UNKNOWN, Gap, gap_of_brokers, gap_of_code
 from penstock.console.views.samples import GroupSample, History, Key, Sample, partitions_of
 from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC
@@ -30,7 +32,11 @@ from penstock.wire.apis.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from penstock.wire.apis.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from penstock.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumRequest,
@@ -38,20 +44,24 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumRequestTopic,
     DescribeQuorumResponsePartition,
 )
-from penstock.wire.apis.list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest
-from penstock.wire.apis.metadata import MetadataResponse
 
 __all__ = ["Sampler"]
+
+T = TypeVar("T")
 
 #: ten consoles of a cluster of three brokers cost less than 5 % of a core
 _PAUSE_S: Final = 3.0
 _PAUSE_FACTOR: Final = 20.0
 _PAUSE_MAX_S: Final = 60.0
+#: a sample that takes longer waits for brokers that do not respond
+_SILENCE_S: Final = 10.0
+_LOOK_S: Final = 5.0
 #: samples until directories, brokers and the quorum are described again
 _CALM_SAMPLES: Final = 2
 _EVENTS_MAX: Final = 200
-#: groups in one OffsetFetch request
-_GROUPS_AT_ONCE: Final = 200
+#: Brokers leave out what a user may not describe, without a word. That a user may describe the cluster is the
+#: only sign of whether anything is left out.
+_PARTLY: Final = Gap(REFUSED, "this user sees only what it may describe")
 
 
 class Sampler:
@@ -62,8 +72,11 @@ class Sampler:
         cluster: Cluster,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        on_sample: Callable[[Sample], None] | None = None,
     ) -> None:
+        """`on_sample` gets each sample that has succeeded."""
         self._cluster = cluster
+        self._on_sample = on_sample
         self._now = now
         self._monotonic = monotonic
         self._task: asyncio.Task[None] | None = None
@@ -73,15 +86,42 @@ class Sampler:
         #: samples without descriptions since the last one with them
         self._calm = 0
         self.history = History()
+        self.alerts = Alerts()
         self.events: deque[Event] = deque(maxlen=_EVENTS_MAX)
         self.error: str | None = None
+        #: when the oldest sample that is not finished has begun, and how many there are
+        self._began_s = 0.0
+        self._unfinished = 0
+        #: whether the last sample is that of the task that runs, so that the next one follows it
+        self._is_watched = False
         #: seconds that the last sample with all brokers took, and the pause after it
         self.took_s = 0.0
         self.pause_s = _PAUSE_S
 
-    async def current(self) -> Sample:
-        """The last sample if it is recent, or a new one."""
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the last sample that has succeeded; None if none has."""
         last = self.history.last
+        return None if last is None else round(max(0.0, self._now() - last.time_s), 1)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the last sample need not be the present state; None if it is."""
+        if self.error is not None:
+            return f"the last request failed: {self.error}"
+        silent_s = self._monotonic() - self._began_s
+        if self._unfinished and silent_s > _SILENCE_S:
+            return f"the brokers have not responded for {silent_s:.0f} s"
+        return None
+
+    async def current(self) -> Sample:
+        """The last sample if it is recent, or a new one.
+
+        While a page watches, the next sample is on its way: a page shows the last known state at once.
+        """
+        last = self.history.last
+        if last is not None and self._is_watched and self.error is None:
+            return last
         if last is None or self._now() - last.time_s > max(_PAUSE_S, self.pause_s) * 1.5:
             await self._sample()
         assert self.history.last is not None
@@ -95,7 +135,7 @@ class Sampler:
         return self.history.last
 
     async def updates(self) -> AsyncGenerator[None, None]:
-        """Yields after each sample, whether it has succeeded or not, until `close`."""
+        """Yields after each sample, also one that has failed, and while brokers are silent, until `close`."""
         self._subscribers += 1
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -103,10 +143,13 @@ class Sampler:
             if self.history.last is not None:
                 yield
             while True:
-                await self._turn.wait()
+                turn = self._turn
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(turn.wait(), _LOOK_S)
                 if self._closed:
                     return
-                yield
+                if turn.is_set() or self.doubt is not None:
+                    yield
         finally:
             self._subscribers -= 1
 
@@ -122,14 +165,25 @@ class Sampler:
             while self._subscribers:
                 with suppress(PenstockError):
                     await self._sample()
+                    self._is_watched = True
                 turn, self._turn = self._turn, asyncio.Event()
                 turn.set()
                 await asyncio.sleep(self.pause_s)
         finally:
             self._task = None
+            self._is_watched = False
 
     async def _sample(self) -> None:
         began = self._monotonic()
+        if not self._unfinished:
+            self._began_s = began
+        self._unfinished += 1
+        try:
+            await self._take(began)
+        finally:
+            self._unfinished -= 1
+
+    async def _take(self, began: float) -> None:
         before = self.history.last
         try:
             sample = await self._next(before)
@@ -139,6 +193,9 @@ class Sampler:
             raise
         self.error = None
         self.history.add(sample)
+        self.alerts.update(self.history)
+        if self._on_sample is not None:
+            self._on_sample(sample)
         if before is not None:
             self.events.extend(changes(before, sample))
         if None in sample.log_dirs.values():
@@ -146,16 +203,19 @@ class Sampler:
             return
         self.took_s = self._monotonic() - began
         self.pause_s = min(_PAUSE_MAX_S, max(_PAUSE_S, self.took_s * _PAUSE_FACTOR))
+        if self.history.bytes_per_s is None:
+            # Rates need a second sample: a page that was just opened must not wait for them.
+            self.pause_s = _PAUSE_S
 
     async def _next(self, before: Sample | None) -> Sample:
         """A sample with the descriptions of the one before, if these are recent and nothing has changed."""
-        if before is not None and self._calm < _CALM_SAMPLES:
-            sample = await take_sample(self._cluster, self._now(), before)
+        if before is not None and self._calm < _CALM_SAMPLES and self.history.bytes_per_s is not None:
+            sample = await take_sample(self._cluster, self._now, before)
             if is_calm(before, sample):
                 self._calm += 1
                 return sample
         self._calm = 0
-        return await take_sample(self._cluster, self._now())
+        return await take_sample(self._cluster, self._now)
 
 
 def is_calm(before: Sample, after: Sample) -> bool:
@@ -169,7 +229,7 @@ def is_calm(before: Sample, after: Sample) -> bool:
     )
 
 
-async def take_sample(cluster: Cluster, now_s: float, before: Sample | None = None) -> Sample:
+async def take_sample(cluster: Cluster, now: Callable[[], float], before: Sample | None = None) -> Sample:
     """One look at all brokers, topics and groups. Parts that brokers refuse are None.
 
     With the sample `before`, its descriptions of directories, brokers and the quorum are used again.
@@ -177,22 +237,82 @@ async def take_sample(cluster: Cluster, now_s: float, before: Sample | None = No
     metadata = await cluster.metadata()
     partitions = partitions_of(metadata)
     leaders = {key: p.leader for key, p in partitions.items() if p.leader >= 0}
+    sized_s = -1.0 if before is None else before.sized_s
+    kept = ("sizes", "topics")
+    gaps = {} if before is None else {name: gap for name, gap in before.gaps.items() if name in kept}
     if before is not None:
-        ends, groups = await asyncio.gather(
-            list_offsets(cluster, leaders, LATEST),
-            _groups(cluster, metadata),
+        (ends, ended_s), (groups, unlisted) = await asyncio.gather(
+            _timed(list_offsets(cluster, leaders, LATEST), now), sampled_groups(cluster, metadata)
         )
-        kept = (before.cluster, before.quorum, before.log_dirs)
-        return Sample(now_s, metadata, *kept, ends, groups, sized_s=before.sized_s)
-    brokers = {broker.node_id: DescribeLogDirsRequest(topics=None) for broker in metadata.brokers}
-    described, quorum, log_dirs, ends, groups = await asyncio.gather(
-        _described(cluster),
-        _quorum(cluster),
-        cluster.send_each(DESCRIBE_LOG_DIRS, brokers),
-        list_offsets(cluster, leaders, LATEST),
-        _groups(cluster, metadata),
+        described, quorum, log_dirs = before.cluster, before.quorum, before.log_dirs
+    else:
+        request = DescribeLogDirsRequest(topics=None, include_health=True)
+        brokers = {broker.node_id: request for broker in metadata.brokers}
+        described, (log_dirs, sized_s), (ends, ended_s), (groups, unlisted) = await asyncio.gather(
+            _described(cluster),
+            _timed(cluster.send_each(DESCRIBE_LOG_DIRS, brokers), now),
+            _timed(list_offsets(cluster, leaders, LATEST), now),
+            sampled_groups(cluster, metadata),
+        )
+        # Last: without a controller its response takes long, and responses of one connection come in order.
+        quorum = await _quorum(cluster)
+        gaps |= _unsized(log_dirs)
+        if log_dirs and all(is_refused(answer) for answer in log_dirs.values()):
+            gaps["topics"] = _PARTLY
+    if unlisted is not None or "topics" in gaps:
+        gaps["groups"] = unlisted or _PARTLY
+    return Sample(
+        now(),
+        metadata,
+        cluster=described,
+        quorum=quorum,
+        log_dirs=log_dirs,
+        ends=ends,
+        groups=groups,
+        starts=await _uncommitted_starts(cluster, leaders, groups or []),
+        gaps=gaps,
+        ended_s=ended_s,
+        sized_s=sized_s,
     )
-    return Sample(now_s, metadata, described, quorum, log_dirs, ends, groups)
+
+
+async def _timed(answer: Awaitable[T], now: Callable[[], float]) -> tuple[T, float]:
+    """An answer, and the time when it came."""
+    return await answer, now()
+
+
+def is_refused(answer: DescribeLogDirsResponse | None) -> bool:
+    """Whether a broker does not describe its directories to this user, who may not describe the cluster."""
+    gap = None if answer is None else gap_of_code(answer.error_code)
+    return gap is not None and gap.state == REFUSED
+
+
+def _unsized(log_dirs: Mapping[int, DescribeLogDirsResponse | None]) -> dict[str, Gap]:
+    """Why some sizes are not known."""
+    gaps = {}
+    for broker, answer in log_dirs.items():
+        gap = Gap(UNKNOWN, "no response") if answer is None else gap_of_code(answer.error_code)
+        if gap is not None:
+            gaps[broker] = gap
+    found = gap_of_brokers(gaps)
+    return {} if found is None else {"sizes": found}
+
+
+async def _uncommitted_starts(
+    cluster: Cluster, leaders: Mapping[Key, int], groups: list[GroupSample]
+) -> dict[Key, int]:
+    """First offsets of the partitions that some group has not committed in topics that it reads."""
+    by_topic: dict[str, list[Key]] = {}
+    for key in leaders:
+        by_topic.setdefault(key[0], []).append(key)
+    wanted: dict[Key, int] = {}
+    for group in groups:
+        if group.kind == "share":
+            continue
+        for topic in {key[0] for key in group.commits}:
+            missing = [key for key in by_topic.get(topic, ()) if key not in group.commits]
+            wanted.update((key, leaders[key]) for key in missing)
+    return await list_offsets(cluster, wanted, EARLIEST) if wanted else {}
 
 
 async def _described(cluster: Cluster) -> DescribeClusterResponse | None:
@@ -215,49 +335,3 @@ async def _quorum(cluster: Cluster) -> DescribeQuorumResponsePartition | None:
         return None
     (found,) = response.topics[0].partitions
     return None if found.error_code else found
-
-
-async def _groups(cluster: Cluster, metadata: MetadataResponse) -> list[GroupSample] | None:
-    """The groups of all coordinators with their commits; None if no broker lists its groups."""
-    requests = {broker.node_id: ListGroupsRequest() for broker in metadata.brokers}
-    answers = await cluster.send_each(LIST_GROUPS, requests)
-    names = {topic.topic_id: topic.name or "" for topic in metadata.topics}
-    listed = {
-        broker: answer.groups
-        for broker, answer in answers.items()
-        if answer is not None and not answer.error_code
-    }
-    if not listed:
-        return None
-    found = await asyncio.gather(
-        *(_with_commits(cluster, broker, groups, names) for broker, groups in listed.items())
-    )
-    return sorted((each for groups in found for each in groups), key=lambda group: group.name)
-
-
-async def _with_commits(
-    cluster: Cluster, broker: int, groups: list[ListedGroup], topic_names: Mapping[bytes, str]
-) -> list[GroupSample]:
-    commits: dict[str, dict[Key, int]] = {}
-    lags: dict[str, dict[Key, int]] = {}
-    for names in _slices([group.group_id for group in groups if group.group_type.lower() != "share"]):
-        commits |= await fetch_commits(cluster, broker, names, topic_names)
-    for names in _slices([group.group_id for group in groups if group.group_type.lower() == "share"]):
-        for name, (starts, own) in (await fetch_share_offsets(cluster, broker, names)).items():
-            commits[name], lags[name] = starts, own
-    return [
-        GroupSample(
-            group.group_id,
-            group.group_state or "Unknown",
-            group.group_type.lower() or "classic",
-            group.protocol_type,
-            broker,
-            commits.get(group.group_id, {}),
-            lags.get(group.group_id, {}),
-        )
-        for group in groups
-    ]
-
-
-def _slices(names: list[str]) -> list[list[str]]:
-    return [names[first : first + _GROUPS_AT_ONCE] for first in range(0, len(names), _GROUPS_AT_ONCE)]

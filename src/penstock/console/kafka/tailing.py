@@ -1,7 +1,9 @@
 """Messages of a topic as they are written, without a group.
 
-A tail has connections of its own, because a fetch that waits for records holds up its connection. A slow page
-slows the tail down: it reads at most four times a second, and counts what it cannot show.
+A tail has connections of its own, because a fetch that waits for records holds up its connection. Messages of
+all leaders are joined into frames, four a second at most, whatever the number of messages and brokers: a page
+draws once for each. A slow page slows the tail down, and the tail counts what it cannot show. Responses are
+unpacked in worker threads, each within a budget of uncompressed bytes.
 """
 
 from __future__ import annotations
@@ -9,13 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
 from penstock.console.kafka.offsets import LATEST, list_offsets
-from penstock.console.kafka.reading import Found, Layout, fetch, layout_of, records_of
+from penstock.console.kafka.reading import Layout, aborted_of, buffer_of, fetch, layout_of
+from penstock.console.kafka.workers import in_worker
 from penstock.console.views.filters import Predicate
+from penstock.console.views.unpacking import Budget, Exhausted, Found, Oversized, unpack
+from penstock.records.record import Record
 from penstock.wire.apis.fetch import PartitionData
 
 __all__ = ["Caught", "tail"]
@@ -23,8 +30,13 @@ __all__ = ["Caught", "tail"]
 _WAIT_MS: Final = 1_000
 _RETRY_S: Final = 1.0
 _PAUSE_S: Final = 0.25
+#: the time between two frames
+FRAME_S: Final = 0.25
 #: messages of one event; a page can show no more
 _MESSAGES_MAX: Final = 200
+#: uncompressed bytes and records of one turn; the next turn goes on behind them
+_BYTES_MAX: Final = 8 << 20
+_RECORDS_MAX: Final = 50_000
 
 
 @dataclass(slots=True)
@@ -51,12 +63,18 @@ async def tail(
     """
     follower = _Follower(cluster.sibling(), topic, partitions, predicate)
     reader = asyncio.create_task(follower.run())
+    due = 0.0
     try:
         while not reader.done():
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
             wait = asyncio.create_task(follower.waiting.get())
-            await asyncio.wait({wait, reader}, return_when=asyncio.FIRST_COMPLETED)
-            if not wait.done():
-                wait.cancel()
+            try:
+                await asyncio.wait({wait, reader}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # The page may be closed while the tail waits.
+                if not wait.done():
+                    wait.cancel()
+            if not wait.done() or wait.cancelled():
                 break
             caught = wait.result()
             while not follower.waiting.empty():
@@ -64,12 +82,15 @@ async def tail(
             caught.found.sort(key=lambda each: (each.record.timestamp, each.partition, each.record.offset))
             caught.skipped += max(0, len(caught.found) - _MESSAGES_MAX)
             del caught.found[:-_MESSAGES_MAX]
+            due = time.monotonic() + FRAME_S
             yield caught
         if not cluster.closed:
             reader.result()
     finally:
         reader.cancel()
         follower.cluster.close()
+        # An event loop that ends before a cancelled task has ended reports it as destroyed.
+        await asyncio.wait([reader])
 
 
 class _Follower:
@@ -128,21 +149,28 @@ class _Follower:
             for data in await fetch(self.cluster, layout, leader, offsets, stable=True, wait_ms=_WAIT_MS):
                 if data.error_code:
                     raise Refused("NOT_LEADER_OR_FOLLOWER", f"partition {data.partition_index} has moved")
-                caught.add(self._take(data))
+                caught.add(await in_worker(partial(self._take, data)))
             if caught.found or caught.skipped:
                 await self.waiting.put(caught)
             await asyncio.sleep(max(0.0, _PAUSE_S - (time.monotonic() - began)))
 
     def _take(self, data: PartitionData) -> Caught:
+        """The matching records of a response, in a worker thread. No other task has this partition."""
         partition, caught = data.partition_index, Caught()
-        position = self._positions[partition]
-        for record in records_of(data, True):
-            if isinstance(record, int):
-                self._positions[partition] = max(self._positions[partition], record)
-            elif record.offset >= position and (
-                self._predicate is None or self._predicate(partition, record)
-            ):
-                caught.found.append(Found(partition, record))
-        caught.skipped = max(0, len(caught.found) - _MESSAGES_MAX)
+        position, budget = self._positions[partition], Budget(_BYTES_MAX, _RECORDS_MAX)
+        # The next fetch goes on behind the last record.
+        with suppress(Exhausted):
+            for each in unpack(buffer_of(data), aborted_of(data), budget):
+                if isinstance(each, int):
+                    position = max(position, each)
+                elif isinstance(each, Oversized) and each.last_offset >= position:
+                    stand_in = Record(max(each.base_offset, position), each.timestamp, None, None)
+                    caught.found.append(Found(partition, stand_in, each))
+                elif isinstance(each, Record) and each.offset >= position:
+                    position = each.offset + 1
+                    if self._predicate is None or self._predicate(partition, each):
+                        caught.found.append(Found(partition, each))
+        self._positions[partition] = position
+        caught.skipped += max(0, len(caught.found) - _MESSAGES_MAX)
         del caught.found[:-_MESSAGES_MAX]
         return caught

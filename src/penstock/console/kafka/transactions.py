@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.console.kafka.cluster import TRANSACTION, Cluster, NotReachable, check
+from penstock.console.kafka.cluster import TRANSACTION, Cluster, NotReachable, Refused, check, gap_of_error
+from penstock.console.views.knowledge import Gap, gap_of_brokers, gap_of_code
 from penstock.console.views.payloads import iso
+from penstock.model.errors import PenstockError
 from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
 from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 
@@ -13,12 +15,20 @@ __all__ = ["describe_transaction", "list_transactions"]
 
 
 async def list_transactions(cluster: Cluster) -> dict[str, Any]:
-    """Transactional ids with their states, and the brokers that have not responded."""
+    """Transactional ids with their states, and why some are missing; None if all are."""
     metadata = await cluster.metadata([])
     requests = {broker.node_id: ListTransactionsRequest() for broker in metadata.brokers}
-    answers = await cluster.send_each(LIST_TRANSACTIONS, requests)
-    if all(answer is None for answer in answers.values()):
-        raise NotReachable("no broker lists its transactions")
+    answers = await cluster.try_each(LIST_TRANSACTIONS, requests)
+    gaps: dict[int, Gap] = {}
+    for broker, answer in answers.items():
+        gap = (
+            gap_of_error(answer)
+            if isinstance(answer, Refused | NotReachable)
+            else gap_of_code(answer.error_code)
+        )
+        if gap is not None:
+            gaps[broker] = gap
+    missing = gap_of_brokers(gaps)
     rows = [
         {
             "id": found.transactional_id,
@@ -27,11 +37,11 @@ async def list_transactions(cluster: Cluster) -> dict[str, Any]:
             "coordinator": broker,
         }
         for broker, answer in answers.items()
-        if answer is not None and not answer.error_code
+        if not isinstance(answer, PenstockError) and not answer.error_code
         for found in answer.transaction_states
     ]
-    silent = sorted(broker for broker, answer in answers.items() if answer is None)
-    return {"transactions": sorted(rows, key=lambda row: str(row["id"])), "silent": silent}
+    known = None if gaps.keys() == answers.keys() else sorted(rows, key=lambda row: str(row["id"]))
+    return {"transactions": known, "gap": None if missing is None else missing.shown()}
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> dict[str, Any]:

@@ -8,7 +8,12 @@ export class Failure extends Error {
   }
 }
 
+// Rights of the user by their address, for a minute.
+const RIGHTS_MS = 60000;
+const allowed = new Map();
+
 async function send(method, path, body) {
+  if (path === "/api/login") allowed.clear();
   let response;
   try {
     response = await fetch(path, {
@@ -36,6 +41,19 @@ async function checkLogin() {
 export const get = (path, query) => send("GET", query ? `${path}?${params(query)}` : path);
 export const post = (path, body = {}) => send("POST", path, body);
 export const remove = (path, body) => send("DELETE", path, body);
+
+// What brokers allow this user, read once a minute; null if they do not say it.
+function readRights(path, part) {
+  const known = allowed.get(path);
+  if (known && Date.now() - known.at < RIGHTS_MS) return known.found;
+  const found = get(path).then((answer) => answer[part], () => null);
+  allowed.set(path, { at: Date.now(), found });
+  return found;
+}
+
+// On the cluster, and on at least one topic: forms that name a topic need the latter.
+export const rights = () => readRights("/api/rights", "cluster");
+export const anyTopicRights = () => readRights("/api/rights/topics", "topics");
 
 export function params(query) {
   const kept = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");

@@ -1,15 +1,18 @@
 // The frame around all pages: login, navigation, live state, theme, keys.
 
-import { get, listen, post } from "./api.js";
+import { get, listen, params, post } from "./api.js";
 import { ago, h, link, replace, short } from "./dom.js";
-import { LEVELS, dialog, field, input, note, pill } from "./ui.js";
+import { known } from "./states.js";
+import { LEVELS, dialog, field, input, note, pill, steerFirst } from "./ui.js";
 
 const PAGES = [
   { id: "overview", label: "Overview", key: "o" },
-  { id: "topics", label: "Topics", key: "t", count: (t) => t.topics },
-  { id: "groups", label: "Groups", key: "r", count: (t) => t.groups },
+  { id: "topics", label: "Topics", key: "t", count: "topics" },
+  { id: "groups", label: "Groups", key: "r", count: "groups" },
+  { id: "topology", label: "Topology", key: "y" },
   { id: "cluster", label: "Cluster", key: "c" },
   { id: "transactions", label: "Transactions", key: "x" },
+  { id: "schemas", label: "Schemas", key: "e" },
   { id: "security", label: "Security", key: "s" },
   { id: "quotas", label: "Quotas", key: "q" },
 ];
@@ -38,14 +41,31 @@ async function start() {
   else frame();
 }
 
+// Why single sign-on has failed; the console's log has the details.
+const SSO_FAILED = {
+  expired: "The login took too long, or was begun in another browser. Try again.",
+  refused: "The provider has refused the login.",
+  rejected: "The brokers have not accepted the login of the provider.",
+  brokers: "No broker has checked the login. Try again later.",
+  limit: "Too many logins from this address have failed. Try again later.",
+  provider: "The provider of the single sign-on has not answered as it should.",
+};
+
 function login() {
   page?.destroy?.();
   page = null;
   ui.live?.close();
+  const { bootstrap, passwords, sso } = state.session;
+  const errors = h("div", {});
+  const failed = new URLSearchParams(location.search).get("sso");
+  if (failed) {
+    replace(errors, note(SSO_FAILED[failed] ?? SSO_FAILED.provider));
+    history.replaceState(null, "", `/${location.hash}`);
+  }
   const user = input({ required: true, autocomplete: "username", autofocus: true });
   const password = input({ type: "password", required: true, autocomplete: "current-password" });
-  const errors = h("div", {});
-  const button = h("button", { class: "primary", type: "submit" }, "Log in");
+  const button = h("button", { class: sso ? "" : "primary", type: "submit" }, "Log in");
+  const single = sso && h("a", { class: "button primary", href: `/sso/login?${params({ page: location.hash })}` }, `Log in with ${sso}`);
   const form = h("form", { "aria-label": "Log in", on: { submit: async (e) => {
     e.preventDefault();
     button.disabled = true;
@@ -59,10 +79,11 @@ function login() {
       button.disabled = false;
     }
   } } }, h("div", { class: "brand" }, h("img", { src: "/static/icon.svg", alt: "" }), "Penstock"),
-    h("p", { class: "muted" }, "Log in as a user of the cluster at ", h("span", { class: "mono" }, state.session.bootstrap.join(", ")), ". Its ACLs decide what you see."),
-    field("User", user), field("Password", password), errors, button);
+    h("p", { class: "muted" }, "Log in as a user of the cluster at ", h("span", { class: "mono" }, bootstrap.join(", ")), ". Its ACLs decide what you see."),
+    single, single && passwords && h("p", { class: "muted" }, "or with a password:"),
+    passwords && [field("User", user), field("Password", password)], errors, passwords && button);
   replace(root, h("main", { class: "login", id: "main" }, form));
-  user.focus();
+  if (passwords && !sso) user.focus();
 }
 
 function frame() {
@@ -76,7 +97,7 @@ function frame() {
   ui.where = h("span", { class: "where" });
   ui.liveState = h("span", { class: "live" }, "connecting");
   ui.main = h("main", { id: "main", tabindex: -1 });
-  const out = state.session.user && h("button", { class: "ghost", title: "Log out", on: { click: logout } }, state.session.user, " ⏻");
+  const out = state.session.user && h("button", { class: "ghost", "aria-label": `Log out ${state.session.user}`, on: { click: logout } }, h("span", { class: "name" }, state.session.user), " · Log out");
   replace(root,
     h("header", { class: "top" }, ui.health, ui.where, h("div", { class: "right" }, ui.liveState,
       h("button", { class: "ghost", "aria-label": "Light or dark", title: "Light or dark", on: { click: nextTheme } }, "◐"),
@@ -93,7 +114,8 @@ function frame() {
 
 function tick(found) {
   state.tick = found;
-  state.seen = Date.now();
+  // The age of the sample, not of the event: brokers that are silent send none.
+  state.seen = found.age_s === null ? null : Date.now() - found.age_s * 1000;
   header();
   page?.update?.();
 }
@@ -102,13 +124,13 @@ function header() {
   const t = state.tick;
   if (!ui.liveState) return;
   ui.liveState.className = `live ${state.connected && t ? "on" : state.connected ? "" : "off"}`;
-  ui.liveState.textContent = !state.connected ? "disconnected" : t ? ago((Date.now() - state.seen) / 1000) : "connecting";
+  ui.liveState.textContent = !state.connected ? "disconnected" : t ? (state.seen === null ? "no answer" : ago((Date.now() - state.seen) / 1000)) : "connecting";
   if (!t) return;
   const level = t.health.level;
   replace(ui.health, pill(level, LEVELS[level]));
   ui.health.title = t.health.reasons.join("\n") || "all partitions have all their replicas";
   ui.where.textContent = t.cluster_id ?? "";
-  for (const p of PAGES) if (p.count && t.totals) p.counter.textContent = short(p.count(t.totals) ?? 0);
+  for (const p of PAGES) if (p.count) replace(p.counter, t.totals ? known(t.totals[p.count], t.gaps?.[p.count], short) : "");
 }
 
 async function show() {
@@ -136,7 +158,8 @@ async function show() {
 }
 
 async function logout() {
-  await post("/api/logout");
+  const { url } = await post("/api/logout");
+  if (url) { location.assign(url); return; }
   location.reload();
 }
 
@@ -171,11 +194,12 @@ function keys(e) {
   } else if (e.key === "g") leader = Date.now();
   else if (e.key === "/") { const box = document.querySelector("[data-search]"); if (box) { e.preventDefault(); box.focus(); box.select?.(); } }
   else if (e.key === "?") help();
+  else if (ui.main && steerFirst(ui.main, e)) e.preventDefault();
   else page?.key?.(e);
 }
 
 function help() {
-  const rows = [["/", "search or filter"], ["j k", "next, previous row"], ["Enter", "open"], ["Esc", "close"], ["r", "read again"], ["l", "live tail"],
+  const rows = [["/", "search or filter"], ["j k", "next, previous row"], ["Enter", "open"], ["Esc", "close"], ["r", "read again"], ["l", "live tail"], ["p", "pause the live tail"],
     ...PAGES.map((p) => [`g ${p.key}`, p.label])];
   dialog({ title: "Keys", body: h("dl", { class: "facts" }, rows.map(([k, what]) => [h("dt", {}, h("kbd", {}, k)), h("dd", {}, what)])) });
 }

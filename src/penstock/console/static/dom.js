@@ -40,6 +40,9 @@ export const short = (n) => (n === null || n === undefined ? "–" : Math.abs(n)
 // Offsets are strings: a number would lose digits above 2^53.
 const groupDigits = (text) => text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
+// The name of something, cut by its box; the whole name on hover.
+export const named = (text) => h("span", { class: "name", title: text }, text);
+
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

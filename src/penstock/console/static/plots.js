@@ -23,14 +23,19 @@ function shape(points, top, { left, right, low, high }) {
 
 const LEFT = 54;
 
-const niceTop = (value) => {
-  if (value <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= value);
+// The end of an axis whose half is a round number, too. Whole numbers have no halves: their axis ends at 2 or more.
+export const niceTop = (value, { whole = false, base = 10 } = {}) => {
+  const least = whole ? 2 : 1;
+  if (value <= least) return value > 0 || whole ? least : 1;
+  const unit = base === 10 ? 1 : base ** Math.floor(Math.log(value) / Math.log(base));
+  const power = unit * 10 ** Math.floor(Math.log10(value / unit));
+  const found = [1, 2, 4, 5, 10, 20].map((n) => n * power).find((n) => n >= value);
+  return whole && found % 2 ? found + 1 : found;
 };
 
 // A chart that fills its container and says the value under the pointer. `update` replaces the points.
-export function chart({ label, format = short, height = 120 }) {
+// `axis` has the options of `niceTop`.
+export function chart({ label, format = short, height = 120, axis = {} }) {
   const svg = s("svg", { class: "chart", role: "img", "aria-label": label, height });
   const readout = h("span", { class: "readout" });
   const box = h("figure", { class: "chart-box" }, h("figcaption", {}, h("span", { class: "label" }, label), readout), svg);
@@ -43,7 +48,7 @@ export function chart({ label, format = short, height = 120 }) {
     readout.textContent = last ? format(last[1]) : "–";
     svg.setAttribute("aria-label", `${label}: ${last ? format(last[1]) : "no value yet"}`);
     const [low, high] = [height - 17, 9];
-    const top = niceTop(Math.max(...points.map((p) => p[1]), 0));
+    const top = niceTop(Math.max(...points.map((p) => p[1]), 0), axis);
     for (const share of [0, 0.5, 1]) {
       const y = low - share * (low - high);
       svg.append(s("line", { class: "grid", x1: LEFT, x2: width, y1: y, y2: y }));

@@ -1,14 +1,17 @@
 // Parts that pages share: tables that draw only their visible rows, dialogs, tabs, notes.
 
+import { rights } from "./api.js";
 import { h, replace } from "./dom.js";
+import { LOADING, textOf } from "./states.js";
 
 const ROW = 30;
 const SPARE = 12;
 
-// A table with sorting; thousands of rows cost no more than a screenful.
+// A table with sorting; thousands of rows cost no more than a screenful. It is loading until `update` or `fail`.
 // columns: {id, label, render(row), sort(row), num, wide, first}
-export function table({ label, columns, sortBy, descending = false, empty = "nothing here", onOpen, key }) {
-  let rows = [], shown = [], order = sortBy ?? null, down = descending, cursor = -1, drawn = "";
+// `whole` draws all rows, of any height.
+export function table({ label, columns, sortBy, descending = false, empty = "nothing here", onOpen, key, whole = false }) {
+  let gap = LOADING, rows = [], shown = [], order = sortBy ?? null, down = descending, cursor = -1, drawn = "";
   const status = h("caption", { class: "sr" }, label);
   const head = h("tr", {});
   const body = h("tbody", {});
@@ -44,19 +47,20 @@ export function table({ label, columns, sortBy, descending = false, empty = "not
 
   function draw() {
     const height = node.clientHeight || 600;
-    const first = Math.max(0, Math.floor(node.scrollTop / ROW) - SPARE);
-    const last = Math.min(shown.length, Math.ceil((node.scrollTop + height) / ROW) + SPARE);
+    const first = whole ? 0 : Math.max(0, Math.floor(node.scrollTop / ROW) - SPARE);
+    const last = whole ? shown.length : Math.min(shown.length, Math.ceil((node.scrollTop + height) / ROW) + SPARE);
     const state = `${first}:${last}:${cursor}`;
     if (state === drawn) return;
     drawn = state;
     body.replaceChildren();
     if (!shown.length) {
-      body.append(h("tr", {}, h("td", { class: "empty", colspan: columns.length }, empty)));
+      body.append(h("tr", {}, h("td", { class: "empty", "data-state": gap ? gap.state : "empty", colspan: columns.length }, gap ? textOf(gap) : empty)));
       return;
     }
     if (first) body.append(spacer(first));
     for (let i = first; i < last; i += 1) body.append(line(shown[i], i));
     if (last < shown.length) body.append(spacer(shown.length - last));
+    else if (gap) body.append(h("tr", {}, h("td", { class: "empty", "data-state": gap.state, colspan: columns.length }, `incomplete: ${gap.reason}`)));
   }
 
   const spacer = (count) => {
@@ -71,35 +75,55 @@ export function table({ label, columns, sortBy, descending = false, empty = "not
   }, columns.map((c) => h(c.first ? "th" : "td", { class: cellClass(c), ...(c.first && { scope: "row" }) }, c.render(row))));
 
   node.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
-  node.addEventListener("keydown", (e) => {
-    if (e.target.closest("input,select,textarea,button,a") || e.ctrlKey || e.metaKey) return;
+  // Moves the cursor or opens its row; true if the key was used.
+  function steer(e) {
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[e.key];
-    if (step && onOpen && shown.length) {
-      e.preventDefault();
+    if (step && shown.length) {
       cursor = Math.min(shown.length - 1, Math.max(0, cursor + step));
       const top = cursor * ROW, view = node.clientHeight - ROW;
       if (top < node.scrollTop) node.scrollTop = top;
       else if (top + ROW > node.scrollTop + view) node.scrollTop = top + ROW - view;
       draw();
-    } else if (e.key === "Enter" && onOpen && shown[cursor]) {
-      e.preventDefault();
-      onOpen(shown[cursor], cursor);
+      return true;
     }
+    if (e.key !== "Enter" || !shown[cursor]) return false;
+    onOpen(shown[cursor], cursor);
+    return true;
+  }
+  if (onOpen) { node.setAttribute("data-opens", ""); steering.set(node, steer); }
+  if (onOpen) node.addEventListener("keydown", (e) => {
+    if (e.key.startsWith("Arrow") && steer(e)) e.preventDefault();
   });
-  new ResizeObserver(() => { drawn = ""; draw(); }).observe(node);
+  // It draws only if other rows are visible: a field with the focus must not be replaced.
+  new ResizeObserver(draw).observe(node);
 
   return {
     node,
-    update(found) {
+    // The rows (null: not known), and why they are missing or incomplete.
+    update(found, why = null) {
       const kept = cursor >= 0 && key ? key(shown[cursor] ?? {}) : null;
-      rows = found;
+      gap = found === null ? why ?? { state: "unknown", reason: "the brokers have not said it" } : why;
+      rows = found ?? [];
       node.setAttribute("data-rows", String(rows.length));
       arrange();
       if (kept !== null) { cursor = shown.findIndex((row) => key(row) === kept); drawn = ""; draw(); }
     },
+    // Rows that were known stay, and are marked as old.
+    fail(why) {
+      gap = rows.length ? { state: why.state, reason: `these are the last known: ${why.reason}` } : why;
+      arrange();
+    },
     get shown() { return shown; },
     select(index) { cursor = index; drawn = ""; draw(); },
   };
+}
+
+// Keys for the first list of a page, wherever the focus is: `j`, `k` and Enter work without a click.
+const steering = new WeakMap();
+export function steerFirst(root, e) {
+  if (!["j", "k", "Enter"].includes(e.key) || (e.key === "Enter" && e.target.closest?.("a,button,summary"))) return false;
+  const first = [...root.querySelectorAll("[data-opens]")].find((node) => node.checkVisibility());
+  return Boolean(first) && steering.get(first)(e);
 }
 
 const cellClass = (c) => [c.num && "num", c.wide && "wide", c.class].filter(Boolean).join(" ") || null;
@@ -110,6 +134,13 @@ function compare(a, b) {
   if (b === null || b === undefined) return 1;
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), undefined, { numeric: true });
+}
+
+// A button that is hidden unless the user may use it: its right is one of those that brokers say, or they say none.
+export function guarded(right, node, given = rights()) {
+  node.hidden = true;
+  Promise.resolve(given).then((found) => { node.hidden = Boolean(found) && !found.includes(right); });
+  return node;
 }
 
 export const pill = (text, level = "") => h("span", { class: `pill ${level}` }, text);

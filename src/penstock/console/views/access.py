@@ -10,13 +10,12 @@ from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.security.acls import (
     CLUSTER_NAME,
     Acl,
-    AclStore,
     Operation,
     PatternType,
     Permission,
     ResourceType,
 )
-from penstock.security.authorizer import OPERATIONS, Authorizer
+from penstock.security.authorizer import OPERATIONS, authorizer_of
 from penstock.security.principal import Session, parse_principal
 
 __all__ = ["InvalidAcl", "acl_from", "acl_row", "choices", "explain", "principal_of"]
@@ -89,21 +88,13 @@ def explain(
     name: str,
 ) -> dict[str, Any]:
     """The decision that the brokers' authorizer makes by these ACLs, roles and configs, with its reason."""
-    store = AclStore()
-    for n, acl in enumerate(acls):
-        store.add(n.to_bytes(16, "big"), acl)
-    for role, members in roles.items():
-        for member in members:
-            store.set_member(role, member, True)
-    users = [user.strip() for user in configs.get("super.users", "").split(";") if user.strip()]
-    authorizer = Authorizer(lambda: store, users, configs.get("allow.everyone.if.no.acl.found") == "true")
     try:
         session = Session(parse_principal(principal), host=host or "127.0.0.1")
     except InvalidConfig as error:
         raise InvalidAcl(str(error)) from error
     kind = _value(ResourceType, resource)
     wanted = CLUSTER_NAME if kind is ResourceType.CLUSTER else name
-    decision = authorizer.decide(session, _value(Operation, operation), kind, wanted)
+    decision = authorizer_of(acls, roles, configs).decide(session, _value(Operation, operation), kind, wanted)
     return {
         "allowed": decision.allowed,
         "reason": decision.reason,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.wire.apis.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 
 __all__ = ["config_diff", "config_rows"]
@@ -33,12 +35,16 @@ _TYPES: Final = {
 }
 
 
+_UNITS: Final = {".ms": "ms", ".bytes": "bytes"}
+
+
 def config_rows(result: DescribeConfigsResult) -> list[dict[str, Any]]:
     """All configs by name. `set` marks those of the resource itself; `inherited` is the value otherwise."""
     return [_row(config) for config in sorted(result.configs, key=lambda config: config.name)]
 
 
 def _row(config: DescribeConfigsResourceResult) -> dict[str, Any]:
+    key = TOPIC_KEYS.get(config.name) or BROKER_KEYS.get(config.name)
     others = [synonym for synonym in config.synonyms if synonym.source != config.config_source]
     is_set = config.config_source in (1, 2, 8)
     inherited = (others[0].value if others else None) if is_set else config.value
@@ -51,8 +57,16 @@ def _row(config: DescribeConfigsResourceResult) -> dict[str, Any]:
         "read_only": config.read_only,
         "sensitive": config.is_sensitive,
         "type": _TYPES.get(config.config_type, "unknown"),
-        "documentation": config.documentation,
+        "documentation": config.documentation or ("" if key is None else key.documentation),
+        "unit": _unit(config.name),
+        # Of the elements, for a list.
+        "values": list(key.choices) if key is not None and key.choices else None,
     }
+
+
+def _unit(name: str) -> str | None:
+    """The unit of a value, which the names of Kafka's configs end with."""
+    return next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
 
 
 def config_diff(

@@ -29,6 +29,8 @@ _Read: TypeAlias = Callable[[int, Record], Any]
 LENGTH_MAX: Final = 1000
 _DEPTH_MAX: Final = 20
 _REGEX_MEMORY: Final = 1 << 20
+#: paths do not look into larger JSON: a parser holds the interpreter
+_JSON_MAX: Final = 4 << 20
 _MISSING: Final = object()
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|!=|==|=|<|>)|(?P<paren>[()])"""
@@ -210,6 +212,8 @@ def _content(data: bytes | None, steps: list[str | int]) -> Any:
         return _MISSING if steps else None
     if not steps:
         return data.decode(errors="replace")
+    if len(data) > _JSON_MAX:
+        return _MISSING
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

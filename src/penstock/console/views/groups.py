@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from penstock.console.views.samples import GroupSample, History, Key, Sample, as_points
+from penstock.console.views.samples import GroupSample, History, Key, Sample, as_points, lag_cells
 from penstock.model.errors import ProtocolError
+from penstock.observability.lag import partition_lag
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as ConsumerGroup
 from penstock.wire.apis.describe_groups import DescribedGroup as ClassicGroup
 from penstock.wire.apis.share_group_describe import DescribedGroup as ShareGroup
@@ -53,7 +54,8 @@ def group_rows(history: History) -> list[dict[str, Any]] | None:
             "protocol": group.protocol,
             "coordinator": group.coordinator,
             "topics": len({key[0] for key in group.commits}),
-            "lag": group.lag(sample.ends),
+            **lag_cells(sample.lags[group.name]),
+            "gap": None if group.gap is None else group.gap.shown(),
             "series": as_points(history.groups.get(group.name), 60),
         }
         for group in sample.groups
@@ -125,10 +127,12 @@ def offset_rows(
     ends: Mapping[Key, int],
     members: list[dict[str, Any]],
     lags: Mapping[Key, int] | None = None,
+    starts: Mapping[Key, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Partitions with a commit or a member. A partition without a commit has no lag: it is not offset 0.
+    """Partitions of the group: those with a commit or a member, and the others in `starts`.
 
-    `lags` are those that the coordinator of a share group states. Its members share partitions.
+    A partition without a commit counts from its first offset in `starts`. `lags` are those that the
+    coordinator of a share group states. Its members share partitions.
     """
     owners: dict[Key, list[str]] = {}
     for member in members:
@@ -136,9 +140,9 @@ def offset_rows(
             for partition in each["partitions"]:
                 owners.setdefault((each["topic"], partition), []).append(member["client"] or member["id"])
     rows = []
-    for key in sorted({*commits, *owners}):
+    for key in sorted({*commits, *owners, *(starts or ())}):
         committed, end = commits.get(key), ends.get(key)
-        lag = None if committed is None or end is None else max(0, end - committed)
+        lag = partition_lag(committed, (starts or {}).get(key), end)
         lag = (lags or {}).get(key, lag)
         rows.append(
             {

@@ -23,6 +23,8 @@ __all__ = ["Entry", "MetadataLog", "difference"]
 ENTRIES_MAX: Final = 50_000
 ROWS_MAX: Final = 2000
 _BUCKETS: Final = 60
+#: uncompressed; controllers write smaller batches
+_BATCH_BYTES_MAX: Final = 16 << 20
 
 
 class Entry(NamedTuple):
@@ -100,7 +102,7 @@ class MetadataLog:
         """The records of batches; None for a record of an unknown type."""
         view = memoryview(data)
         for at, header in iter_batches(view):
-            for raw in iter_records(view[at : at + header.size]):
+            for raw in iter_records(view[at : at + header.size], _BATCH_BYTES_MAX):
                 try:
                     if header.is_control:
                         yield raw, decode_control_record(raw.key, raw.value)

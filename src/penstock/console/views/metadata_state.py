@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock.console.views.access import acl_row
 from penstock.model.config import is_sensitive
 from penstock.security.acls import Acl
+from penstock.security.mechanisms import scram_name
 from penstock.wire.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from penstock.wire.metadata_records import (
     AbortTransactionRecord,
@@ -55,7 +56,6 @@ _RESOURCES: Final = {
 }
 #: parts of names of configs whose values are secrets, for configs that this version does not know
 _SECRETS: Final = ("password", "secret", "jaas", "keystore.key", "credential")
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class Change(NamedTuple):
@@ -238,8 +238,8 @@ class MetadataState:
 
     def _quota(self, record: ClientQuotaRecord) -> Change:
         entity = ", ".join(f"{e.entity_type} {e.entity_name or '<default>'}" for e in record.entity)
-        self._set_field(("quota", entity), record.key, None if record.remove else f"{record.value:g}")
-        done = "was removed" if record.remove else f"is {record.value:g}"
+        self._set_field(("quota", entity), record.key, None if record.remove else _limit(record.value))
+        done = "was removed" if record.remove else f"is {_limit(record.value)}"
         return Change("quota", entity, f"Quota {record.key} of {entity} {done}")
 
     def _producer_ids(self, record: ProducerIdsRecord) -> Change:
@@ -288,7 +288,7 @@ class MetadataState:
         return Change("ACL", name, f"ACL was removed: {name}")
 
     def _scram(self, record: UserScramCredentialRecord) -> Change:
-        mechanism = _MECHANISMS.get(record.mechanism, str(record.mechanism))
+        mechanism = scram_name(record.mechanism)
         # The count shows that a password was set again; the keys themselves are secrets.
         times = int(self.items.get(("user", f"{record.name} {mechanism}"), {}).get("passwords set", "0")) + 1
         fields = {"iterations": str(record.iterations), "passwords set": str(times)}
@@ -296,7 +296,7 @@ class MetadataState:
         return Change("user", record.name, f"A {mechanism} password of {record.name} was set")
 
     def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> Change:
-        mechanism = _MECHANISMS.get(record.mechanism, str(record.mechanism))
+        mechanism = scram_name(record.mechanism)
         self.items.pop(("user", f"{record.name} {mechanism}"), None)
         return Change("user", record.name, f"The {mechanism} password of {record.name} was removed")
 
@@ -362,3 +362,8 @@ _APPLY: Final[dict[type, Callable[[MetadataState, Any], Change | None]]] = {
     BeginTransactionRecord: MetadataState._begin,
     AbortTransactionRecord: MetadataState._abort,
 }
+
+
+def _limit(value: float) -> str:
+    """A limit in full: 1048576 and not 1.04858e+06."""
+    return str(int(value)) if value.is_integer() else str(value)

@@ -8,23 +8,37 @@ markup.
 from __future__ import annotations
 
 import re
+import struct
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
-
+from penstock.console.views.json_text import is_json, pretty_json
+from penstock.console.views.unpacking import Oversized
 from penstock.records.record import Record
 
-__all__ = ["DETAIL_MAX", "FORMATS", "PREVIEW_MAX", "Decoder", "exported", "message_view", "show"]
+__all__ = [
+    "DETAIL_MAX",
+    "FORMATS",
+    "PREVIEW_MAX",
+    "Decoded",
+    "Decoder",
+    "exported",
+    "message_view",
+    "schema_id",
+    "show",
+]
 
 #: characters of a value in a list of messages, and on the page of one message
 PREVIEW_MAX: Final = 2_000
 DETAIL_MAX: Final = 400_000
-#: larger JSON is not formatted
+#: larger JSON is not formatted, and larger values are not decoded by their schema
 _FORMAT_MAX: Final = 4 << 20
+_DECODE_MAX: Final = 1 << 20
 _HEX_MAX: Final = 4_096
+_SCHEMA_PREFIX: Final = struct.Struct(">bI")
+_SCHEMA_ID_MAX: Final = 1_000_000
 FORMATS: Final = ("auto", "json", "text", "bytes")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _HIDDEN: Final = re.compile(
@@ -34,10 +48,11 @@ _TIMESTAMP_MAX: Final = 253_402_300_799_999
 
 
 class Decoded(NamedTuple):
-    """Bytes decoded by a schema: its name, and JSON."""
+    """Bytes decoded by a schema: its name, JSON, and the schema's number in the registry."""
 
     schema: str
     json: bytes
+    number: int | None = None
 
 
 #: decodes bytes by a schema; None if they have none
@@ -64,36 +79,40 @@ def show(
         return {"kind": "null", "text": "null", "size": 0, "truncated": False}
     if not data:
         return {"kind": "empty", "text": "", "size": 0, "truncated": False}
-    if wanted == "auto" and decode is not None:
+    if wanted == "auto" and decode is not None and len(data) <= _DECODE_MAX:
         decoded = decode(data)
         if decoded is not None:
-            text = msgspec.json.format(decoded.json, indent=2).decode()
-            return {**_cut("schema", visible(text), len(data), limit), "schema": decoded.schema}
-    if wanted in ("auto", "json"):
-        formatted = _as_json(data)
-        if formatted is not None:
-            return _cut("json", visible(formatted), len(data), limit)
+            text, truncated = pretty_json(decoded.json.decode(), limit)
+            found = _cut("schema", visible(text), len(data), limit, truncated)
+            return {**found, "schema": decoded.schema, "schema_id": decoded.number}
+    if wanted in ("auto", "json") and _is_json(data):
+        text, truncated = pretty_json(data.decode(), limit)
+        return _cut("json", visible(text), len(data), limit, truncated)
     if wanted != "bytes":
         plain = _as_text(data)
         if plain is not None or wanted == "text":
             shown = plain if plain is not None else data.decode(errors="replace")
             return _cut("text", visible(shown[: limit + 1]), len(data), limit, len(shown) > limit)
     shown = hex_dump(data[: min(_HEX_MAX, limit)])
-    return {"kind": "bytes", "text": shown, "size": len(data), "truncated": len(data) > min(_HEX_MAX, limit)}
+    found = {"kind": "bytes", "text": shown, "size": len(data), "truncated": len(data) > min(_HEX_MAX, limit)}
+    number = schema_id(data)
+    # Any bytes may begin with a zero: registries count from 1 on.
+    return {**found, "schema_id": number} if number is not None and 0 < number < _SCHEMA_ID_MAX else found
+
+
+def schema_id(data: bytes) -> int | None:
+    """The number of the schema that serializers of Confluent write in front; None without their prefix."""
+    if len(data) <= _SCHEMA_PREFIX.size or data[0] != 0:
+        return None
+    return int(_SCHEMA_PREFIX.unpack_from(data)[1])
 
 
 def _cut(kind: str, text: str, size: int, limit: int, truncated: bool = False) -> dict[str, Any]:
     return {"kind": kind, "text": text[:limit], "size": size, "truncated": truncated or len(text) > limit}
 
 
-def _as_json(data: bytes) -> str | None:
-    if len(data) > _FORMAT_MAX or data.lstrip()[:1] not in b'{["-0123456789tfn':
-        return None
-    try:
-        # Formats the text itself, so that every digit of a number stays.
-        return msgspec.json.format(data, indent=2).decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def _is_json(data: bytes) -> bool:
+    return len(data) <= _FORMAT_MAX and data.lstrip()[:1] in b'{["-0123456789tfn' and is_json(data)
 
 
 def _as_text(data: bytes) -> str | None:
@@ -121,12 +140,16 @@ def hex_dump(data: bytes) -> str:
 def message_view(
     partition: int,
     record: Record,
+    oversized: Oversized | None = None,
     *,
     limit: int = PREVIEW_MAX,
     wanted: str = "auto",
     decode: Decoder | None = None,
 ) -> dict[str, Any]:
-    """A message for a page. Offsets are strings: a browser's numbers end at 2^53."""
+    """A message for a page. Offsets are strings: a browser's numbers end at 2^53.
+
+    With `oversized`, the record stands for a batch that is too large to show.
+    """
     trace = next((m for k, v in record.headers if k == "traceparent" and (m := _trace(v))), None)
     return {
         "partition": partition,
@@ -136,8 +159,19 @@ def message_view(
         "key": show(record.key, limit, wanted, decode),
         "value": show(record.value, limit, wanted, decode),
         "tombstone": record.value is None and record.key is not None,
+        "too_large": None if oversized is None else _sizes(oversized),
         "headers": [{"name": visible(name), "value": show(value, limit)} for name, value in record.headers],
         "trace_id": trace,
+    }
+
+
+def _sizes(batch: Oversized) -> dict[str, Any]:
+    return {
+        "records": batch.records,
+        "last_offset": str(batch.last_offset),
+        "stored": batch.stored,
+        "size": batch.size,
+        "is_exact": batch.is_exact,
     }
 
 
@@ -154,8 +188,10 @@ def iso(milliseconds: int) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
-def exported(partition: int, record: Record) -> dict[str, Any]:
+def exported(partition: int, record: Record, oversized: Oversized | None = None) -> dict[str, Any]:
     """A message for a download, without loss: text as it is, other bytes in base64."""
+    if oversized is not None:
+        return {"partition": partition, "offset": record.offset, "too_large": _sizes(oversized)}
 
     def part(data: bytes | None) -> Any:
         if data is None:

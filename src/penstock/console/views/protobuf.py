@@ -1,5 +1,11 @@
 """Decodes Protobuf payloads by their schema into values for JSON.
 
+The library `protobuf` reads the wire format. It cannot read schemas, which a registry has as text: that takes
+`protoc`, so `protobuf_schema` parses them. Each type becomes a descriptor of its own in which nested messages
+are bytes. Why: the library reserves memory for all fields of a message, so two bytes of a payload could
+become kilobytes for each nested message. So only one level is read at a time, and its values are counted
+before they become objects.
+
 Fields that the schema does not have are kept under their number, as bytes in base64. int64 values stay
 numbers: pages get JSON as text, so that no digit is lost.
 """
@@ -7,34 +13,35 @@ numbers: pages get JSON as text, so that no digit is lost.
 from __future__ import annotations
 
 import math
-import struct
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from penstock.console.views.protobuf_schema import (
     SCALARS,
     WELL_KNOWN,
     Field,
     MessageType,
+    ProtoFile,
     parse_proto,
 )
 
 __all__ = ["ProtobufSchema"]
 
 _DEPTH_MAX: Final = 60
-_FIELDS_MAX: Final = 200_000
-_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
+#: of one payload, nested ones included
+_FIELDS_MAX: Final = 50_000
+#: of a message with groups, which the library reads with the message; a group has at least two bytes
+_GROUPS_BYTES_MAX: Final = 2 * _FIELDS_MAX
+#: wire types
+_FIXED64, _BYTES, _GROUP, _FIXED32 = 1, 2, 3, 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIXED: Final = {
-    "double": "<d",
-    "fixed64": "<Q",
-    "sfixed64": "<q",
-    "float": "<f",
-    "fixed32": "<I",
-    "sfixed32": "<i",
-}
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -48,6 +55,7 @@ class ProtobufSchema:
         self._file = parse_proto(text)
         others = [parse_proto(each) for each in (*imports, WELL_KNOWN)]
         self._file.resolve(others)
+        self._classes = _Classes(self._file)
 
     def decode(self, data: bytes) -> tuple[str, Any]:
         """The name of the message and its value, of a payload that begins with message indexes.
@@ -55,7 +63,7 @@ class ProtobufSchema:
         ValueError if the bytes do not fit.
         """
         message, position = self._indexed(data)
-        return message.name, self._message(message, data, position, len(data), 0)
+        return message.name, _Decoding(self._file, self._classes).message(message, data[position:], 0)
 
     def _indexed(self, data: bytes) -> tuple[MessageType, int]:
         """The message that the indexes name; a single 0 stands for the first one."""
@@ -75,115 +83,136 @@ class ProtobufSchema:
             message, within = within[index], within[index].nested
         return message, position
 
-    def _message(self, message: MessageType, data: bytes, position: int, end: int, depth: int) -> Any:
+
+class _Classes:
+    """The library's class of each type, made on first use. Enums are int32, nested messages bytes."""
+
+    def __init__(self, file: ProtoFile) -> None:
+        self._file = file
+        self._made: dict[str, type[Message]] = {}
+
+    def __getitem__(self, message: MessageType) -> type[Message]:
+        found = self._made.get(message.name)
+        if found is None:
+            found = self._made[message.name] = self._make(message)
+        return found
+
+    def _make(self, message: MessageType) -> type[Message]:
+        # With the rules of proto2, a field that the payload has is shown, even if it has its default.
+        file = FileDescriptorProto(name="message", syntax="proto2")
+        self._describe(file.message_type.add(name="M"), message, ".M")
+        pool = DescriptorPool()
+        try:
+            pool.Add(file)
+        except TypeError as error:
+            raise ValueError(f"{message.name} has invalid fields: {error}") from error
+        return GetMessageClass(pool.FindMessageTypeByName("M"))
+
+    def _describe(self, to: DescriptorProto, message: MessageType, path: str) -> None:
+        kinds = FieldDescriptorProto
+        for number, field in message.fields.items():
+            several = field.repeated or field.key_kind is not None
+            label = kinds.LABEL_REPEATED if several else kinds.LABEL_OPTIONAL
+            made = to.field.add(name=f"f{number}", number=number, label=label, type=self._type(field))
+            if field.is_group:
+                made.type_name = f"{path}.G{number}"
+                nested = to.nested_type.add(name=f"G{number}")
+                self._describe(nested, self._file.messages[field.kind], made.type_name)
+
+    def _type(self, field: Field) -> FieldDescriptorProto.Type.ValueType:
+        if field.is_group:
+            return FieldDescriptorProto.TYPE_GROUP
+        if field.key_kind is None and field.kind in self._file.enums:
+            return FieldDescriptorProto.TYPE_INT32
+        # The text of strings is decoded here: for proto2, the library does not check it.
+        if field.key_kind is None and field.kind in SCALARS and field.kind != "string":
+            return FieldDescriptorProto.Type.Value(f"TYPE_{field.kind.upper()}")
+        return FieldDescriptorProto.TYPE_BYTES
+
+
+class _Decoding:
+    """One payload. Counts its fields: nested messages of a few bytes each become large values."""
+
+    def __init__(self, file: ProtoFile, classes: _Classes) -> None:
+        self._file = file
+        self._classes = classes
+        self._fields_left = _FIELDS_MAX
+
+    def _count(self, fields: int) -> None:
+        self._fields_left -= fields
+        if self._fields_left < 0:
+            raise ValueError(f"the payload has more than {_FIELDS_MAX} fields")
+
+    def message(self, message: MessageType, data: bytes, depth: int) -> Any:
         if depth > _DEPTH_MAX:
             raise ValueError("messages are nested too deep")
+        if len(data) > _GROUPS_BYTES_MAX and any(each.is_group for each in message.fields.values()):
+            raise ValueError(f"a message with groups has more than {_GROUPS_BYTES_MAX} bytes")
+        try:
+            found = self._classes[message].FromString(data)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        return self._fields(message, found, depth)
+
+    def _fields(self, message: MessageType, found: Message, depth: int) -> Any:
         value: dict[str, Any] = {}
-        for number, wire, start, stop in _fields(data, position, end):
-            field = message.fields.get(number)
-            if field is None:
-                value[f"#{number}"] = b64encode(data[start:stop]).decode()
-                continue
-            self._add(value, field, wire, data[start:stop], depth)
+        for descriptor, item in found.ListFields():
+            field = message.fields[descriptor.number]
+            if field.key_kind is not None:
+                self._count(len(item))
+                value[field.name] = dict(self._entry(field, each, depth) for each in item)
+            elif field.repeated:
+                self._count(len(item))
+                value[field.name] = [self._single(field, each, depth) for each in item]
+            else:
+                self._count(1)
+                value[field.name] = self._single(field, item, depth)
+        value.update(self._unknown(UnknownFieldSet(found)))
         return _well_known(message.name, value)
 
-    def _add(self, value: dict[str, Any], field: Field, wire: int, data: bytes, depth: int) -> None:
-        if field.key_kind is not None:
-            key, item = self._entry(field, data, depth)
-            value.setdefault(field.name, {})[key] = item
-        elif field.repeated:
-            found = value.setdefault(field.name, [])
-            if wire == _BYTES and self._is_packable(field.kind):
-                found.extend(self._packed(field.kind, data))
-            else:
-                found.append(self._single(field.kind, data, depth))
-        else:
-            value[field.name] = self._single(field.kind, data, depth)
+    def _unknown(self, fields: Any) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        for each in fields:
+            self._count(1)
+            nested = each.wire_type == _GROUP
+            value[f"#{each.field_number}"] = (
+                self._unknown(each.data) if nested else b64encode(_raw(each.wire_type, each.data)).decode()
+            )
+        return value
 
     def _entry(self, field: Field, data: bytes, depth: int) -> tuple[str, Any]:
         assert field.key_kind is not None
-        entry = MessageType("", {1: Field("key", 1, field.key_kind), 2: Field("value", 2, field.kind)})
-        found = self._message(entry, data, 0, len(data), depth + 1)
+        entry = MessageType(
+            f"map<{field.key_kind},{field.kind}>",
+            {1: Field("key", 1, field.key_kind), 2: Field("value", 2, field.kind)},
+        )
+        found = self.message(entry, data, depth + 1)
         key = found.get("key", "")
         return str(key).lower() if isinstance(key, bool) else str(key), found.get("value")
 
-    def _is_packable(self, kind: str) -> bool:
-        return kind in self._file.enums or (kind in SCALARS and kind not in ("string", "bytes"))
-
-    def _packed(self, kind: str, data: bytes) -> Iterator[Any]:
-        position = 0
-        while position < len(data):
-            size = struct.calcsize(_FIXED[kind]) if kind in _FIXED else _varint(data, position)[1] - position
-            yield self._single(kind, data[position : position + size], 0)
-            position += size
-
-    def _single(self, kind: str, data: bytes, depth: int) -> Any:
-        if kind in self._file.messages:
-            return self._message(self._file.messages[kind], data, 0, len(data), depth + 1)
-        if kind == "string":
-            return data.decode()
-        if kind == "bytes":
-            return b64encode(data).decode()
-        if kind in _FIXED:
-            return _number(struct.unpack(_FIXED[kind], data)[0])
-        raw, end = _varint(data, 0)
-        if end != len(data):
-            raise ValueError(f"bytes are left behind a {kind}")
-        if kind in self._file.enums:
-            return self._file.enums[kind].values.get(_signed(raw), _signed(raw))
-        return _scalar(kind, raw)
+    def _single(self, field: Field, value: Any, depth: int) -> Any:
+        if field.is_group:
+            return self._fields(self._file.messages[field.kind], value, depth + 1)
+        if field.kind in self._file.messages:
+            return self.message(self._file.messages[field.kind], value, depth + 1)
+        if field.kind in self._file.enums:
+            return self._file.enums[field.kind].values.get(value, value)
+        if field.kind == "string":
+            return value.decode()
+        return b64encode(value).decode() if field.kind == "bytes" else _number(value)
 
 
-def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, start and end of the value of each field."""
-    for _ in range(_FIELDS_MAX):
-        if position == end:
-            return
-        tag, position = _varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == _GROUP:
-            stop, following = _group_end(data, position, end, number, 0)
-            yield number, wire, position, stop
-            position = following
-            continue
-        start, stop = _value(data, position, wire)
-        if stop > end or number == 0:
-            raise ValueError(f"field {number} does not fit")
-        yield number, wire, start, stop
-        position = stop
-    raise ValueError("too many fields")
-
-
-def _value(data: bytes, position: int, wire: int) -> tuple[int, int]:
-    """Start and end of a value that is no group."""
-    if wire == _VARINT:
-        return position, _varint(data, position)[1]
-    if wire == _FIXED64:
-        return position, position + 8
-    if wire == _FIXED32:
-        return position, position + 4
+def _raw(wire: int, value: Any) -> bytes:
+    """The bytes of an unknown value, of which the library has the number."""
     if wire == _BYTES:
-        size, start = _varint(data, position)
-        return start, start + size
-    raise ValueError(f"unknown wire type {wire}")
-
-
-def _group_end(data: bytes, position: int, end: int, number: int, depth: int) -> tuple[int, int]:
-    """The end of the content of a group, and the position behind its end tag."""
-    if depth > _DEPTH_MAX:
-        raise ValueError("groups are nested too deep")
-    while position < end:
-        before = position
-        tag, position = _varint(data, position)
-        if tag & 7 == _GROUP_END:
-            if tag >> 3 != number:
-                raise ValueError("the end of another group")
-            return before, position
-        if tag & 7 == _GROUP:
-            _, position = _group_end(data, position, end, tag >> 3, depth + 1)
-        else:
-            _, position = _value(data, position, tag & 7)
-    raise ValueError("a group has no end")
+        return bytes(value)
+    if wire in (_FIXED32, _FIXED64):
+        return int(value).to_bytes(4 if wire == _FIXED32 else 8, "little")
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -202,20 +231,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def _zigzag(data: bytes, position: int) -> tuple[int, int]:
     raw, position = _varint(data, position)
     return (raw >> 1) ^ -(raw & 1), position
-
-
-def _signed(raw: int) -> int:
-    return raw - (1 << 64) if raw >= 1 << 63 else raw
-
-
-def _scalar(kind: str, raw: int) -> Any:
-    if kind == "bool":
-        return raw != 0
-    if kind in ("sint32", "sint64"):
-        return (raw >> 1) ^ -(raw & 1)
-    if kind == "uint32":
-        return raw & 0xFFFFFFFF
-    return raw if kind == "uint64" else _signed(raw)
 
 
 def _number(value: float) -> float | str:

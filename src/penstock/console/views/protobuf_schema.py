@@ -88,6 +88,7 @@ class Field(NamedTuple):
     repeated: bool = False
     #: kind of the keys of a map, whose values have `kind`
     key_kind: str | None = None
+    is_group: bool = False
 
 
 @dataclass(slots=True)
@@ -211,7 +212,8 @@ class _Parser:
         name = self._next()
         self._expect("=")
         number = self._number()
-        if kind == "group":
+        is_group = kind == "group"
+        if is_group:
             # A group is a message and a field at once.
             nested = MessageType(_joined(message.name, name))
             self._options()
@@ -220,7 +222,7 @@ class _Parser:
         else:
             self._options()
             self._expect(";")
-        message.fields[number] = Field(name, number, kind, label == "repeated", key_kind)
+        message.fields[number] = Field(name, number, kind, label == "repeated", key_kind, is_group)
 
     def _enum(self, scope: str) -> None:
         found = EnumType(_joined(scope, self._next()))

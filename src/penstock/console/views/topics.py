@@ -2,59 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.console.views.samples import History, Key, Partition, Sample, as_points, group_lag
-from penstock.model.ids import format_topic_id
-
-__all__ = ["TOPIC_FIELDS", "partition_rows", "topic_page", "topic_rows"]
-
-#: The list is sent as arrays, in this order: 10,000 rows of objects would repeat every name.
-TOPIC_FIELDS: Final = (
-    "name",
-    "partitions",
-    "replicas",
-    "records_per_s",
-    "bytes_per_s",
-    "size",
-    "messages",
-    "lag",
-    "under_replicated",
-    "offline",
-    "internal",
+from penstock.console.views.samples import (
+    History,
+    Key,
+    Partition,
+    Sample,
+    as_points,
+    is_internal,
+    lag_cells,
 )
+from penstock.model.ids import format_topic_id
+from penstock.observability.lag import Lag
+
+__all__ = ["COLUMNS", "TOPIC_FIELDS", "partition_rows", "topic_page", "topic_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """What the columns of the list are computed from."""
+
+    name: str
+    partitions: list[Partition]
+    history: History
+    is_internal: bool
+    size: int | None
+    messages: int | None
+    lag: Lag | None
+
+
+#: The fields of the list. `lag` is the largest lag of a group on the topic, None if no group has committed.
+#: `messages` is the sum of the end offsets: the number of records that were ever written, transaction markers
+#: included. A value that is not known is None.
+COLUMNS: Final[dict[str, Callable[[_Topic], Any]]] = {
+    "name": lambda topic: topic.name,
+    "partitions": lambda topic: len(topic.partitions),
+    "replicas": lambda topic: max((len(p.replicas) for p in topic.partitions), default=0),
+    "records_per_s": lambda topic: topic.history.record_rate(topic.name),
+    "bytes_per_s": lambda topic: topic.history.byte_rate(topic.name),
+    "size": lambda topic: topic.size,
+    "messages": lambda topic: topic.messages,
+    "lag": lambda topic: None if topic.lag is None else topic.lag.records,
+    "under_replicated": lambda topic: sum(len(p.isr) < len(p.replicas) for p in topic.partitions),
+    "offline": lambda topic: sum(p.leader < 0 for p in topic.partitions),
+    "internal": lambda topic: topic.is_internal,
+    "lag_exact": lambda topic: topic.lag is not None and topic.lag.is_exact,
+}
+#: The list is sent as arrays, in this order: 10,000 rows of objects would repeat every name.
+TOPIC_FIELDS: Final = tuple(COLUMNS)
 
 
 def topic_rows(history: History) -> list[list[Any]]:
-    """One row per topic, in the order of `TOPIC_FIELDS`.
-
-    `lag` is the largest lag of a group on the topic, None if no group has committed. `messages` is the sum of
-    the end offsets: the number of records that were ever written, transaction markers included.
-    """
+    """One row per topic, in the order of `TOPIC_FIELDS`."""
     sample = history.last
     assert sample is not None, "there is a sample before there is a list"
-    by_topic: dict[str, list[tuple[Key, Partition]]] = {name: [] for name in sample.topic_ids}
-    for key, partition in sample.partitions.items():
-        by_topic[key[0]].append((key, partition))
+    by_topic: dict[str, list[Partition]] = {name: [] for name in sample.topic_ids}
+    for (name, _), partition in sample.partitions.items():
+        by_topic[name].append(partition)
     lags = _lags(sample)
     sizes, ends = _sums(sample.sizes), _sums(sample.ends)
-    return [
-        [
+    topics = (
+        _Topic(
             name,
-            len(partitions),
-            max((len(p.replicas) for _, p in partitions), default=0),
-            round(history.records_per_s.get(name, 0.0), 1),
-            round(history.bytes_per_s.get(name, 0.0)),
-            sizes.get(name, 0),
-            ends.get(name, 0),
+            partitions,
+            history,
+            is_internal(sample, name),
+            sizes.get(name),
+            ends.get(name),
             lags.get(name),
-            sum(len(p.isr) < len(p.replicas) for _, p in partitions),
-            sum(p.leader < 0 for _, p in partitions),
-            name in sample.internal or name.startswith("__"),
-        ]
+        )
         for name, partitions in sorted(by_topic.items())
-    ]
+    )
+    return [[value(topic) for value in COLUMNS.values()] for topic in topics]
 
 
 def _sums(values: Mapping[Key, int]) -> dict[str, int]:
@@ -64,21 +86,15 @@ def _sums(values: Mapping[Key, int]) -> dict[str, int]:
     return sums
 
 
-def _lags(sample: Sample) -> dict[str, int]:
-    worst: dict[str, int] = {}
+def _lags(sample: Sample) -> dict[str, Lag]:
+    """The largest lag of a group in each topic."""
+    worst: dict[str, Lag] = {}
     for group in sample.groups or ():
-        for topic, commits in _by_topic(group.commits).items():
-            lag = group_lag(commits, sample.ends)
+        for topic in {key[0] for key in group.commits}:
+            lag = group.lag(sample, topic)
             if lag is not None:
-                worst[topic] = max(worst.get(topic, 0), lag)
+                worst[topic] = max(worst.get(topic, lag), lag)
     return worst
-
-
-def _by_topic(commits: Mapping[Key, int]) -> dict[str, dict[Key, int]]:
-    found: dict[str, dict[Key, int]] = {}
-    for key, offset in commits.items():
-        found.setdefault(key[0], {})[key] = offset
-    return found
 
 
 def partition_rows(
@@ -120,10 +136,11 @@ def topic_page(
         "internal": topic in sample.internal,
         "partitions": rows,
         "size": _known_sum(row["size"] for row in rows),
-        "records_per_s": round(history.records_per_s.get(topic, 0.0), 1),
-        "bytes_per_s": round(history.bytes_per_s.get(topic, 0.0)),
+        "records_per_s": history.record_rate(topic),
+        "bytes_per_s": history.byte_rate(topic),
         "rate": as_points(history.topics.get(topic)),
         "groups": _groups(sample, topic),
+        "gap": sample.gaps["groups"].shown() if "groups" in sample.gaps else None,
     }
 
 
@@ -132,11 +149,17 @@ def _known_sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _groups(sample: Sample, topic: str) -> list[dict[str, Any]]:
-    found = []
-    for group in sample.groups or ():
-        commits = _by_topic(group.commits).get(topic)
-        if commits:
-            lag = group_lag(commits, sample.ends)
-            found.append({"group": group.name, "state": group.state, "kind": group.kind, "lag": lag})
-    return found
+def _groups(sample: Sample, topic: str) -> list[dict[str, Any]] | None:
+    """Groups with an offset in the topic; None if groups are not known."""
+    if sample.groups is None:
+        return None
+    return [
+        {
+            "group": group.name,
+            "state": group.state,
+            "kind": group.kind,
+            **lag_cells(group.lag(sample, topic)),
+        }
+        for group in sample.groups
+        if any(key[0] == topic for key in group.commits)
+    ]

@@ -6,22 +6,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.console.views.overview import broker_rows, quorum_view
-from penstock.console.views.samples import Key, Sample
+from penstock.console.views.samples import Key, Sample, is_internal
 from penstock.wire.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 __all__ = ["moves", "topology"]
 
-#: partitions of a map that a page can show
-PARTITIONS_MAX: Final = 3000
+#: partitions of a map in one response; a page draws the visible ones only
+PARTITIONS_MAX: Final = 10_000
 
 
-def topology(sample: Sample, text: str) -> dict[str, Any]:
+def topology(sample: Sample, text: str, *, internal: bool = False) -> dict[str, Any]:
     """Brokers, the quorum, and the replicas of the partitions whose topic contains `text`.
 
-    Partitions with a problem come first, so that a limit never hides them.
+    Partitions with a problem come first, so that a limit never hides them. Internal topics without a problem
+    are folded unless they are wanted.
     """
-    keys = [key for key in sample.partitions if text.lower() in key[0].lower()]
-    keys.sort(key=lambda key: (not _has_problem(sample, key), key))
+    found = [key for key in sample.partitions if text.lower() in key[0].lower()]
+    problems = {key for key in found if _has_problem(sample, key)}
+    hidden = {topic for topic in sample.by_topic if not internal and is_internal(sample, topic)}
+    keys = [key for key in found if key in problems or key[0] not in hidden]
+    gap = sample.gaps.get("topics")
+    keys.sort(key=lambda key: (key not in problems, key))
     rows = []
     for key in keys[:PARTITIONS_MAX]:
         p = sample.partitions[key]
@@ -31,6 +36,10 @@ def topology(sample: Sample, text: str) -> dict[str, Any]:
         "quorum": quorum_view(sample),
         "partitions": rows,
         "total": len(keys),
+        "problems": len(problems),
+        # Why there may be more partitions.
+        "gap": None if gap is None else gap.shown(),
+        "folded": len(hidden & {key[0] for key in found}),
     }
 
 
@@ -42,16 +51,20 @@ def _has_problem(sample: Sample, key: Key) -> bool:
 def moves(
     response: ListPartitionReassignmentsResponse, sample: Sample, replica_sizes: Mapping[tuple[Key, int], int]
 ) -> list[dict[str, Any]]:
-    """Ongoing reassignments; the progress is the share of the leader's bytes that new replicas have."""
+    """Ongoing reassignments; the progress is the share of the leader's bytes that new replicas have.
+
+    It is None if the size is not known.
+    """
     found = []
     for topic in response.topics:
         for p in topic.partitions:
             key = (topic.name, p.partition_index)
-            size = sample.sizes.get(key, 0)
-            have = sum(min(size, replica_sizes.get((key, broker), 0)) for broker in p.adding_replicas)
-            wanted = size * len(p.adding_replicas)
+            size = sample.sizes.get(key)
+            have = sum(min(size or 0, replica_sizes.get((key, broker), 0)) for broker in p.adding_replicas)
+            wanted = None if size is None else size * len(p.adding_replicas)
             in_sync = set(sample.partitions[key].isr) if key in sample.partitions else set()
             done = set(p.adding_replicas) <= in_sync
+            share = None if wanted is None else round(have / wanted, 3) if wanted else 0.0
             found.append(
                 {
                     "topic": topic.name,
@@ -61,7 +74,10 @@ def moves(
                     "removing": list(p.removing_replicas),
                     "reason": p.reason,
                     "size": size,
-                    "progress": 1.0 if done or not wanted else round(have / wanted, 3),
+                    "copied": wanted if done else have,
+                    "to_copy": wanted,
+                    "in_sync": len(set(p.adding_replicas) & in_sync),
+                    "progress": 1.0 if done else share,
                 }
             )
     return found

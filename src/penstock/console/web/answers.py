@@ -10,11 +10,13 @@ from starlette.responses import Response
 
 from penstock.console.kafka.cluster import NotReachable, Refused
 from penstock.console.kafka.metadata_log import NoControllerListener
+from penstock.console.registry.api import NotFound
+from penstock.console.registry.http import RegistryRefused, RegistryUnreachable
 from penstock.console.views.access import InvalidAcl
 from penstock.console.views.filters import InvalidFilter
 from penstock.model.errors import PenstockError
 
-__all__ = ["BODY_MAX", "BadInput", "as_json", "body_of", "on_error", "whole"]
+__all__ = ["BODY_MAX", "BadInput", "as_json", "body_of", "offset_of", "on_error", "whole"]
 
 T = TypeVar("T")
 BODY_MAX: Final = 16 << 20
@@ -40,18 +42,20 @@ def as_json(content: Any, status: int = 200) -> Response:
     )
 
 
-async def body_of(request: Request, shape: type[T]) -> T:
+async def body_of(request: Request, shape: type[T], most: int = BODY_MAX) -> T:
     """The body as a struct; BadInput if it is too large or does not fit."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > BODY_MAX:
-            raise BadInput(f"the request is larger than {BODY_MAX >> 20} MiB")
+        if size > most:
+            raise BadInput(f"the request is larger than {most >> 10} KiB")
         parts.append(part)
     try:
         return msgspec.json.decode(b"".join(parts), type=shape)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise BadInput(str(error)) from error
+    except RecursionError as error:
+        raise BadInput("the request is nested too deep") from error
 
 
 def whole(request: Request, name: str, default: int, low: int, high: int) -> int:
@@ -65,6 +69,13 @@ def whole(request: Request, name: str, default: int, low: int, high: int) -> int
         raise BadInput(f"{name}={text!r} is not a whole number") from error
 
 
+def offset_of(text: str) -> int:
+    """An offset, or a time in milliseconds: a whole number of 63 bits."""
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 63:
+        raise BadInput(f"{text!r} is not an offset")
+    return int(text)
+
+
 def on_error(_: Request, error: Exception) -> Response:
     """The response to a request that failed."""
     assert isinstance(error, PenstockError)
@@ -74,6 +85,10 @@ def on_error(_: Request, error: Exception) -> Response:
         status = 403 if name.endswith("AUTHORIZATION_FAILED") else 404 if name in _NOT_FOUND else 409
     elif isinstance(error, BadInput | InvalidFilter | InvalidAcl):
         status = 400
-    elif isinstance(error, NotReachable | NoControllerListener):
+    elif isinstance(error, NotReachable | NoControllerListener | RegistryUnreachable):
         status = 503
+    elif isinstance(error, NotFound):
+        status = 404
+    elif isinstance(error, RegistryRefused):
+        status = 403 if error.status in (401, 403) else 409
     return as_json({"error": name, "message": str(error)}, status)

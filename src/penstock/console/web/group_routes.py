@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -11,11 +12,13 @@ from starlette.routing import Route
 
 from penstock.console.kafka.cluster import Refused
 from penstock.console.kafka.groups import commits_of, delete_group, describe_group, plan_reset, reset
-from penstock.console.kafka.offsets import LATEST, list_offsets
+from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
 from penstock.console.views.groups import TARGETS, Target, group_of, group_rows, offset_rows
-from penstock.console.views.samples import as_points
+from penstock.console.views.lag_ring import joined
+from penstock.console.views.samples import as_points, lag_cells
 from penstock.console.web.answers import BadInput, as_json, body_of
 from penstock.console.web.sessions import Session, Sessions
+from penstock.observability.lag import Lag
 
 __all__ = ["group_routes"]
 
@@ -32,12 +35,15 @@ class Reset(msgspec.Struct):
 def group_routes(sessions: Sessions) -> list[Route]:
     async def groups(request: Request) -> Response:
         session = sessions.of(request)
-        await session.sampler.current()
-        return as_json({"groups": group_rows(session.sampler.history)})
+        sample = await session.sampler.current()
+        gap = sample.gaps.get("groups")
+        rows = group_rows(session.sampler.history)
+        return as_json({"groups": rows, "gap": None if gap is None else gap.shown()})
 
     async def group(request: Request) -> Response:
         session, name = sessions.of(request), _name(request)
-        return as_json(await _page(session, name))
+        page = await _page(session, name)
+        return as_json({**page, "series": joined(sessions.lags.ring.points(name), page["series"])})
 
     async def change(request: Request) -> Response:
         session, name = sessions.of(request), _name(request)
@@ -100,15 +106,20 @@ async def _page(session: Session, name: str) -> dict[str, Any]:
         for each in member["assignment"]
         for partition in each["partitions"]
     }
+    if kind != "share":
+        wanted |= {key for topic in {key[0] for key in commits} for key in sample.by_topic.get(topic, ())}
     leaders = {key: sample.partitions[key].leader for key in wanted if key in sample.partitions}
-    ends = await list_offsets(
-        session.cluster, {k: leader for k, leader in leaders.items() if leader >= 0}, LATEST
+    leaders = {key: leader for key, leader in leaders.items() if leader >= 0}
+    uncommitted = {} if kind == "share" else {k: v for k, v in leaders.items() if k not in commits}
+    ends, starts = await asyncio.gather(
+        list_offsets(session.cluster, leaders, LATEST), list_offsets(session.cluster, uncommitted, EARLIEST)
     )
-    rows = offset_rows(commits, ends, described["members"], lags)
+    rows = offset_rows(commits, ends, described["members"], lags, starts)
     known = [row["lag"] for row in rows if row["lag"] is not None]
+    lag = Lag(sum(known), len(known) == len(rows), sum(row["committed"] is None for row in rows))
     return {
         **described,
         "offsets": rows,
-        "lag": sum(known) if known else None,
+        **lag_cells(lag if known else None),
         "series": as_points(session.sampler.history.groups.get(name)),
     }

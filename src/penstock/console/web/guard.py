@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-__all__ = ["CSRF_HEADER", "SECURITY_HEADERS", "host_name", "refusal"]
+from penstock.security.hosts import host_name, is_local_host
+
+__all__ = ["CSRF_HEADER", "SECURITY_HEADERS", "refusal"]
 
 #: A page of another origin cannot set it without a CORS preflight, which is never granted.
 CSRF_HEADER: Final = "x-penstock-console"
@@ -25,15 +27,7 @@ SECURITY_HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _SAFE: Final = ("GET", "HEAD")
-
-
-def host_name(host: str) -> str:
-    """The name of a Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
 def refusal(
@@ -41,7 +35,7 @@ def refusal(
 ) -> str | None:
     """Why a request is refused; None if it may pass. `headers` have lower-case names."""
     host = headers.get("host", "")
-    if host_name(host) not in _LOCAL and host_name(host) not in hosts:
+    if not host or (not is_local_host(host) and host_name(host) not in hosts):
         return f"this console does not serve the host {host_name(host)!r}: allow it with --allow-host"
     if not path.startswith("/api/"):
         return None if method in _SAFE else "only GET is supported here"

@@ -57,8 +57,8 @@ async def ticks(sampler: Sampler) -> Events:
     updates = sampler.updates()
     try:
         async for _ in updates:
-            state = overview(sampler.history, (), sampler.error)
-            kept = {name: state.get(name) for name in ("time", "cluster_id", "health", "totals")}
-            yield "tick", {**kept, "pause_s": round(sampler.pause_s, 1)}
+            state = overview(sampler.history, (), sampler.doubt)
+            kept = {name: state.get(name) for name in ("time", "cluster_id", "health", "totals", "gaps")}
+            yield "tick", {**kept, "pause_s": round(sampler.pause_s, 1), "age_s": sampler.age_s}
     finally:
         await updates.aclose()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -18,23 +20,37 @@ from penstock.console.kafka.changes import partition_of, produce
 from penstock.console.kafka.cluster import Cluster, Refused
 from penstock.console.kafka.offsets import list_offsets
 from penstock.console.kafka.reading import Browse, Layout, Page, bounds, browse, layout_of, read_one
+from penstock.console.kafka.redriving import DEAD_LETTER_HEADERS, redrive
 from penstock.console.kafka.tailing import tail
+from penstock.console.kafka.workers import in_worker
+from penstock.console.registry.decoding import SchemaRegistry
 from penstock.console.views.filters import Predicate, parse_filter
-from penstock.console.views.payloads import DETAIL_MAX, FORMATS, exported, message_view
-from penstock.console.web.answers import BadInput, as_json, body_of, whole
+from penstock.console.views.payloads import (
+    DETAIL_MAX,
+    FORMATS,
+    PREVIEW_MAX,
+    Decoded,
+    Decoder,
+    exported,
+    message_view,
+)
+from penstock.console.views.unpacking import Found
+from penstock.console.web.answers import BadInput, as_json, body_of, offset_of, whole
 from penstock.console.web.live import Closing, Events, event_stream
-from penstock.console.web.registry import SchemaRegistry
 from penstock.console.web.sessions import Sessions
-from penstock.model.dead_letters import DEAD_LETTER_PREFIX
 from penstock.records.record import Header, Record
 
 __all__ = ["message_routes"]
 
 _LIMIT: Final = 50
 _LIMIT_MAX: Final = 500
+#: characters of a value in a live tail: one row shows no more
+_TAIL_PREVIEW: Final = 400
 _EXPORT_MAX: Final = 10_000
-#: headers that describe a dead letter: of share groups (KIP-1191), Kafka Connect and Spring
-_DEAD_LETTER: Final = (DEAD_LETTER_PREFIX, "__connect.errors.", "kafka_dlt-")
+#: seconds of a page for decoding by schemas; later messages are shown as they are
+_DECODE_S: Final = 3.0
+#: letters that one request sends back
+_REDRIVE_MAX: Final = 1_000
 
 
 class Part(msgspec.Struct):
@@ -54,7 +70,7 @@ class Part(msgspec.Struct):
         if self.format == "json":
             try:
                 msgspec.json.decode(self.text)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise BadInput(f"the {what} is not JSON: {error}") from error
         return self.text.encode()
 
@@ -66,6 +82,13 @@ class NewHeader(msgspec.Struct):
 
 class Resent(msgspec.Struct):
     topic: str
+
+
+class Redrive(msgspec.Struct):
+    """Without `send`, letters are only counted. No topic stands for those that the letters name."""
+
+    to: str | None = None
+    send: bool = False
 
 
 class NewMessage(msgspec.Struct):
@@ -91,13 +114,14 @@ def message_routes(sessions: Sessions, closing: Closing, registry: SchemaRegistr
         page = await browse(cluster, layout, wanted)
         form = _format(request)
         await prepare(*(found.record for found in page.found))
-        shown = [message_view(p, record, wanted=form, decode=decode) for p, record in page.found]
+        shown = await in_worker(partial(_shown, page.found, PREVIEW_MAX, form, decode))
         return as_json({"messages": shown, **_progress(layout, wanted, page)})
 
     async def message(request: Request) -> Response:
         partition, record = await _one(sessions, request)
         await prepare(record)
-        shown = message_view(partition, record, limit=DETAIL_MAX, wanted=_format(request), decode=decode)
+        found, form = Found(partition, record), _format(request)
+        (shown,) = await in_worker(partial(_shown, [found], DETAIL_MAX, form, decode))
         return as_json(shown)
 
     async def raw(request: Request) -> Response:
@@ -112,8 +136,9 @@ def message_routes(sessions: Sessions, closing: Closing, registry: SchemaRegistr
         layout = await layout_of(cluster, name)
         limit = whole(request, "limit", _EXPORT_MAX, 1, _EXPORT_MAX)
         page = await browse(cluster, layout, await _wanted(cluster, layout, request, limit))
-        lines = [msgspec.json.encode(exported(p, record)) for p, record in page.found]
-        return _download(b"\n".join([*lines, b""]), f"{name}.ndjson", "application/x-ndjson")
+        return _download(
+            await in_worker(partial(_lines, page.found)), f"{name}.ndjson", "application/x-ndjson"
+        )
 
     async def live(request: Request) -> Response:
         cluster, name = sessions.of(request).cluster, request.path_params["name"]
@@ -135,11 +160,21 @@ def message_routes(sessions: Sessions, closing: Closing, registry: SchemaRegistr
         _, record = await _one(sessions, request)
         cluster = sessions.of(request).cluster
         layout = await layout_of(cluster, wanted.topic)
-        headers = tuple(each for each in record.headers if not each[0].startswith(_DEAD_LETTER))
+        headers = tuple(each for each in record.headers if not each[0].startswith(DEAD_LETTER_HEADERS))
         return as_json(await _produced(cluster, layout, None, record.key, record.value, headers))
+
+    async def send_back(request: Request) -> Response:
+        """Dead letters that the query finds, to the topics that they came from."""
+        wanted = await body_of(request, Redrive)
+        cluster, name = sessions.of(request).cluster, request.path_params["name"]
+        layout = await layout_of(cluster, name)
+        page = await browse(cluster, layout, await _wanted(cluster, layout, request, _REDRIVE_MAX))
+        done = await redrive(cluster, page.found, wanted.to, send=wanted.send)
+        return as_json({**done, "limited": page.limited or len(page.found) >= _REDRIVE_MAX})
 
     base = "/api/topics/{name}/messages"
     return [
+        Route("/api/topics/{name}/redrive", send_back, methods=["POST"]),
         Route(base, messages),
         Route(base, send, methods=["POST"]),
         Route(base + "/{partition:int}/{offset}", message),
@@ -177,22 +212,30 @@ async def _tail(
         async for caught in caught_up:
             if registry is not None:
                 await registry.prepare(found.record for found in caught.found)
-            shown = [message_view(p, record, decode=decode) for p, record in caught.found]
+            shown = await in_worker(partial(_shown, caught.found, _TAIL_PREVIEW, "auto", decode))
             yield "messages", {"messages": shown, "skipped": caught.skipped, "errors": caught.errors}
     finally:
         await caught_up.aclose()
 
 
+def _shown(found: Iterable[Found], limit: int, form: str, decode: Decoder | None) -> list[dict[str, Any]]:
+    """Messages for a page, in a worker thread."""
+    until = time.monotonic() + _DECODE_S
+
+    def in_time(data: bytes) -> Decoded | None:
+        return decode(data) if decode is not None and time.monotonic() < until else None
+
+    return [message_view(*each, limit=limit, wanted=form, decode=decode and in_time) for each in found]
+
+
+def _lines(found: Iterable[Found]) -> bytes:
+    return b"\n".join([*(msgspec.json.encode(exported(*each)) for each in found), b""])
+
+
 async def _one(sessions: Sessions, request: Request) -> tuple[int, Record]:
     cluster, partition = sessions.of(request).cluster, request.path_params["partition"]
     layout = await layout_of(cluster, request.path_params["name"])
-    return partition, await read_one(cluster, layout, partition, _offset(request.path_params["offset"]))
-
-
-def _offset(text: str) -> int:
-    if not text.isdecimal() or len(text) > 19:
-        raise BadInput(f"{text!r} is not an offset")
-    return int(text)
+    return partition, await read_one(cluster, layout, partition, offset_of(request.path_params["offset"]))
 
 
 def _format(request: Request) -> str:
@@ -243,7 +286,7 @@ async def _wanted(cluster: Cluster, layout: Layout, request: Request, limit: int
     elif origin == "oldest":
         positions = dict(starts)
     elif origin == "offset":
-        offset = _offset(request.query_params.get("offset", ""))
+        offset = offset_of(request.query_params.get("offset", ""))
         positions = {p: max(starts[p], min(offset, ends[p])) for p in ends if p in starts}
     elif origin == "time":
         positions = await _at_time(cluster, layout, ends, request)
@@ -255,8 +298,8 @@ async def _wanted(cluster: Cluster, layout: Layout, request: Request, limit: int
 def _cursor(text: str) -> dict[int, int]:
     try:
         pairs = [pair.split(":") for pair in text.split(",")]
-        return {int(partition): int(offset) for partition, offset in pairs}
-    except ValueError as error:
+        return {int(partition): offset_of(offset) for partition, offset in pairs}
+    except (ValueError, BadInput) as error:
         raise BadInput("the cursor is not one that this console has given") from error
 
 
@@ -264,7 +307,7 @@ async def _at_time(
     cluster: Cluster, layout: Layout, ends: dict[int, int], request: Request
 ) -> dict[int, int]:
     """The first offset from a time on; the end of a partition without a record that late."""
-    when = _offset(request.query_params.get("time", ""))
+    when = offset_of(request.query_params.get("time", ""))
     leaders = {(layout.topic, p): layout.leaders[p] for p in ends}
     found = await list_offsets(cluster, leaders, when)
     return {p: found.get((layout.topic, p), end) for p, end in ends.items()}
@@ -282,6 +325,7 @@ def _progress(layout: Layout, wanted: Browse, page: Page) -> dict[str, Any]:
         "scanned": page.scanned,
         "scanned_bytes": page.scanned_bytes,
         "limited": page.limited,
+        "oversized": len(page.oversized),
         "bounds": {str(p): [str(wanted.starts.get(p, 0)), str(end)] for p, end in wanted.ends.items()},
         "missing": {
             **{str(p): "no leader" for p in lost},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.console.kafka.cluster import Refused
 from penstock.console.kafka.metadata_log import NoControllerListener
 from penstock.console.views.metadata_log import MetadataLog, difference
 from penstock.console.web.answers import BadInput, as_json, whole
@@ -19,23 +22,28 @@ _LIMIT_MAX = 500
 def metadata_routes(sessions: Sessions) -> list[Route]:
     async def available(request: Request) -> Response:
         try:
-            await sessions.of(request).metadata.refresh()
-        except NoControllerListener as error:
+            await sessions.of(request).metadata.refresh(lambda _: None)
+        except (NoControllerListener, Refused) as error:
             return as_json({"available": False, "reason": str(error)})
         return as_json({"available": True, "reason": None})
 
     async def timeline(request: Request) -> Response:
-        log = await sessions.of(request).metadata.refresh()
         query = request.query_params
-        before = _moment(request, log, "before") if "before" in query or "before_time" in query else None
         limit = whole(request, "limit", 200, 1, _LIMIT_MAX)
-        return as_json(log.page(query.get("q", ""), query.get("kind", ""), before, limit))
+
+        def page(log: MetadataLog) -> dict[str, Any]:
+            before = _moment(request, log, "before") if "before" in query or "before_time" in query else None
+            return log.page(query.get("q", ""), query.get("kind", ""), before, limit)
+
+        return as_json(await sessions.of(request).metadata.refresh(page))
 
     async def compared(request: Request) -> Response:
-        log = await sessions.of(request).metadata.refresh()
-        first, last = sorted((_moment(request, log, "from"), _moment(request, log, "to")))
-        found = difference(log.state_at(first), log.state_at(last))
-        return as_json({"from": str(first), "to": str(last), **found})
+        def compare(log: MetadataLog) -> dict[str, Any]:
+            first, last = sorted((_moment(request, log, "from"), _moment(request, log, "to")))
+            found = difference(log.state_at(first), log.state_at(last))
+            return {"from": str(first), "to": str(last), **found}
+
+        return as_json(await sessions.of(request).metadata.refresh(compare))
 
     return [
         Route("/api/metadata", available),

@@ -34,6 +34,8 @@ def serve(app: Starlette, listening: socket.socket, certificate: str | None = No
         log_level="critical",
         access_log=False,
         server_header=False,
+        # Uvicorn would believe X-Forwarded-For of any process on this machine.
+        proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_S,
         ssl_certfile=certificate,
         ssl_keyfile=certificate,

@@ -15,17 +15,20 @@ from penstock.console.kafka.changes import (
     add_partitions,
     alter_configs,
     create_topic,
+    delete_records,
     delete_topic,
     describe_configs,
 )
 from penstock.console.kafka.cluster import Cluster, Refused
 from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
+from penstock.console.kafka.reading import layout_of
+from penstock.console.kafka.rights import topic_rights
 from penstock.console.views.configs import config_diff, config_rows
 from penstock.console.views.topics import TOPIC_FIELDS, topic_page, topic_rows
-from penstock.console.web.answers import as_json, body_of
+from penstock.console.web.answers import as_json, body_of, offset_of
 from penstock.console.web.sessions import Sessions
 
-__all__ = ["topic_routes"]
+__all__ = ["ConfigChange", "change_configs_of", "topic_routes"]
 
 
 class NewTopic(msgspec.Struct):
@@ -40,6 +43,12 @@ class MorePartitions(msgspec.Struct):
     total: int
 
 
+class Cut(msgspec.Struct):
+    """Delete the records before these offsets, by partition. Both are strings: offsets have 64 bits."""
+
+    before: dict[str, str]
+
+
 class ConfigChange(msgspec.Struct):
     """None returns a config to its default. Without `save`, the change is only validated."""
 
@@ -51,8 +60,10 @@ def topic_routes(sessions: Sessions) -> list[Route]:
     # Longer than other functions because it is a table: one entry per route.
     async def topics(request: Request) -> Response:
         session = sessions.of(request)
-        await session.sampler.current()
-        return as_json({"fields": TOPIC_FIELDS, "rows": topic_rows(session.sampler.history)})
+        sample = await session.sampler.current()
+        gap = sample.gaps.get("topics")
+        rows = topic_rows(session.sampler.history)
+        return as_json({"fields": TOPIC_FIELDS, "rows": rows, "gap": None if gap is None else gap.shown()})
 
     async def create(request: Request) -> Response:
         session, new = sessions.of(request), await body_of(request, NewTopic)
@@ -77,6 +88,19 @@ def topic_routes(sessions: Sessions) -> list[Route]:
             raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name}, or it is not visible")
         return as_json(page)
 
+    async def exists(request: Request) -> Response:
+        """What the user may do; 404 for a topic that does not exist, or that this user may not see."""
+        cluster, name = sessions.of(request).cluster, request.path_params["name"]
+        await layout_of(cluster, name)
+        return as_json({"rights": await topic_rights(cluster, name)})
+
+    async def cut(request: Request) -> Response:
+        session, wanted = sessions.of(request), await body_of(request, Cut)
+        layout = await layout_of(session.cluster, request.path_params["name"])
+        before = {int(partition): offset_of(offset) for partition, offset in wanted.before.items()}
+        starts = await delete_records(session.cluster, layout, before)
+        return as_json({"starts": {str(partition): str(start) for partition, start in starts.items()}})
+
     async def delete(request: Request) -> Response:
         session = sessions.of(request)
         await delete_topic(session.cluster, request.path_params["name"])
@@ -95,23 +119,26 @@ def topic_routes(sessions: Sessions) -> list[Route]:
 
     async def change_configs(request: Request) -> Response:
         session, wanted = sessions.of(request), await body_of(request, ConfigChange)
-        return as_json(await _change(session.cluster, request.path_params["name"], wanted))
+        name = request.path_params["name"]
+        return as_json(await change_configs_of(session.cluster, TOPIC, name, wanted))
 
     return [
         Route("/api/topics", topics),
         Route("/api/topics", create, methods=["POST"]),
         Route("/api/topics/{name}", topic),
         Route("/api/topics/{name}", delete, methods=["DELETE"]),
+        Route("/api/topics/{name}/exists", exists),
+        Route("/api/topics/{name}/cut", cut, methods=["POST"]),
         Route("/api/topics/{name}/partitions", partitions, methods=["POST"]),
         Route("/api/topics/{name}/configs", configs),
         Route("/api/topics/{name}/configs", change_configs, methods=["POST"]),
     ]
 
 
-async def _change(cluster: Cluster, name: str, wanted: ConfigChange) -> dict[str, Any]:
-    """The difference, validated by the broker, and saved if the user has confirmed it."""
-    rows = config_rows(await describe_configs(cluster, TOPIC, name))
+async def change_configs_of(cluster: Cluster, kind: int, name: str, wanted: ConfigChange) -> dict[str, Any]:
+    """The difference of a resource, validated by the broker, and saved if the user has confirmed it."""
+    rows = config_rows(await describe_configs(cluster, kind, name))
     lines, effective = config_diff(rows, wanted.changes)
     if effective:
-        await alter_configs(cluster, TOPIC, name, effective, validate_only=not wanted.save)
+        await alter_configs(cluster, kind, name, effective, validate_only=not wanted.save)
     return {"diff": lines, "saved": wanted.save and bool(effective)}

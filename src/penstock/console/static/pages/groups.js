@@ -1,9 +1,10 @@
 // Groups of all types: members, assignment, lag over time, reset with a preview.
 
 import { get, post, remove } from "../api.js";
-import { grouped, h, link, plural, replace, short } from "../dom.js";
+import { grouped, h, link, named, plural, replace } from "../dom.js";
 import { chart, spark } from "../plots.js";
-import { card, confirmDelete, dialog, field, input, note, pill, select, stat, table, toast } from "../ui.js";
+import { exact, load, shownLag } from "../states.js";
+import { card, confirmDelete, dialog, field, guarded, input, note, pill, select, stat, table, toast } from "../ui.js";
 
 const STATES = { Stable: "good", Empty: "", Dead: "bad", Assigning: "warn", Reconciling: "warn", PreparingRebalance: "warn", CompletingRebalance: "warn" };
 const shownState = (g) => pill(g.state, STATES[g.state] ?? "");
@@ -14,13 +15,13 @@ export async function mount(root, context) {
 }
 
 const LIST = [
-  { id: "name", label: "Group", first: true, sort: (g) => g.name, render: (g) => link(`groups/${encodeURIComponent(g.name)}`, g.name) },
+  { id: "name", label: "Group", first: true, sort: (g) => g.name, render: (g) => link(`groups/${encodeURIComponent(g.name)}`, named(g.name)) },
   { id: "state", label: "State", sort: (g) => g.state, render: shownState },
   { id: "kind", label: "Type", sort: (g) => g.kind, render: (g) => TYPES[g.kind] ?? g.kind },
   { id: "protocol", label: "Protocol", wide: true, sort: (g) => g.protocol, render: (g) => g.protocol || "–" },
   { id: "topics", label: "Topics", num: true, wide: true, sort: (g) => g.topics, render: (g) => grouped(g.topics) },
   { id: "coordinator", label: "Coordinator", num: true, wide: true, sort: (g) => g.coordinator, render: (g) => g.coordinator },
-  { id: "lag", label: "Lag", num: true, sort: (g) => g.lag, render: (g) => (g.lag === null ? h("span", { class: "muted", title: "no committed offset" }, "–") : short(g.lag)) },
+  { id: "lag", label: "Lag", num: true, sort: (g) => g.lag, render: shownLag },
   { id: "series", label: "Lag over time", render: (g) => spark(g.series, `lag of ${g.name}`) },
 ];
 
@@ -32,33 +33,25 @@ async function mountList(root) {
   const list = table({ label: "Groups", columns: LIST, sortBy: "lag", descending: true, empty: "no group matches", key: (g) => g.name, onOpen: (g) => { location.hash = `#/groups/${encodeURIComponent(g.name)}`; } });
   list.node.classList.add("tall");
   root.append(h("div", { class: "page-head" }, h("h1", {}, "Groups"), count), h("div", { class: "bar" }, h("div", { class: "grow" }, search), kind), problem, list.node);
-  let rows = [];
+  let rows = null, gap = null;
   function draw() {
+    if (!rows) { count.textContent = ""; list.update(null, gap); return; }
     const wanted = search.value.trim().toLowerCase();
     const found = rows.filter((g) => (!kind.value || g.kind === kind.value) && g.name.toLowerCase().includes(wanted));
-    count.textContent = plural(found.length, "group");
-    list.update(found);
+    count.textContent = gap && !found.length ? "" : `${gap ? "at least " : ""}${plural(found.length, "group")}`;
+    list.update(found, gap);
   }
-  async function update() {
-    try {
-      const found = await get("/api/groups");
-      replace(problem, found.groups === null ? note("The brokers do not list groups for this user.", "warn") : null);
-      rows = found.groups ?? [];
-      draw();
-    } catch (error) {
-      replace(problem, note(error.message));
-    }
-  }
-  await update();
-  return { update };
+  const update = () => load({ problem, parts: [list], request: () => get("/api/groups"), show: (found) => { ({ groups: rows, gap } = found); draw(); } });
+  return { update, ready: update() };
 }
 
+const NO_LEADER = { state: "unknown", reason: "the broker that leads the partition has not said its offsets" };
 const OFFSETS = [
-  { id: "topic", label: "Topic", first: true, sort: (o) => o.topic, render: (o) => link(`topics/${encodeURIComponent(o.topic)}`, o.topic) },
+  { id: "topic", label: "Topic", first: true, sort: (o) => o.topic, render: (o) => link(`topics/${encodeURIComponent(o.topic)}`, named(o.topic)) },
   { id: "partition", label: "Partition", num: true, sort: (o) => o.partition, render: (o) => o.partition },
   { id: "committed", label: "Committed", num: true, render: (o) => (o.committed === null ? h("span", { class: "muted" }, "none") : grouped(o.committed)) },
-  { id: "end", label: "Next offset", num: true, wide: true, render: (o) => grouped(o.end) },
-  { id: "lag", label: "Lag", num: true, sort: (o) => o.lag, render: (o) => grouped(o.lag) },
+  { id: "end", label: "Next offset", num: true, wide: true, render: (o) => exact(o.end, NO_LEADER, grouped) },
+  { id: "lag", label: "Lag", num: true, sort: (o) => o.lag, render: (o) => (o.committed === null && o.lag !== null ? h("span", { title: "no committed offset: counted from the first record" }, grouped(o.lag), "*") : exact(o.lag, NO_LEADER, grouped)) },
   { id: "member", label: "Member", wide: true, sort: (o) => o.member, render: (o) => o.member ?? "–" },
 ];
 const MEMBERS = [
@@ -72,31 +65,33 @@ const MEMBERS = [
 
 async function mountGroup(root, name) {
   const stats = h("div", { class: "stats" }), problem = h("div", {});
-  const plot = chart({ label: "Lag, records" });
+  const plot = chart({ label: "Lag, records", axis: { whole: true } });
   const offsets = table({ label: "Offsets", columns: OFFSETS, sortBy: "lag", descending: true, empty: "no offset is committed", key: (o) => `${o.topic}:${o.partition}` });
   const members = table({ label: "Members", columns: MEMBERS, empty: "the group has no members", key: (m) => m.id });
-  let group = null;
-  root.append(h("div", { class: "page-head" }, h("span", { class: "crumb" }, link("groups", "Groups"), " / "), h("h1", { class: "mono" }, name), h("div", { class: "right" },
-      h("button", { on: { click: () => group && resetDialog(group, update) } }, "Reset offsets"),
-      h("button", { on: { click: () => confirmDelete({ title: `Delete ${name}`, name, what: "The group's committed offsets are deleted. Its members would start again from their own default.", run: async () => { await remove(`/api/group?name=${encodeURIComponent(name)}`); toast(`Group ${name} was deleted`); location.hash = "#/groups"; } }) } }, "Delete"))),
+  const actions = h("div", { class: "right", hidden: true });
+  let group = null, learn;
+  const own = new Promise((known) => { learn = known; });
+  root.append(h("div", { class: "page-head" }, h("span", { class: "crumb" }, link("groups", "Groups"), " / "), h("h1", { class: "mono" }, name), actions),
     problem, stats, h("div", { class: "card" }, plot.node), card("Members", members.node), card("Offsets", offsets.node));
-  async function update() {
-    try {
-      group = await get("/api/group", { name });
-      replace(problem);
-    } catch (error) {
-      replace(problem, note(error.message));
-      return;
-    }
-    replace(stats, stat("State", shownState(group)), stat("Type", TYPES[group.kind] ?? group.kind, group.protocol ?? ""), stat("Lag", short(group.lag), "records"),
+  replace(actions, guarded("read", h("button", { on: { click: () => group && resetDialog(group, update) } }, "Reset offsets"), own),
+      guarded("delete", h("button", { on: { click: () => confirmDelete({ title: `Delete ${name}`, name, what: "The group's committed offsets are deleted. Its members would start again from their own default.", run: async () => { await remove(`/api/group?name=${encodeURIComponent(name)}`); toast(`Group ${name} was deleted`); location.hash = "#/groups"; } }) } }, "Delete"), own));
+  const update = () => load({ problem, parts: [offsets, members], request: () => get("/api/group", { name }).catch(missing), show });
+  function missing(error) {
+    actions.hidden = error.status === 404;
+    throw error;
+  }
+  function show(found) {
+    group = found;
+    learn(found.rights);
+    actions.hidden = false;
+    replace(stats, stat("State", shownState(group)), stat("Type", TYPES[group.kind] ?? group.kind, group.protocol ?? ""), stat("Lag", shownLag(group), group.uncommitted ? "records, * also those before the first commit" : "records"),
       stat("Members", grouped(group.members.length)), stat("Coordinator", `broker ${group.coordinator}`), group.epoch === null ? null : stat("Epoch", grouped(group.epoch)));
     offsets.node.querySelector("th[data-id=committed]").textContent = group.kind === "share" ? "Start offset" : "Committed";
     plot.update(group.series);
     members.update(group.members);
     offsets.update(group.offsets);
   }
-  await update();
-  return { update };
+  return { update, ready: update() };
 }
 
 function resetDialog(group, done) {

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { clock, grouped, h, plural, replace } from "../dom.js";
 import { chart } from "../plots.js";
+import { load } from "../states.js";
 import { card, input, note, pill, select, table } from "../ui.js";
 
 const LEVELS = { added: "good", removed: "bad", changed: "info" };
@@ -45,13 +46,12 @@ export async function mountLog(root) {
     } catch (error) { replace(result, note(error.message)); }
   }
 
-  async function update() {
-    let found;
-    try {
-      const time = until.value ? new Date(until.value).getTime() + 999 : undefined;
-      found = await get("/api/metadata/log", { q: search.value.trim(), kind: kind.value, before_time: time, limit: KEEP });
-      replace(problem, found.unknown ? note(`${plural(found.unknown, "record")} of types that this console does not know`, "warn") : null);
-    } catch (error) { replace(problem, note(error.message, "warn")); return; }
+  const update = () => load({ problem, parts: [list], level: "warn", show, request: () => {
+    const time = until.value ? new Date(until.value).getTime() + 999 : undefined;
+    return get("/api/metadata/log", { q: search.value.trim(), kind: kind.value, before_time: time, limit: KEEP });
+  } });
+  async function show(found) {
+    replace(problem, found.unknown ? note(`${plural(found.unknown, "record")} of types that this console does not know`, "warn") : null);
     count.textContent = `${plural(found.total, "change")} since ${found.start_time > 0 ? clock(found.start_time, true) : `offset ${found.start}`}`;
     if (found.kinds.join() !== known.join()) {
       known = found.kinds;
@@ -69,8 +69,7 @@ export async function mountLog(root) {
     if (isNew && follows) await compare();
   }
 
-  await update();
-  return { update };
+  return { update, ready: update() };
 }
 
 const difference = (row) => h("li", {}, h("div", {}, pill(row.change, LEVELS[row.change]), " ", h("span", { class: "muted" }, row.kind), " ", h("span", { class: "mono" }, row.name)),

@@ -2,7 +2,8 @@
 
 import { get, post, remove } from "../api.js";
 import { grouped, h, plural, replace } from "../dom.js";
-import { card, dialog, field, input, note, pill, select, table, toast } from "../ui.js";
+import { listOr, load } from "../states.js";
+import { card, dialog, field, guarded, input, note, pill, select, table, toast } from "../ui.js";
 
 const RESOURCES = [["topic", "Topic"], ["group", "Group"], ["cluster", "Cluster"], ["transactional_id", "Transactional id"]];
 
@@ -16,16 +17,16 @@ export async function mount(root) {
     { id: "operation", label: "Operation", sort: (a) => a.operation, render: (a) => a.operation },
     { id: "resource", label: "Resource", sort: (a) => `${a.resource}${a.name}`, render: (a) => [h("span", { class: "muted" }, `${a.resource} `), h("span", { class: "mono" }, a.pattern === "prefixed" ? `${a.name}…` : a.name)] },
     { id: "host", label: "Host", wide: true, sort: (a) => a.host, render: (a) => a.host },
-    { id: "remove", label: "", render: (a) => h("button", { class: "ghost", "aria-label": `Remove the ACL of ${a.principal}`, on: { click: () => removeAcl(a) } }, "Remove") },
+    { id: "remove", label: "", render: (a) => guarded("alter", h("button", { class: "ghost", "aria-label": `Remove the ACL of ${a.principal}`, on: { click: () => removeAcl(a) } }, "Remove")) },
   ] });
   const users = table({ label: "Users", sortBy: "user", empty: "no SCRAM user is stored", columns: [
     { id: "user", label: "User", first: true, sort: (u) => u.user, render: (u) => u.user },
     { id: "mechanism", label: "Mechanism", render: (u) => u.mechanism },
     { id: "iterations", label: "Iterations", num: true, wide: true, render: (u) => grouped(u.iterations) },
-    { id: "remove", label: "", render: (u) => h("button", { class: "ghost", "aria-label": `Remove ${u.user}`, on: { click: () => removeUser(u) } }, "Remove") },
+    { id: "remove", label: "", render: (u) => guarded("alter", h("span", {}, h("button", { class: "ghost", "aria-label": `Remove ${u.user}`, on: { click: () => removeUser(u) } }, "Remove"), h("button", { class: "ghost", "aria-label": `Revoke ${u.user}`, on: { click: () => revokeUser(u.user) } }, "Revoke"))) },
   ] });
-  const roles = h("div", {}), roleButton = h("button", { on: { click: addMember } }, "Add to role");
-  root.append(h("div", { class: "page-head" }, h("h1", {}, "Security"), h("div", { class: "right" }, roleButton, h("button", { on: { click: addUser } }, "Set password"), h("button", { class: "primary", on: { click: addAcl } }, "Add ACL"))),
+  const roles = h("div", {}), roleList = { fail: (gap) => replace(roles, listOr(null, gap, "No role has members.")) }, roleButton = h("button", { hidden: true, on: { click: addMember } }, "Add to role");
+  root.append(h("div", { class: "page-head" }, h("h1", {}, "Security"), guarded("alter", h("div", { class: "right" }, roleButton, h("button", { on: { click: () => revokeUser("") } }, "Revoke user"), h("button", { on: { click: addUser } }, "Set password"), h("button", { class: "primary", on: { click: addAcl } }, "Add ACL")))),
     problem, state, card("Why was this denied?", question(), answer), h("section", { class: "card", "aria-label": "ACLs" }, h("div", { class: "page-head" }, h("h2", {}, "ACLs"), h("div", { class: "right" }, search)), acls.node),
     h("div", { class: "grid" }, card("Users", users.node), card("Roles", roles)));
 
@@ -38,8 +39,8 @@ export async function mount(root) {
       e.preventDefault();
       try {
         const d = await post("/api/why", { principal: principal.value, operation: operation.value, resource: resource.value, name: name.value, host: host.value });
-        replace(answer, h("div", { class: `health ${d.allowed ? "good" : "bad"}` }, pill(d.allowed ? "allowed" : "denied", d.allowed ? "good" : "bad"),
-          h("div", {}, h("strong", {}, d.reason), d.acl && h("div", { class: "mono" }, `${d.acl.permission} ${d.acl.principal} ${d.acl.operation} on ${d.acl.resource} ${d.acl.name}${d.acl.pattern === "prefixed" ? "*" : ""} from ${d.acl.host}`),
+        replace(answer, h("div", { class: `health ${d.allowed ? "good" : "bad"}` },
+          h("div", {}, h("strong", {}, `${d.allowed ? "Allowed" : "Denied"}: ${d.reason}`), d.acl && h("div", { class: "mono" }, `${d.acl.permission} ${d.acl.principal} ${d.acl.operation} on ${d.acl.resource} ${d.acl.name}${d.acl.pattern === "prefixed" ? "*" : ""} from ${d.acl.host}`),
             h("div", { class: "muted" }, `considered: ${d.principals.join(", ")}`), !d.enforced && h("div", { class: "warn" }, "The brokers have no authorizer: every request is allowed now."))));
       } catch (error) { replace(answer, note(error.message)); }
     } } }, field("Principal", principal), field("Operation", operation), field("Resource", resource), h("div", { class: "grow" }, field("Name", name)), field("Host", host), h("button", { type: "submit", class: "primary" }, "Explain"));
@@ -56,12 +57,18 @@ export async function mount(root) {
   }
 
   function addUser() {
-    const user = input({ required: true }), password = input({ type: "password", required: true, autocomplete: "new-password" }), mechanism = select(found?.mechanisms ?? ["SCRAM-SHA-512"], "SCRAM-SHA-512");
+    const user = input({ required: true }), password = input({ type: "password", required: true, autocomplete: "new-password" }), mechanism = select(found?.mechanisms ?? [["", "The default"]], found?.mechanisms?.[0] ?? "");
     dialog({ title: "Set the password of a user", action: "Save", body: [field("User", user), field("Password", password, "only keys that are derived from it are sent to the brokers"), field("Mechanism", mechanism)],
-      submit: async () => { await post("/api/users", { user: user.value, password: password.value, mechanism: mechanism.value }); toast(`The password of ${user.value} was set`); await update(); } });
+      submit: async () => { await post("/api/users", { user: user.value, password: password.value, ...(mechanism.value && { mechanism: mechanism.value }) }); toast(`The password of ${user.value} was set`); await update(); } });
   }
 
-  const roleMember = (role, member) => h("div", { class: "member" }, h("span", { class: "mono" }, member), " ", h("button", { class: "ghost", "aria-label": `Remove ${member} from ${role}`, on: { click: () => removeMember(role, member) } }, "Remove"));
+  function revokeUser(name) {
+    const user = input({ required: true, value: name, placeholder: "alice, or CN=alice,O=acme" });
+    dialog({ title: "Revoke a user", action: "End all access", danger: true, body: [field("User to revoke", user, "all its passwords are removed, and its connections to all brokers are closed")],
+      submit: async () => { const { removed } = await post("/api/users/revoke", { user: user.value }); toast(removed.length ? `${user.value} was revoked` : `The connections of ${user.value} were closed. A certificate, a token or a password of a config file lets it connect again.`); await update(); } });
+  }
+
+  const roleMember = (role, member) => h("div", { class: "member" }, h("span", { class: "mono" }, member), " ", guarded("alter", h("button", { class: "ghost", "aria-label": `Remove ${member} from ${role}`, on: { click: () => removeMember(role, member) } }, "Remove")));
 
   function addMember() {
     const role = input({ required: true, autofocus: true, placeholder: "ops" }), member = input({ required: true, placeholder: "User:alice" });
@@ -78,20 +85,22 @@ export async function mount(root) {
 
   function draw() {
     const wanted = search.value.trim().toLowerCase();
-    acls.update((found.acls ?? []).filter((a) => `${a.principal} ${a.operation} ${a.resource} ${a.name}`.toLowerCase().includes(wanted)));
+    if (!found) return;
+    acls.update(found.acls && found.acls.filter((a) => `${a.principal} ${a.operation} ${a.resource} ${a.name}`.toLowerCase().includes(wanted)), found.acls_gap);
   }
 
-  async function update() {
-    try { found = await get("/api/security"); } catch (error) { replace(problem, note(error.message)); return; }
+  const update = () => load({ problem, parts: [acls, users, roleList], request: () => get("/api/security"), show });
+  function show(answer) {
+    found = answer;
     const off = found.authorizer && !found.authorizer["authorizer.class.name"];
-    replace(problem, found.acls_refused && !off && note(found.acls_refused, "warn"), found.users_refused && note(found.users_refused, "warn"));
     replace(state, off ? note("The brokers have no authorizer: everyone may do everything. ACLs have no effect.", "warn") : null);
     draw();
-    users.update(found.users ?? []);
+    users.update(found.users, found.users_gap);
     question.fill();
     roleButton.hidden = found.roles === null;
-    replace(roles, found.roles === null ? h("p", { class: "muted" }, "This cluster has no roles.") : Object.keys(found.roles).length ? h("dl", { class: "facts" }, Object.entries(found.roles).map(([role, members]) => [h("dt", {}, role), h("dd", {}, members.map((m) => roleMember(role, m)))])) : h("p", { class: "muted" }, "No role has members."));
+    if (found.roles === null && !found.roles_gap) replace(roles, h("p", { class: "muted" }, "This cluster has no roles."));
+    else if (found.roles && Object.keys(found.roles).length) replace(roles, h("dl", { class: "facts" }, Object.entries(found.roles).map(([role, members]) => [h("dt", {}, role), h("dd", {}, members.map((m) => roleMember(role, m)))])));
+    else roleList.fail(found.roles_gap);
   }
-  await update();
-  return {};
+  return { ready: update() };
 }

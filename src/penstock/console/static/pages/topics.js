@@ -1,11 +1,14 @@
 // The list of topics, and the page of one topic with its tabs.
 
-import { get, post, remove, topicPath } from "../api.js";
-import { bytes, grouped, h, link, plural, rate, replace, short } from "../dom.js";
+import { get, params, post, remove, topicPath } from "../api.js";
+import { bytes, grouped, h, link, named, plural, rate, replace, short } from "../dom.js";
 import { chart } from "../plots.js";
-import { card, confirmDelete, dialog, field, input, note, pill, stat, table, tabs, toast } from "../ui.js";
+import { exact, known, load, shownLag } from "../states.js";
+import { card, confirmDelete, dialog, field, guarded, input, note, pill, select, stat, table, tabs, toast } from "../ui.js";
+import { movePartition } from "./reassignment.js";
 import { mountConfigs } from "./topic_configs.js";
 import { mountMessages } from "./topic_messages.js";
+import { mountSchemas } from "./topic_schemas.js";
 
 export async function mount(root, context) {
   return context.parts.length ? mountTopic(root, context) : mountList(root, context);
@@ -14,19 +17,24 @@ export async function mount(root, context) {
 // -- list
 
 const F = {};
-const at = (name) => (row) => row[F[name]];
+const at = (name) => (row) => {
+  if (!(name in F)) throw new Error(`the server sends no field ${name} of topics`);
+  return row[F[name]];
+};
 const LIST = [
-  { id: "name", label: "Topic", first: true, sort: (r) => at("name")(r), render: (r) => link(`topics/${encodeURIComponent(at("name")(r))}`, at("name")(r)) },
+  { id: "name", label: "Topic", first: true, sort: (r) => at("name")(r), render: (r) => link(`topics/${encodeURIComponent(at("name")(r))}`, named(at("name")(r))) },
   { id: "state", label: "State", sort: (r) => at("offline")(r) * 1e6 + at("under_replicated")(r), render: state },
   { id: "partitions", label: "Partitions", num: true, sort: (r) => at("partitions")(r), render: (r) => grouped(at("partitions")(r)) },
   { id: "replicas", label: "Replicas", num: true, wide: true, sort: (r) => at("replicas")(r), render: (r) => grouped(at("replicas")(r)) },
   { id: "records_per_s", label: "Records in", num: true, sort: (r) => at("records_per_s")(r), render: (r) => quiet(at("records_per_s")(r), rate) },
   { id: "bytes_per_s", label: "Bytes in", num: true, wide: true, sort: (r) => at("bytes_per_s")(r), render: (r) => quiet(at("bytes_per_s")(r), (n) => `${bytes(n)}/s`) },
-  { id: "messages", label: "End offsets", num: true, wide: true, sort: (r) => at("messages")(r), render: (r) => short(at("messages")(r)) },
-  { id: "size", label: "Size", num: true, sort: (r) => at("size")(r), render: (r) => bytes(at("size")(r)) },
-  { id: "lag", label: "Lag", num: true, sort: (r) => at("lag")(r), render: (r) => (at("lag")(r) === null ? h("span", { class: "muted", title: "no group has committed an offset" }, "–") : short(at("lag")(r))) },
+  { id: "messages", label: "End offsets", num: true, wide: true, sort: (r) => at("messages")(r), render: (r) => exact(at("messages")(r), NO_LEADER, short) },
+  { id: "size", label: "Size", num: true, sort: (r) => at("size")(r), render: (r) => exact(at("size")(r), NO_LEADER, bytes) },
+  { id: "lag", label: "Lag", num: true, sort: (r) => at("lag")(r), render: (r) => shownLag({ lag: at("lag")(r), lag_exact: at("lag_exact")(r), gap: { state: "unknown", reason: "no group has committed an offset" } }) },
 ];
-const quiet = (n, show) => (n ? show(n) : h("span", { class: "muted" }, "0"));
+const NO_LEADER = { state: "unknown", reason: "the broker that leads it has not said it" };
+const MEASURING = { state: "loading", reason: "" };
+const quiet = (n, show) => (n === null ? known(null, MEASURING) : n ? show(n) : h("span", { class: "muted" }, "0"));
 
 function state(row) {
   const offline = at("offline")(row), lacking = at("under_replicated")(row);
@@ -43,28 +51,23 @@ async function mountList(root, { query }) {
   list.node.classList.add("tall");
   const problem = h("div", {});
   root.append(h("div", { class: "page-head" }, h("h1", {}, "Topics"), count, h("div", { class: "right" },
-    h("button", { class: "primary", on: { click: createTopic } }, "Create topic"))),
+    guarded("create", h("button", { class: "primary", on: { click: createTopic } }, "Create topic")))),
     h("div", { class: "bar" }, h("div", { class: "grow" }, search), h("label", { for: "internal" }, internal, " internal topics")), problem, list.node);
-  let rows = [];
+  let rows = null, gap = null;
   function filter() {
+    if (!rows) return;
     const wanted = search.value.trim().toLowerCase();
     const found = rows.filter((r) => (internal.checked || !r[F.internal]) && (!wanted || r[F.name].toLowerCase().includes(wanted)));
-    count.textContent = found.length === rows.length ? plural(rows.length, "topic") : `${grouped(found.length)} of ${plural(rows.length, "topic")}`;
-    list.update(found);
+    const all = `${gap ? "at least " : ""}${plural(rows.length, "topic")}`;
+    count.textContent = gap && !rows.length ? "" : found.length === rows.length ? all : `${grouped(found.length)} of ${all}`;
+    list.update(found, gap);
   }
-  async function update() {
-    try {
-      const found = await get("/api/topics");
-      found.fields.forEach((name, i) => { F[name] = i; });
-      rows = found.rows;
-      replace(problem);
-      filter();
-    } catch (error) {
-      replace(problem, note(error.message));
-    }
-  }
-  await update();
-  return { update };
+  const update = () => load({ problem, parts: [list], request: () => get("/api/topics"), show: (found) => {
+    found.fields.forEach((name, i) => { F[name] = i; });
+    ({ rows, gap } = found);
+    filter();
+  } });
+  return { update, ready: update() };
 }
 
 function createTopic() {
@@ -94,13 +97,21 @@ function createTopic() {
 async function mountTopic(root, context) {
   const [name, tab = "messages"] = context.parts;
   const base = `topics/${encodeURIComponent(name)}`;
-  const body = h("div", { class: "tab-body" });
-  root.append(h("div", { class: "page-head" }, h("span", { class: "crumb" }, link("topics", "Topics"), " / "), h("h1", { class: "mono" }, name), h("div", { class: "right" },
-      h("button", { on: { click: () => morePartitions(name) } }, "Add partitions"),
-      h("button", { on: { click: () => deleteTopic(name) } }, "Delete"))),
-    tabs("Topic", [["messages", "Messages", `${base}/messages`], ["partitions", "Partitions", `${base}/partitions`], ["configs", "Configs", `${base}/configs`], ["groups", "Groups", `${base}/groups`]], tab), body);
-  const views = { messages: mountMessages, partitions: mountPartitions, configs: mountConfigs, groups: mountGroups };
-  return (views[tab] ?? mountMessages)(body, name, context);
+  const body = h("div", { class: "tab-body" }), actions = h("div", { class: "right", hidden: true });
+  const known = get(topicPath(name, "exists")), own = known.then((found) => found.rights, () => []);
+  replace(actions, guarded("alter", h("button", { on: { click: () => morePartitions(name) } }, "Add partitions"), own), guarded("delete", h("button", { on: { click: () => cutTopic(name) } }, "Delete records"), own),
+    guarded("delete", h("button", { on: { click: () => deleteTopic(name) } }, "Delete"), own));
+  const bar = tabs("Topic", [["messages", "Messages", `${base}/messages`], ["partitions", "Partitions", `${base}/partitions`], ["configs", "Configs", `${base}/configs`], ["groups", "Groups", `${base}/groups`], ...(context.session.registry ? [["schemas", "Schemas", `${base}/schemas`]] : [])], tab);
+  root.append(h("div", { class: "page-head" }, h("span", { class: "crumb" }, link("topics", "Topics"), " / "), h("h1", { class: "mono" }, name), actions), bar, body);
+  // A topic that does not exist has nothing to read, change or delete.
+  const missing = (error) => {
+    if (error.status !== 404) return;
+    actions.hidden = bar.hidden = true;
+    replace(body, note(`There is no topic ${name}, or this user may not see it.`, "warn"));
+  };
+  known.then(() => { actions.hidden = false; }, missing);
+  const views = { messages: mountMessages, partitions: mountPartitions, configs: mountConfigs, groups: mountGroups, schemas: mountSchemas };
+  return (views[tab] ?? mountMessages)(body, name, { ...context, rights: own });
 }
 
 async function morePartitions(name) {
@@ -110,7 +121,28 @@ async function morePartitions(name) {
   dialog({
     title: `Add partitions to ${name}`, action: "Add",
     body: [field("Partitions in total", total, `${now} now`), note("Messages with a key may go to another partition afterwards: their order across the change is lost. Partitions cannot be removed again.", "warn")],
-    submit: async () => { await post(topicPath(name, "partitions"), { total: Number(total.value) }); toast(`${name} has ${total.value} partitions`); location.hash = `#/topics/${encodeURIComponent(name)}/partitions`; },
+    submit: async () => { await post(topicPath(name, "partitions"), { total: Number(total.value) }); toast(`${name} has ${plural(Number(total.value), "partition")}`); location.hash = `#/topics/${encodeURIComponent(name)}/partitions`; },
+  });
+}
+
+// Deletes the records before an offset, or all of them, of one partition or of all.
+async function cutTopic(name) {
+  const { partitions } = await get(topicPath(name));
+  const partition = select([["", "All partitions"], ...partitions.map((p) => String(p.partition))], "");
+  const offset = input({ inputmode: "numeric", pattern: "\\d{1,19}", placeholder: "the end: all records" });
+  const typed = input({ required: true });
+  dialog({
+    title: `Delete records of ${name}`, action: "Delete records", danger: true,
+    body: [note("Records before the offset are deleted from all replicas. This cannot be undone. The topic stays.", "warn"), h("div", { class: "row" }, field("Of partition", partition), field("Before offset", offset)), field(`Type ${name} to confirm`, typed)],
+    submit: async () => {
+      if (typed.value !== name) throw new Error("the name does not match");
+      const chosen = partitions.filter((p) => partition.value === "" || String(p.partition) === partition.value);
+      const unknown = chosen.filter((p) => !offset.value && p.end === null);
+      if (unknown.length) throw new Error(`the end of partition ${unknown[0].partition} is not known now: try again`);
+      await post(topicPath(name, "cut"), { before: Object.fromEntries(chosen.map((p) => [p.partition, offset.value || p.end])) });
+      toast(`Records of ${name} were deleted`);
+      window.dispatchEvent(new Event("hashchange"));
+    },
   });
 }
 
@@ -128,30 +160,25 @@ const PARTITIONS = [
   { id: "replicas", label: "Replicas", render: replicaChips },
   { id: "leader", label: "Leader", sort: (p) => p.leader, render: (p) => (p.leader === null ? pill("none", "bad") : [`${p.leader} `, p.preferred ? "" : h("span", { class: "muted", title: "not the first replica" }, "not preferred")]) },
   { id: "epoch", label: "Epoch", num: true, wide: true, sort: (p) => p.epoch, render: (p) => grouped(p.epoch) },
-  { id: "start", label: "First offset", num: true, render: (p) => grouped(p.start) },
-  { id: "end", label: "Next offset", num: true, render: (p) => grouped(p.end) },
-  { id: "size", label: "Size", num: true, sort: (p) => p.size, render: (p) => bytes(p.size) },
+  { id: "start", label: "First offset", num: true, render: (p) => exact(p.start, NO_LEADER, grouped) },
+  { id: "end", label: "Next offset", num: true, render: (p) => exact(p.end, NO_LEADER, grouped) },
+  { id: "size", label: "Size", num: true, sort: (p) => p.size, render: (p) => exact(p.size, NO_LEADER, bytes) },
 ];
 
 async function mountPartitions(root, name) {
   const stats = h("div", { class: "stats" });
   const plot = chart({ label: "Records in per second", format: (n) => rate(n, "") });
-  const list = table({ label: "Partitions", columns: PARTITIONS, sortBy: "partition", key: (p) => p.partition });
-  const problem = h("div", {});
-  root.append(problem, stats, h("div", { class: "card" }, plot.node), list.node);
-  async function update() {
-    try {
-      const t = await get(topicPath(name));
-      replace(problem);
-      replace(stats, stat("Partitions", grouped(t.partitions.length)), stat("In", rate(t.records_per_s), `${bytes(t.bytes_per_s)}/s`), stat("Size", bytes(t.size), "leaders' logs"), stat("Topic id", h("span", { class: "mono" }, t.id)));
-      plot.update(t.rate);
-      list.update(t.partitions);
-    } catch (error) {
-      replace(problem, note(error.message));
-    }
-  }
-  await update();
-  return { update };
+  const move = (p) => guarded("alter", h("button", { class: "ghost", type: "button", "aria-label": `Move partition ${p.partition}`, on: { click: () => movePartition(name, p, update).catch((error) => toast(error.message, "bad")) } }, "Move"));
+  const list = table({ label: "Partitions", columns: [...PARTITIONS, { id: "move", label: "", render: move }], sortBy: "partition", key: (p) => p.partition });
+  const problem = h("div", {}), plan = h("p", { hidden: true }, link(`cluster/reassignment?${params({ topics: name })}`, "Plan a reassignment of this topic"));
+  root.append(problem, stats, h("div", { class: "card" }, plot.node), list.node, plan);
+  const update = () => load({ problem, parts: [list], request: () => get(topicPath(name)), show: (t) => {
+    replace(stats, stat("Partitions", grouped(t.partitions.length)), stat("In", exact(t.records_per_s, MEASURING, rate), exact(t.bytes_per_s, MEASURING, (n) => `${bytes(n)}/s`)), stat("Size", exact(t.size, NO_LEADER, bytes), "leaders' logs"), stat("Topic id", h("span", { class: "mono" }, t.id)));
+    plot.update(t.rate);
+    plan.hidden = false;
+    list.update(t.partitions);
+  } });
+  return { update, ready: update() };
 }
 
 async function mountGroups(root, name) {
@@ -159,10 +186,10 @@ async function mountGroups(root, name) {
     { id: "group", label: "Group", first: true, sort: (g) => g.group, render: (g) => link(`groups/${encodeURIComponent(g.group)}`, g.group) },
     { id: "state", label: "State", sort: (g) => g.state, render: (g) => g.state },
     { id: "kind", label: "Type", sort: (g) => g.kind, render: (g) => g.kind },
-    { id: "lag", label: "Lag here", num: true, sort: (g) => g.lag, render: (g) => short(g.lag) },
+    { id: "lag", label: "Lag here", num: true, sort: (g) => g.lag, render: shownLag },
   ] });
-  root.append(card("Groups with committed offsets", list.node));
-  const update = async () => list.update((await get(topicPath(name))).groups);
-  await update();
-  return { update };
+  const problem = h("div", {});
+  root.append(problem, card("Groups with committed offsets", list.node));
+  const update = () => load({ problem, parts: [list], request: () => get(topicPath(name)), show: (t) => list.update(t.groups, t.gap) });
+  return { update, ready: update() };
 }

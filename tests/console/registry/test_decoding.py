@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from penstock.console.registry.decoding import SchemaRegistry
+from penstock.console.registry.settings import registry_settings
 from penstock.console.views.payloads import show
-from penstock.console.web.registry import SchemaRegistry
 from penstock.records.record import Record
 
 AVRO = {
@@ -23,7 +24,10 @@ AVRO = {
     "name": "Order",
     "fields": [{"name": "id", "type": "long"}, {"name": "blob", "type": "bytes"}],
 }
+LINKED = {"type": "record", "name": "Linked", "fields": [{"name": "next", "type": ["null", "Linked"]}]}
 SCHEMAS: dict[str, dict[str, Any]] = {
+    "/schemas/ids/10": {"schema": json.dumps(LINKED)},
+    "/schemas/ids/11": {"schema": json.dumps({"type": "array", "items": "null"})},
     "/schemas/ids/7": {"schema": json.dumps(AVRO)},
     "/schemas/ids/8": {"schema": "{}", "schemaType": "JSON"},
     "/schemas/ids/9": {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"},
@@ -75,7 +79,7 @@ def test_values_are_decoded_and_schemas_fetched_once() -> None:
         Record(2, 0, framed(404, b"x"), None),
     ]
     with registry() as (url, requested):
-        schemas = SchemaRegistry(url)
+        schemas = SchemaRegistry(registry_settings({}, url))
         for _ in range(2):
             asyncio.run(schemas.prepare(records))
         assert sorted(requested) == ["/schemas/ids/404", "/schemas/ids/7", "/schemas/ids/8"]
@@ -85,9 +89,9 @@ def test_values_are_decoded_and_schemas_fetched_once() -> None:
     assert '"n": 9007199254740993' in show(document, decode=schemas.decode)["text"]
 
 
-def test_what_does_not_fit_is_shown_as_it_is() -> None:
+def test_undecodable_payloads_are_shown_as_bytes_or_text() -> None:
     with registry() as (url, _):
-        schemas = SchemaRegistry(url)
+        schemas = SchemaRegistry(registry_settings({}, url))
         odd = [framed(7, b"\xff\xff"), framed(9, b"\x08\x01"), framed(8, b"{broken"), b"\x00plain", b"", None]
         asyncio.run(schemas.prepare([Record(n, 0, None, data) for n, data in enumerate(odd)]))
     for data in odd:
@@ -95,14 +99,36 @@ def test_what_does_not_fit_is_shown_as_it_is() -> None:
 
 
 def test_a_registry_that_is_gone_hides_nothing() -> None:
-    schemas = SchemaRegistry("http://127.0.0.1:1")
+    schemas = SchemaRegistry(registry_settings({}, "http://127.0.0.1:1"))
     value = framed(7, b"x")
     asyncio.run(schemas.prepare([Record(0, 0, None, value)]))
     assert show(value, decode=schemas.decode)["kind"] == "bytes"
 
 
-def test_a_registry_with_an_invalid_address_hides_nothing() -> None:
-    schemas = SchemaRegistry("http://127.0.0.1:port")
-    value = framed(7, b"x")
-    asyncio.run(schemas.prepare([Record(0, 0, None, value)]))
-    assert show(value, decode=schemas.decode)["kind"] == "bytes"
+def test_a_value_that_is_nested_without_end_is_shown_as_bytes() -> None:
+    """fastavro's reader recurses on the stack of C: 50 KB of a linked list ended the process."""
+    pytest.importorskip("fastavro")
+    nested, short = framed(10, b"\x02" * 50_000 + b"\x00"), framed(10, b"\x02\x02\x00")
+    with registry() as (url, _):
+        schemas = SchemaRegistry(registry_settings({}, url))
+        asyncio.run(schemas.prepare([Record(0, 0, None, nested)]))
+        assert schemas.decode(nested) is None
+        decoded = schemas.decode(short)
+    assert decoded is not None and json.loads(decoded.json) == {"next": {"next": {"next": None}}}
+
+
+def test_a_list_of_nulls_is_not_built() -> None:
+    """An item of no bytes: a list of 2^40 of them has eight bytes."""
+    pytest.importorskip("fastavro")
+    endless = framed(11, bytes.fromhex("808080808040") + b"\x00")
+    with registry() as (url, _):
+        schemas = SchemaRegistry(registry_settings({}, url))
+        asyncio.run(schemas.prepare([Record(0, 0, None, endless)]))
+        assert schemas.decode(endless) is None
+
+
+def test_a_page_asks_the_registry_for_a_bounded_number_of_schemas() -> None:
+    records = [Record(n, 0, None, framed(1000 + n, b"x")) for n in range(200)]
+    with registry() as (url, requested):
+        asyncio.run(SchemaRegistry(registry_settings({}, url)).prepare(records))
+    assert len(requested) == 50
