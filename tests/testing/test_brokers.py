@@ -54,7 +54,7 @@ def test_brokers_in_parallel_know_nothing_of_each_other() -> None:
     with ExitStack() as stack:
         brokers = [stack.enter_context(broker()) for _ in range(5)]
         assert len({running.bootstrap for running in brokers}) == 5
-        assert len({running.broker.cluster_id for running in brokers}) == 5
+        assert len({running.broker.stages.cluster.node.cluster_id for running in brokers}) == 5
         for number, running in enumerate(brokers):
             produce(running, b"%d" % number)
         assert [read(running, 1) for running in brokers] == [[b"%d" % n] for n in range(5)]
@@ -73,7 +73,7 @@ def test_data_stays_where_it_was_put(tmp_path: Path) -> None:
         produce(running, b"kept")
     with broker(data=tmp_path) as running:
         assert read(running, 1) == [b"kept"]
-        assert all(partition.log.recovery.clean for partition in running.broker.partitions)
+        assert all(partition.log.recovery.clean for partition in running.broker.stages.storage.partitions)
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -94,6 +94,7 @@ def test_stopping_by_hand_is_fine() -> None:
         running.stop()
         running.start()
         produce(running, b"v")
+        assert read(running, 1) == [b"v"]
 
 
 # -- errors
@@ -164,7 +165,7 @@ def test_a_failed_start_leaves_a_clean_directory_clean(tmp_path: Path) -> None:
     with ExitStack() as stack, pytest.raises(OSError, match="in use"):
         a_taken_port(tmp_path, stack)
     with broker(data=tmp_path) as running:
-        assert all(partition.log.recovery.clean for partition in running.broker.partitions)
+        assert all(partition.log.recovery.clean for partition in running.broker.stages.storage.partitions)
         assert read(running, 1) == [b"kept"]
 
 

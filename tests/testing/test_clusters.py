@@ -63,7 +63,7 @@ def test_ready_after_half_a_second_of_work_and_no_pause() -> None:
     assert any(seconds() < 0.5 for _ in range(20))
 
 
-def test_who_is_not_there_cannot_be_broken(three: Cluster) -> None:
+def test_faults_of_unknown_brokers_are_refused(three: Cluster) -> None:
     """A mistake in a test must not look like a cluster that survives everything."""
     for break_it in (three.kill, three.stop, three.restart, three.pause, three.partition, three.address):
         with pytest.raises(ValueError, match="no broker 4, but 1 to 3"):
@@ -84,7 +84,7 @@ def test_who_is_not_there_cannot_be_broken(three: Cluster) -> None:
         """There is none."""
 
 
-def test_what_was_waited_for_in_vain_is_named(three: Cluster) -> None:
+def test_a_timeout_names_the_missing_condition(three: Cluster) -> None:
     with pytest.raises(TimeoutError, match=r"t-0 still has no leader after 0.01 s"):
         three.wait_for_leader("t", timeout=0.01)
     create(three, "t")
@@ -94,7 +94,7 @@ def test_what_was_waited_for_in_vain_is_named(three: Cluster) -> None:
         three.wait_for_isr("t", size=2, timeout=0.01)
 
 
-def test_without_a_majority_nobody_starts_and_nothing_hangs(three: Cluster) -> None:
+def test_without_a_majority_no_broker_starts_and_nothing_hangs(three: Cluster) -> None:
     for broker in three.ids:
         three.kill(broker)
     with pytest.raises(TimeoutError, match=r"broker 1 is not up .* more than half of the voters \(1, 2, 3\)"):
@@ -109,7 +109,7 @@ def test_configs_need_not_be_strings() -> None:
         running.wait_until(lambda: running.leader("t", 2) == 1)
 
 
-def test_no_thread_stays_whatever_was_done_to_the_brokers() -> None:
+def test_no_thread_stays_after_any_fault_of_a_broker() -> None:
     before = set(threading.enumerate())
     with cluster(brokers=3) as running:
         running.partition(1)
@@ -227,7 +227,7 @@ def test_one_link_that_is_cut_leaves_the_others(three: Cluster) -> None:
     assert three.wait_for_isr("t") == [1, 2, 3]
 
 
-def test_time_that_passes_harms_nobody(three: Cluster) -> None:
+def test_moving_time_keeps_all_brokers_alive(three: Cluster) -> None:
     """All step together, so no heartbeat is missed."""
     create(three, "t")
     before = [three.leader("t"), three.controller, three.isr("t")]

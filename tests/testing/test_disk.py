@@ -149,7 +149,7 @@ def test_errors_are_the_requested_ones() -> None:
         assert refused.value.errno == errno.EIO
 
 
-def test_rot_changes_one_bit() -> None:
+def test_damage_changes_one_bit() -> None:
     disk = disk_with(0, b"base", [])
     disk.flip_bit("/d/f", 1, 0)
     assert disk.read("/d/f") == b"b`se"

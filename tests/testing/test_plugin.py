@@ -1,4 +1,4 @@
-"""The pytest plugin, as a user's test suite meets it: installed, not configured."""
+"""The pytest plugin, as a user's test suite meets it: installed, and named in `conftest.py`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import pytest
 pytestmark = pytest.mark.process
 
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def _named(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["penstock.testing.plugin"]')
 
 
 def test_the_fixture_is_a_broker_of_each_tests_own(pytester: pytest.Pytester) -> None:
@@ -59,8 +64,26 @@ def test_the_fixture_is_documented_where_pytest_lists_fixtures(pytester: pytest.
     result.stdout.re_match_lines([r"penstock_broker.*", r".*[Bb]roker.*"])
 
 
+def test_assertions_of_the_package_are_not_rewritten(pytester: pytest.Pytester) -> None:
+    """pytest rewrites the modules of each distribution whose plugin it finds by itself: 6 CPU seconds."""
+    pytester.makepyfile(
+        """
+        import sys
+        from _pytest.assertion.rewrite import AssertionRewritingHook
+
+        def rewritten():
+            ours = {n: m for n, m in sys.modules.items() if n.startswith(("penstock", __name__))}
+            return [n for n, m in ours.items() if isinstance(m.__loader__, AssertionRewritingHook)]
+
+        def test_loaders(penstock_broker):
+            assert sorted(rewritten()) == ["penstock.testing.plugin", __name__]
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
 def test_a_test_run_that_uses_no_broker_loads_none() -> None:
-    """pytest loads the plugin into every test run on the machine."""
+    """pytest loads the plugin before it knows whether a test uses it."""
     heavy = {"penstock.broker", "penstock.storage", "uvloop", "asyncio", "confluent_kafka"}
     code = f"import sys, penstock.testing.plugin; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)

@@ -120,7 +120,7 @@ def node_principals(running: Cluster) -> set[str]:
     """The principals of all connections to internal listeners."""
     found = set()
     for node in running.ids:
-        internal = running._nodes[node].broker.internal
+        internal = running._nodes[node].broker.stages.listening.internal
         assert internal is not None
         found |= {str(connection.session.principal) for connection in list(internal.server.connections)}
     return found
@@ -171,7 +171,7 @@ def test_a_cluster_moves_to_tls_broker_by_broker() -> None:
         for address in old.values():
             with pytest.raises(OSError):
                 socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 1)
-        internal = running._nodes[1].broker.internal
+        internal = running._nodes[1].broker.stages.listening.internal
         assert internal is not None
         with pytest.raises((OSError, ProtocolError)):
             versions(internal.listener.port)

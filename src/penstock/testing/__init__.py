@@ -13,7 +13,7 @@ directory), and are ready in well under a second. Any Kafka client can talk to t
 (installed with the package) gives the same as the fixtures `penstock_broker`, `penstock_cluster` and
 `penstock_queues`, a cluster for tests of queues.
 
-Imports: `broker.app` and the packages below it, and `client`.
+Imports: `broker.app` and the packages below it, `client`, and `backup` for a broker that serves a backup.
 Used by: tests of applications, and the tests of this project.
 """
 

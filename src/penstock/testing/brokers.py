@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import new_event_loop, start_unless, system_world
@@ -21,10 +22,17 @@ __all__ = ["BrokerThread", "broker"]
 class BrokerThread:
     """A broker with an event loop and a thread of its own; `broker()` gives one that runs."""
 
-    def __init__(self, settings: Mapping[str, object], client: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        client: Mapping[str, str] | None = None,
+        mount: tuple[str, int | None] | None = None,
+    ) -> None:
+        """`mount` is the address of a backup, and a moment in milliseconds since 1970."""
         #: settings that librdkafka's clients need beside `bootstrap.servers`
         self.client_config = dict(client or {})
         self._settings = {name: str(value) for name, value in settings.items()}
+        self._mount = mount
         #: kept over restarts, so that memory outlives the broker as a disk would
         self._files: Files | None = None
         #: set when the broker can be stopped
@@ -70,8 +78,8 @@ class BrokerThread:
         if self._error is not None:
             self._join()
         # A broker that restarts keeps its port, so that clients find it.
-        internal = [self.broker.internal.listener] if self.broker.internal else []
-        self._settings["listeners"] = ",".join(map(_address, [*self.broker.listeners, *internal]))
+        listening = self.broker.stages.listening
+        self._settings["listeners"] = ",".join(map(_address, listening.all_listeners))
 
     def stop(self) -> None:
         """Flush, close and end the thread; raise the first error on the way. A second call does nothing."""
@@ -113,7 +121,7 @@ class BrokerThread:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         world = system_world(config)
-        if self._files is not None:
+        if self._files is not None and self._mount is None:
             world = world._replace(files=self._files)
         self._files = world.files
         self.broker = await self._open_broker(config, world)
@@ -130,7 +138,12 @@ class BrokerThread:
         return new_event_loop()
 
     async def _open_broker(self, config: BrokerConfig, world: World) -> Broker:
-        return await Broker.open(config, world)
+        if self._mount is None:
+            return await Broker.open(config, world)
+        # Imported here: it needs the library of object stores.
+        from penstock.backup.mounting import open_mount
+
+        return await Broker.open(config, world, mount=await open_mount(config, *self._mount))
 
 
 def _address(listener: Listener) -> str:
@@ -146,10 +159,13 @@ def broker(
     port: int = 0,
     config: Mapping[str, object] | None = None,
     secure: bool = False,
+    mount: str | os.PathLike[str] | None = None,
+    at: datetime | None = None,
 ) -> Iterator[BrokerThread]:
     """A running broker; `config` takes any broker config under Kafka's names.
 
-    With `secure`, clients need TLS and a password (`BrokerThread.client_config`).
+    With `secure`, clients need TLS and a password (`BrokerThread.client_config`). With `mount`, the broker
+    serves a backup read-only, the newest cut or that `at` a moment: a folder, or an address like s3://….
     """
     settings: dict[str, object] = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     client: dict[str, str] = {}
@@ -157,11 +173,19 @@ def broker(
         security = new_security("127.0.0.1")
         client = security.client
         settings = {"listeners": f"{SECURE_LISTENER}://127.0.0.1:{port}", **security.brokers}
-    if data is None:
+    mounted = None
+    if mount is not None:
+        if data is not None:
+            raise ValueError("a mounted backup has no data directory: leave data out")
+        from penstock.backup.mounting import mount_settings
+
+        mounted = (os.fspath(mount), None if at is None else int(at.timestamp() * 1000))
+        settings |= mount_settings(mounted[0] if at is None else f"{mounted[0]}@{at.isoformat()}")
+    elif data is None:
         settings["penstock.memory"] = "true"
     else:
         settings["log.dirs"] = os.path.abspath(data)
-    running = BrokerThread(settings | dict(config or {}), client)
+    running = BrokerThread(settings | dict(config or {}), client, mounted)
     running.start()
     try:
         yield running

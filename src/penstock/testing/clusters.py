@@ -169,7 +169,7 @@ class Cluster:
         self._running(broker).resume()
 
     def is_running(self, broker: int) -> bool:
-        """Whether a broker is there, be it one that hangs."""
+        """Returns true if the process of a broker exists, even if it hangs."""
         return self._node(broker).is_running
 
     # -- the network
@@ -227,7 +227,7 @@ class Cluster:
     @property
     def controller(self) -> int | None:
         """The active controller, as the brokers see it that know most; None while there is none."""
-        leader = self._best(lambda node: node.broker.node.leader_id)
+        leader = self._best(lambda node: node.broker.stages.cluster.node.leader_id)
         return leader if leader is not None and leader >= 0 else None
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
@@ -295,13 +295,15 @@ class Cluster:
 
     def _known_to(self, node: NodeThread) -> int:
         """How many brokers `node` knows that are up."""
-        return node.call(lambda: sum(each.active for each in node.broker.image.brokers.values())).result()
+        return node.call(
+            lambda: sum(each.active for each in node.broker.stages.cluster.image.brokers.values())
+        ).result()
 
     def _best(self, look: Callable[[NodeThread], T]) -> T | None:
         """The result of `look` at the broker whose metadata is newest."""
 
         def dated(node: NodeThread) -> tuple[int, T]:
-            return node.broker.image.offset, look(node)
+            return node.broker.stages.cluster.image.offset, look(node)
 
         found = [node.call(partial(dated, node)) for node in self._nodes.values() if node.is_awake]
         if not found:
@@ -310,7 +312,7 @@ class Cluster:
 
     def _partition(self, topic: str, partition: int, look: Callable[[PartitionImage], T]) -> T | None:
         def find(node: NodeThread) -> T | None:
-            known = node.broker.image.topics.get(topic)
+            known = node.broker.stages.cluster.image.topics.get(topic)
             if known is None or partition >= len(known.partitions):
                 return None
             return look(known.partitions[partition])
@@ -319,7 +321,7 @@ class Cluster:
 
 
 def _accept_time(node: NodeThread) -> None:
-    node.broker.node.clock_watch.accept()
+    node.broker.stages.cluster.node.clock_watch.accept()
 
 
 def _nothing() -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from penstock.ports import Buffer, Clock, File
+from penstock.ports import Buffer, Clock, File, Space
 from penstock.storage.memory import Directory, Inode, MemoryFiles
 
 __all__ = ["Dangling", "FaultyDisk", "PowerLoss"]
@@ -141,9 +141,10 @@ class FaultyDisk(MemoryFiles):
                 history.synced[position + 1 :],
             )
 
-    def space(self, path: str) -> tuple[int, int]:
-        total, usable = super().space(path)
-        return (total, usable) if self.capacity is None else (self.capacity, self.capacity - self.used())
+    def space(self, path: str) -> Space:
+        if self.capacity is None:
+            return super().space(path)
+        return Space(self.capacity, self.capacity - self.used())
 
     def evict(self) -> None:
         """Empty the page cache: the next read of any file has to wait for the disk."""

@@ -122,7 +122,9 @@ class NodeThread(BrokerThread):
 
     def forget_old_offsets(self) -> Future[None]:
         """Have the coordinators look now for committed offsets whose time is over."""
-        return self.call(lambda: self.broker.groups.runtime.notify_all(GroupShard.expire_offsets))
+        return self.call(
+            lambda: self.broker.stages.coordinators.groups.runtime.notify_all(GroupShard.expire_offsets)
+        )
 
     def pause(self) -> None:
         """Return when the broker does nothing any more. Pausing twice is harmless."""
@@ -158,7 +160,7 @@ class NodeThread(BrokerThread):
 
     async def _open_broker(self, config: BrokerConfig, world: World) -> Broker:
         broker = await Broker.open(config, world._replace(clock=self._shared_time))
-        broker.groups.runtime.settings.clock = SessionClock(self._shared_time)
+        broker.stages.coordinators.groups.runtime.settings.clock = SessionClock(self._shared_time)
         return broker
 
     async def _serve(self, config: BrokerConfig) -> None:

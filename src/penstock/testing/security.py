@@ -6,6 +6,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from penstock.model.config.security_keys import DEFAULT_MECHANISM
 from penstock.security.certificates import issue, new_authority
 
 __all__ = ["SECURE_LISTENER", "SecuritySettings", "new_security"]
@@ -13,7 +14,6 @@ __all__ = ["SECURE_LISTENER", "SecuritySettings", "new_security"]
 #: the listener for clients of a secured broker
 SECURE_LISTENER: Final = "SASL_SSL"
 _USER: Final = "admin"
-_MECHANISM: Final = "SCRAM-SHA-512"
 
 
 class SecuritySettings(NamedTuple):
@@ -35,12 +35,12 @@ def new_security(*hosts: str) -> SecuritySettings:
         "ssl.keystore.certificate.chain": broker.certificate,
         "ssl.truststore.certificates": authority.certificate,
         "listener.name.internal.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": _MECHANISM,
+        "sasl.enabled.mechanisms": DEFAULT_MECHANISM,
         "sasl.jaas.config": f'ScramLoginModule required user_{_USER}="{password}";',
     }
     client = {
         "security.protocol": "SASL_SSL",
-        "sasl.mechanism": _MECHANISM,
+        "sasl.mechanism": DEFAULT_MECHANISM,
         "sasl.username": _USER,
         "sasl.password": password,
         "ssl.ca.pem": authority.certificate,

@@ -17,7 +17,7 @@ from penstock.broker.replica.stored_partitions import StoredPartitions
 from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
 from penstock.metadata.clocks import Clocks
-from penstock.metadata.unclean_recovery import ReplicaReport
+from penstock.metadata.unclean_recovery import ReplicaReport, _Claims
 from penstock.model.ids import TopicPartition
 from penstock.ports import Rng
 from penstock.raft.messages import ReplicaKey
@@ -31,6 +31,7 @@ from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.log_opening import LogOpener
 from penstock.storage.manifest import LoggedState, Registration
+from penstock.timekeeping.trust import ClockTrust, Reading, Standing
 from tests.testing.simulation.hunting import Mutant
 
 __all__ = ["DISASTER_MUTANTS"]
@@ -84,8 +85,10 @@ def _same_voter(self: MetadataLog, node_id: int, voters: VoterSet, rng: Rng) -> 
     return QuorumState(self.last_epoch, directory_id=voter.key.directory_id if voter else bytes(16))
 
 
-def _checkpointed_start(self: LogOpener, key: TopicPartition, expected: LoggedState | None) -> int | None:
-    return self._checkpoints.recorded_start(key)
+def _checkpointed_start(
+    self: LogOpener, key: TopicPartition, topic_id: str, expected: LoggedState | None, clean: bool
+) -> int | None:
+    return self._checkpoints.recorded_start(key, topic_id)
 
 
 async def _no_scrubbing(self: Scrubber) -> None:
@@ -96,7 +99,22 @@ def _any_clock(self: ClockWatch) -> int:
     return self.read().wall_ms
 
 
+def _as_new(self: ClockTrust, saved: object, first: Reading) -> None:
+    """Start as if there was no time before the stop."""
+    self._expected = first.base_ms
+
+
+def _above_the_present(self: _Claims, report: ReplicaReport, others: Iterable[ReplicaReport]) -> bool:
+    """Believe every leader epoch up to the present one, whatever the other replicas report."""
+    return report.last_epoch > self._partition.leader_epoch
+
+
 DISASTER_MUTANTS: Final = (
+    Mutant(
+        guard="leader epochs that one replica alone has are doubted",
+        changes=((_Claims, "_is_impossible", _above_the_present),),
+        disaster="epoch_raised",
+    ),
     Mutant(
         guard="missing logs are reported",
         changes=((UncleanReplicas, "mark", _nothing),),
@@ -180,6 +198,21 @@ DISASTER_MUTANTS: Final = (
         guard="a wrong clock deletes nothing",
         changes=((ClockWatch, "now_ms", _any_clock),),
         disaster="clock_ahead",
+    ),
+    Mutant(
+        guard="brokers that are wrong together are wrong",
+        changes=((ClockTrust, "doubt", property(lambda self: self._others)),),
+        disaster="clocks_step",
+    ),
+    Mutant(
+        guard="the clock is compared with the time before the stop",
+        changes=((ClockTrust, "_start", _as_new),),
+        disaster="clocks_step",
+    ),
+    Mutant(
+        guard="only clocks that have watched the time vouch for others",
+        changes=((ClockTrust, "standing", property(lambda self: Standing.BELIEVED)),),
+        disaster="clocks_step",
     ),
     Mutant(
         guard="a wrong clock does not lead",

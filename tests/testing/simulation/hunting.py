@@ -38,10 +38,15 @@ class Mutant:
     transactional: bool = False
     #: where it takes members of a share group
     shared: bool = False
+    #: whether it takes an archive: tiered topics and a backup
+    archived: bool = False
     #: changes of the real code without which the guard is rarely needed; they stay when the guard is in place
     conditions: tuple[Change, ...] = ()
 
     def options(self, seed: int) -> Options:
+        if self.archived:
+            drawn = Options.draw_archived(seed, self.brokers)
+            return drawn.with_transactions().with_archive() if self.transactional else drawn
         drawn = Options.draw(seed, self.brokers)
         if self.transactional or self.shared:
             allowed = drawn.allowed if self.allowed is None else self.allowed

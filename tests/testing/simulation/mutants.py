@@ -19,13 +19,16 @@ from typing import Any, Final, NamedTuple
 from penstock.broker.fetch import replica_fetch
 from penstock.broker.handlers import offsets
 from penstock.broker.node.metadata_log import MetadataLog
-from penstock.broker.replica.fetcher import ReplicaFetcher
+from penstock.broker.replica import fetcher
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition_sync import PartitionSync
 from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
+from penstock.metadata.withdrawal import withdraw
 from penstock.model.errors import ApiError, ErrorCode, StorageError
+from penstock.model.steps import Steps
 from penstock.ports import Files
 from penstock.raft.elections import Elections
 from penstock.raft.follower_replication import FollowerReplication
@@ -43,10 +46,12 @@ from penstock.storage.flush import FlushPlan
 from penstock.storage.producers import ProducerStates
 from penstock.storage.segment import Segment
 from penstock.wire.schema import Struct
+from tests.testing.simulation.archive_mutants import ARCHIVE_MUTANTS
 from tests.testing.simulation.disaster_mutants import DISASTER_MUTANTS
 from tests.testing.simulation.healing_mutants import HEALING_MUTANTS
 from tests.testing.simulation.hunting import Found, Mutant, hunt
 from tests.testing.simulation.share_mutants import SHARE_MUTANTS
+from tests.testing.simulation.stall_mutants import STALL_MUTANTS
 from tests.testing.simulation.transaction_mutants import TRANSACTION_MUTANTS
 from tools.arguments import Arguments
 
@@ -142,14 +147,14 @@ def _is_up(self: LeaderState, replica: int, progress: FollowerProgress) -> bool:
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
-async def _fetch_on(self: ReplicaFetcher) -> None:
-    self._unsynced.clear()
+async def _fetch_on(unsynced: dict[Flusher, dict[FollowerState, None]], now_ms: Any) -> Any:
+    return {}
 
 
-_withdraw, _follow = brokers._withdraw, Partition.follow_watermarks
+_withdraw, _follow = withdraw, Partition.follow_watermarks
 
 
-def _withdraw_as_if_clean(image: Any, policy: Policy, broker_id: int, *, clean: bool = True) -> list[Struct]:
+def _withdraw_as_if_clean(image: Any, policy: Policy, broker_id: int, **_: bool) -> Steps[list[Struct]]:
     return _withdraw(image, policy, broker_id)
 
 
@@ -222,10 +227,10 @@ MUTANTS: Final = (
     # partitions
     Mutant(guard="acks=all waits", changes=((Leadership, "when_committed", _acknowledge_at_once),)),
     Mutant(guard="high watermark of the ISR", changes=((LeaderState, "_advance", _commit_own_end),)),
-    Mutant(guard="followers sync, then fetch", changes=((ReplicaFetcher, "_sync", _fetch_on),)),
+    Mutant(guard="followers sync, then fetch", changes=((fetcher, "sync_followers", _fetch_on),)),
     Mutant(
         guard="new roles count what is synced",
-        changes=((Partition, "own_end", property(lambda self: self.log.end_offset)),),
+        changes=((PartitionSync, "end_offset", property(lambda self: self.log.end_offset)),),
         allowed=_UNREST,
     ),
     Mutant(
@@ -282,7 +287,7 @@ MUTANTS: Final = (
     Mutant(guard="clean elections", changes=((Policy, "unclean", _always),), directed_fault="nobody_left"),
     Mutant(
         guard="unclean replicas are excluded",
-        changes=((brokers, "_withdraw", _withdraw_as_if_clean),),
+        changes=((brokers, "withdraw", _withdraw_as_if_clean),),
         directed_fault="nobody_left",
     ),
     Mutant(
@@ -313,7 +318,9 @@ MUTANTS: Final = (
     # transactions
     *TRANSACTION_MUTANTS,
     # share groups
+    *STALL_MUTANTS,
     *SHARE_MUTANTS,
+    *ARCHIVE_MUTANTS,
 )
 
 

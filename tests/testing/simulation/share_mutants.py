@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from penstock.broker.handlers import broker_appends
+from penstock.broker.handlers.broker_appends import BrokerAppends
 from penstock.broker.shares import reading
 from penstock.broker.shares.partition_host import SharePartitionHost
+from penstock.model.errors import ApiError
 from penstock.shares import acknowledgement, acquisition, partition, persisted
 from penstock.shares.delay_log import Plan
 from penstock.shares.delay_schedule import DelaySchedule
+from penstock.shares.deletion_delay import DeletionDelay
 from penstock.shares.in_flight import Run
 from penstock.shares.partition import Expired, ShareLimits, SharePartition, Transition
 from penstock.shares.persisted import NO_EPOCH, PersistedState
@@ -166,6 +170,27 @@ def _due_early(self: DelaySchedule, now_ms: int, count_max: int) -> list[int]:
 
 _doubtful, _due = DelaySchedule.doubtful, DelaySchedule.due
 
+
+def _produce_views(self: BrokerAppends, context: Any, request: Any) -> Any:
+    """The batches are read from the receive buffer when the task begins."""
+    return context.spawn(self._produce(context, request))
+
+
+async def _append_for_others(self: BrokerAppends, partition: Any, batch: bytes) -> int:
+    """A follower confirms a batch that is in its log."""
+    try:
+        return await self._append_checked(partition, batch)
+    except ApiError:
+        written = broker_appends._repeated(partition, batch)
+        if written is None:
+            raise
+        return written.last_offset
+
+
+def _delete_at_once(self: DeletionDelay, now_ms: int, end_offset: int) -> int:
+    return end_offset
+
+
 SHARE_MUTANTS: Final = (
     Mutant(
         guard="writes of replaced leaders are refused",
@@ -274,6 +299,25 @@ SHARE_MUTANTS: Final = (
         changes=((DelaySchedule, "doubtful", _other_producer),),
         shared=True,
         directed_fault="delay_leader_killed",
+    ),
+    Mutant(
+        guard="batches of other brokers are copied",
+        changes=((BrokerAppends, "produce", _produce_views),),
+        shared=True,
+        directed_fault="queue_kills",
+    ),
+    Mutant(
+        guard="only the leader vouches for a batch",
+        changes=((BrokerAppends, "_append_once", _append_for_others),),
+        shared=True,
+        brokers=5,
+        directed_fault="delay_target_moved",
+    ),
+    Mutant(
+        guard="moved messages stay for a while",
+        changes=((DeletionDelay, "deletable", _delete_at_once),),
+        shared=True,
+        directed_fault="delay_replica_reset",
     ),
     Mutant(
         guard="delayed messages wait until they are due",

@@ -18,7 +18,7 @@ _CALM = replace(
 
 
 @pytest.mark.slow
-def test_every_change_is_made_where_nothing_goes_wrong() -> None:
+def test_every_change_is_made_in_a_run_without_faults() -> None:
     simulation = Simulation(0, _CALM)
     outcome = simulation.run()
     assert outcome.violation is None

@@ -41,7 +41,7 @@ def test_replicas_have_to_converge(settled: SimCluster) -> None:
     assert "replicas end at" in str(unsettled(settled.nodes))
     replica.retire()
     assert node.broker is not None
-    node.broker.partitions.drop(replica.topic_id)
+    node.broker.stages.storage.partitions.drop(replica.topic_id)
     assert "not all of" in str(unsettled(settled.nodes))
 
 
@@ -89,7 +89,7 @@ def test_records_of_aborted_transactions_have_no_values() -> None:
 
 
 def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: SimCluster) -> None:
-    image = settled.nodes[0].broker.image if settled.nodes[0].broker is not None else None
+    image = settled.nodes[0].broker.stages.cluster.image if settled.nodes[0].broker is not None else None
     assert image is not None
     partition = image.topics["events"].partitions[0]
     left = partition.isr.pop()

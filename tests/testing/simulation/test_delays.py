@@ -38,10 +38,18 @@ def test_no_message_is_written_twice(value: bytes) -> None:
 
 
 def test_no_message_is_early_unless_clocks_jump() -> None:
-    checker().seen(b"a", 1000)
-    checker(is_punctual=False).seen(b"a", 999)
+    checker().seen(b"a", 0, 1000)
+    checker(is_punctual=False).seen(b"a", 0, 999)
     with pytest.raises(Violation, match="delayed message early"):
-        checker().seen(b"a", 999)
+        checker().seen(b"a", 0, 999)
+
+
+def test_a_reader_finds_no_message_twice() -> None:
+    found = checker()
+    found.seen(b"a", 3, 1000)
+    found.seen(b"a", 3, 1001)
+    with pytest.raises(Violation, match="delayed message written twice"):
+        found.seen(b"a", 4, 1002)
 
 
 def test_a_leader_whose_clock_is_behind_loses_no_message() -> None:

@@ -51,10 +51,13 @@ _SEEDS = {
     "checkpoints_lost": 0,
     "identity_lost": 1,
     "votes_lost": 0,
+    "votes_rolled_back": 0,
     "vote_forgotten": 0,
     "quorum_recovered": 0,
+    "metadata_damaged_everywhere": 0,
     "newest_segment_flipped": 0,
     "header_flipped": 0,
+    "epoch_raised": 0,
     "no_descriptors": 0,
 }
 _EVENTS = TopicPartition("events", 0)
@@ -103,7 +106,7 @@ def disk() -> FaultyDisk:
     return made
 
 
-def test_files_say_what_a_disk_holds(disk: FaultyDisk) -> None:
+def test_files_are_read_as_a_disk_holds_them(disk: FaultyDisk) -> None:
     assert tampering.folders(disk, ["/disk"]) == [tampering.Folder("/disk", _EVENTS)]
     assert copies.values_in(disk, _FOLDER) == copies.values_on(disk) == {b"a", b"b", b"c", b"d"}
     assert copies.end_offset(disk, _FOLDER) == 4
@@ -111,7 +114,7 @@ def test_files_say_what_a_disk_holds(disk: FaultyDisk) -> None:
     assert copies.damaged_offset(disk, _FOLDER) is None
 
 
-def test_what_is_on_its_way_out_is_not_held(disk: FaultyDisk) -> None:
+def test_deleted_files_are_not_held_but_quarantined_ones_are(disk: FaultyDisk) -> None:
     disk.makedirs("/disk/deleted")
     disk.makedirs("/disk/quarantine")
     tampering.write(disk, f"/disk/deleted/{0:020}.log", _batch(0, b"x"))
@@ -341,7 +344,7 @@ def test_a_tampered_replica_is_no_candidate_once_its_broker_is_unfenced() -> Non
         invariants.image_changed([view._replace(partition_epoch=3)], fenced=set())
 
 
-def test_what_no_untampered_replica_holds_is_not_committed_any_more() -> None:
+def test_records_that_no_untampered_replica_holds_are_no_longer_committed() -> None:
     name = TopicPartition("events#id", 0)
     invariants = PartitionInvariants()
     invariants.replica_changed(ReplicaView(name, 1, 10, 10, 10))

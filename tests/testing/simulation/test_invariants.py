@@ -97,7 +97,7 @@ def test_the_majority_that_commits_is_that_of_the_voters_at_the_time(voters: set
     assert found == name
 
 
-def test_what_was_committed_stays_so_when_others_vote() -> None:
+def test_committed_records_stay_committed_when_voters_change() -> None:
     invariants = RaftInvariants()
     for view in (raft(1), raft(2), raft(3, [FIRST]), COMMITTED):
         invariants.check(view)
@@ -138,7 +138,7 @@ def test_logs(log: list[BatchView], name: str) -> None:
     assert found == ([] if name == "kept" else [name, name])
 
 
-def test_a_batch_that_was_compacted_keeps_its_place_and_says_nothing_of_its_records() -> None:
+def test_a_compacted_batch_keeps_its_place_and_is_no_evidence_of_its_records() -> None:
     compacted = FIRST._replace(crc=None)
     for order in ([FIRST, compacted], [compacted, FIRST], [compacted, compacted, FIRST, compacted]):
         invariants = PartitionInvariants()
@@ -228,7 +228,7 @@ def test_an_unclean_replica_is_not_eligible(node_id: int, name: str) -> None:
     assert found == name
 
 
-def test_a_topic_that_is_gone_makes_nobody_eligible() -> None:
+def test_a_deleted_topic_makes_no_replica_eligible() -> None:
     invariants = PartitionInvariants()
     invariants.image_changed([PARTITION], set())
     invariants.image_changed([], set())
@@ -259,7 +259,7 @@ def test_candidates(partition: PartitionView, replicas: list[tuple[int, int, int
     assert found == name
 
 
-def test_what_is_committed_is_on_the_disks_of_all_candidates() -> None:
+def test_committed_records_are_on_the_disks_of_all_candidates() -> None:
     invariants = PartitionInvariants()
     invariants.image_changed([PARTITION], set())
     invariants.replica_changed(ReplicaView(T, 1, 2, 2, 2))
@@ -267,7 +267,7 @@ def test_what_is_committed_is_on_the_disks_of_all_candidates() -> None:
         invariants.replica_changed(ReplicaView(T, 2, 2, 0, 1))
 
 
-def test_who_joins_the_isr_has_to_have_what_is_committed() -> None:
+def test_a_replica_that_joins_the_isr_needs_the_committed_records() -> None:
     invariants = PartitionInvariants()
     invariants.image_changed([PARTITION], set())
     for node_id, end in ((1, 2), (2, 2), (3, 1)):

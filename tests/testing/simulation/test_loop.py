@@ -75,7 +75,7 @@ def _ticks(loop: SimLoop, process: Process) -> list[float]:
     return seen
 
 
-def test_a_paused_process_does_later_what_was_due(loop: SimLoop) -> None:
+def test_a_paused_process_runs_due_timers_later(loop: SimLoop) -> None:
     process = loop.new_process("one", "host")
     seen = _ticks(loop, process)
 
@@ -166,7 +166,7 @@ def test_a_job_of_a_killed_process_is_not_done(loop: SimLoop) -> None:
     assert done == []
 
 
-def test_an_error_that_nobody_caught_is_remembered(loop: SimLoop) -> None:
+def test_an_uncaught_error_is_remembered(loop: SimLoop) -> None:
     process = loop.new_process("one", "host")
     loop.call_soon(int, "no number", context=process.context)
     loop.run(asyncio.sleep(1), limit_s=2)

@@ -131,7 +131,7 @@ def test_a_buffered_protocol_is_filled_as_it_requests(connected: Stage) -> None:
     assert buffered.got == bytes(range(200))
 
 
-def test_a_port_that_nobody_serves_refuses(stage: Stage) -> None:
+def test_a_port_without_a_server_refuses(stage: Stage) -> None:
     with pytest.raises(ConnectionRefusedError):
         stage.connect()
     stage.listen(stage.server, serving=False)
@@ -147,7 +147,7 @@ def test_a_port_is_bound_once_and_only_at_home(stage: Stage) -> None:
         stage.network.bind(stage.client, Peer, "server", PORT + 1)
 
 
-def test_a_closed_connection_delivers_what_was_written(connected: Stage) -> None:
+def test_a_closed_connection_delivers_written_bytes(connected: Stage) -> None:
     connected.peer.transport.write(b"the last words")
     connected.peer.transport.close()
     connected.run(1)
@@ -165,7 +165,7 @@ def test_an_aborted_connection_is_reset_where_something_was_not_read(connected: 
     assert isinstance(connected.accepted[0].lost[0], ConnectionResetError)
 
 
-def test_what_the_kernel_has_arrives_though_its_sender_gave_up(connected: Stage) -> None:
+def test_bytes_in_the_kernel_arrive_after_the_sender_gave_up(connected: Stage) -> None:
     """A request that timed out in a partition is served when that heals: perhaps a second time."""
     connected.network.cut("client", "server")
     connected.peer.transport.write(b"too late")
@@ -195,7 +195,7 @@ def _lose_power(stage: Stage) -> None:
     stage.network.host_down("server")
 
 
-def test_what_a_dead_process_wrote_goes_with_its_machine(connected: Stage) -> None:
+def test_bytes_of_a_dead_process_are_lost_with_its_machine(connected: Stage) -> None:
     connected.network.cut("server", "client")
     connected.accepted[0].transport.write(b"last")
     connected.server.kill()
@@ -208,7 +208,7 @@ def test_what_a_dead_process_wrote_goes_with_its_machine(connected: Stage) -> No
     assert connected.peer.got == b""
 
 
-def test_what_was_on_the_way_when_its_machine_died_arrives(connected: Stage) -> None:
+def test_bytes_in_flight_when_their_machine_died_arrive(connected: Stage) -> None:
     connected.network.set_link("server", "client", Link(latency_s=(1.0, 1.0)))
     connected.accepted[0].transport.write(b"last")
     _lose_power(connected)
@@ -217,7 +217,7 @@ def test_what_was_on_the_way_when_its_machine_died_arrives(connected: Stage) -> 
     assert connected.peer.got == b"last"
 
 
-def test_a_refusal_is_not_heard_through_a_cut(connected: Stage) -> None:
+def test_a_refusal_does_not_pass_a_cut_link(connected: Stage) -> None:
     connected.server.kill()
     connected.network.process_died(connected.server, silently=True)
     connected.network.cut("server", "client")

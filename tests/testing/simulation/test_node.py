@@ -41,7 +41,7 @@ def test_a_booted_node_serves(node: Node) -> None:
     assert node.broker.address == "node-1:9092"
 
 
-def test_a_killed_process_leaves_what_it_wrote(loop: SimLoop, node: Node) -> None:
+def test_a_killed_process_leaves_its_written_bytes(loop: SimLoop, node: Node) -> None:
     _write_unsynced(node)
     node.kill()
     assert not node.is_up
@@ -51,7 +51,7 @@ def test_a_killed_process_leaves_what_it_wrote(loop: SimLoop, node: Node) -> Non
     assert node.broker is not None
 
 
-def test_power_loss_takes_what_was_not_synced(loop: SimLoop, node: Node) -> None:
+def test_power_loss_takes_unsynced_bytes(loop: SimLoop, node: Node) -> None:
     lost = 0
     for i in range(10):
         path = f"/disk/note-{i}"

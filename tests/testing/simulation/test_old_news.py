@@ -55,7 +55,9 @@ class _Directed(GroupMember):
     def _stored_in(self) -> TopicPartition:
         broker = self.simulation.cluster.nodes[0].broker
         assert broker is not None
-        return TopicPartition(OFFSETS_TOPIC, broker.groups.runtime.topic.partition_for(GROUP))
+        return TopicPartition(
+            OFFSETS_TOPIC, broker.stages.coordinators.groups.runtime.topic.partition_for(GROUP)
+        )
 
     async def _store(self, node: Node) -> None:
         """Store something further on, by the coordinator that `node` knows."""
@@ -91,7 +93,7 @@ def test_its_stale_offsets_are_excused() -> None:
     assert reported < max(stored)
 
 
-def test_from_anybody_else_it_would_be_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_offset_of_a_current_coordinator_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkers._GroupSeen, "_known_in", lambda *_: inf)
     violation = _run().violation
     assert violation is not None

@@ -62,7 +62,7 @@ def test_each_fault_alone_is_survived(name: str) -> None:
     assert outcome.violation is None
 
 
-def test_a_flipped_bit_is_mended() -> None:
+def test_a_flipped_bit_is_repaired() -> None:
     flipped = 0
     for seed in range(3):
         options = replace(
@@ -103,14 +103,14 @@ def _trace_hashes(hash_seed: str) -> list[str]:
 
 
 @pytest.mark.process
-def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
+def test_a_seed_is_one_run_under_any_hash_seed() -> None:
     hashes = _trace_hashes("1")
     assert len(set(hashes)) == 11
     assert _trace_hashes("4242") == hashes
     assert simulate(30).trace_hash == hashes[2]
 
 
-def test_what_is_checked_after_every_step_ends_a_run() -> None:
+def test_a_violation_between_steps_ends_a_run() -> None:
     """As invariants of what is inside of brokers are."""
 
     def prepare(simulation: Simulation) -> None:
@@ -136,7 +136,7 @@ def test_a_callback_that_fails_ends_in_a_violation() -> None:
     assert outcome.violation.name == "unhandled error"
 
 
-def test_a_failure_says_how_to_see_it_again(
+def test_a_failure_prints_how_to_repeat_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(simulate(3), violation=Violation("lost write", "all of them"))

@@ -88,7 +88,7 @@ def test_an_acknowledgement_without_an_answer_may_have_finished_a_record(checker
     checker.finish({P: [(5, b"value")]})
 
 
-def test_a_member_acknowledges_what_it_has_acquired(checker: ShareChecker) -> None:
+def test_a_member_acknowledges_acquired_records(checker: ShareChecker) -> None:
     deliver(checker)
     deliver(checker, count=2, last=1, member="other")
     with pytest.raises(Violation, match="acknowledged without the lock"):

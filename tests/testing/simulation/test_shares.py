@@ -20,9 +20,14 @@ def test_no_record_is_lost_or_delivered_after_its_acknowledgement(seed: int, bro
     _run(seed, Options.draw(seed, brokers).with_shares())
 
 
-@pytest.mark.parametrize("fault", ["share_leader_isolated", "share_leaders_in_turn"])
+@pytest.mark.parametrize("fault", ["share_leader_isolated", "share_leaders_in_turn", "queue_kills"])
 def test_leaders_and_share_coordinators_fail_over(fault: str) -> None:
     _run(2, Options.draw(2, 3).with_shares(fault))
+
+
+def test_committed_state_survives_kills_of_leader_coordinator_and_state_leader_in_turn() -> None:
+    """A log start that nothing explained counted as damage, and a shorter log of the share state led."""
+    _run(300019, Options.draw(300019, 3).with_shares("share_kills_in_turn"))
 
 
 def test_the_command_line_has_share_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def _violation(*views: StableView) -> str:
     return error.value.name
 
 
-def test_it_does_not_fall_while_a_broker_runs() -> None:
+def test_the_last_stable_offset_does_not_fall_while_a_broker_runs() -> None:
     assert _violation(VIEW, VIEW._replace(last_stable_offset=4)) == "last stable offset fell"
     StableOffsets().check(VIEW)
     offsets = StableOffsets()
@@ -27,7 +27,7 @@ def test_it_does_not_fall_while_a_broker_runs() -> None:
     offsets.check(VIEW._replace(last_stable_offset=4, life=1))
 
 
-def test_it_is_at_most_the_high_watermark() -> None:
+def test_the_last_stable_offset_is_at_most_the_high_watermark() -> None:
     view = VIEW._replace(last_stable_offset=9)
     assert _violation(view) == "last stable offset above the high watermark"
 

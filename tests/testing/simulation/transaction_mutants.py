@@ -52,9 +52,11 @@ _loaded = CoordinatorShardHost._loaded
 
 def _resend_at_once(self: CoordinatorShardHost[Any], loaded: Any) -> None:
     _loaded(self, loaded)
-    effects, self._effects = self._effects, []
-    for effect in effects:
-        self._run_effect(effect)
+    units = self.decisions.units
+    for number, unit in enumerate(units):
+        units[number] = unit._replace(effects=())
+        for effect in unit.effects:
+            self._run_effect(effect)
 
 
 _end, _append_replicated = ProducerStates._end, Appender.append_replicated

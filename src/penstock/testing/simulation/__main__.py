@@ -13,6 +13,7 @@ from penstock.testing.simulation.disasters.catalog import DISASTERS, SINGLE, cho
 from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
 from penstock.testing.simulation.share_faults import SHARE_FAULTS
+from penstock.testing.simulation.stalls import STALLS
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 
 __all__ = ["main"]
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--directed-fault",
-        choices=DIRECTED_FAULTS | HEALING | SHARE_FAULTS | TRANSACTION_FAULTS,
+        choices=DIRECTED_FAULTS | HEALING | SHARE_FAULTS | STALLS | TRANSACTION_FAULTS,
         help="the faults that lead into one race, instead of drawn faults",
     )
     instead.add_argument("--disaster", choices=DISASTERS, help="damage to copies, instead of drawn faults")
@@ -39,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     instead.add_argument("--operated", action="store_true", help="an operator changes the cluster")
     instead.add_argument("--transactions", action="store_true", help="transactional clients take part")
     instead.add_argument("--shares", action="store_true", help="members of a share group take part")
+    instead.add_argument("--archived", action="store_true", help="an archive: tiered topics, cuts, restores")
     parser.add_argument(
         "--secured", action="store_true", help="TLS, SASL and ACLs everywhere, and encrypted disks"
     )
@@ -46,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.operated and options.brokers == 1:
         parser.error("--operated needs --brokers 3 or 5: an operator moves replicas between brokers")
+    if options.archived and options.brokers == 1:
+        parser.error("--archived needs --brokers 3 or 5: leaders of an archive change")
     if options.brokers == 1 and (options.disasters or (options.disaster or "") in DISASTERS.keys() - SINGLE):
         parser.error("disasters need --brokers 3 or 5: they damage some of several replicas")
     needed = 5 if options.directed_fault in HEALING else 3
@@ -70,6 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.transactions:
             drawn = Options.draw_transactions(seed, options.brokers)
+        elif options.archived:
+            drawn = Options.draw_archived(seed, options.brokers)
         elif options.shares:
             drawn = Options.draw_shares(seed, options.brokers)
         elif options.seconds is not None:
@@ -97,6 +103,8 @@ def _as_drawn(options: Options) -> str:
 def _as_drawn_in_plain_text(options: Options) -> str:
     if options.directed_fault is not None:
         return f"--directed-fault {options.directed_fault} "
+    if options.archived:
+        return "--archived "
     if options.transactional:
         return "--transactions "
     if options.shared:

@@ -278,7 +278,7 @@ async def change_features(operator: Operator) -> str:
     """As a rolling upgrade ends, or is taken back."""
     level = operator.rng.randint(0, 1)
     update = FeatureUpdate(
-        feature="penstock.version",
+        feature="group.version",
         max_version_level=level,
         upgrade_type=UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE,
     )

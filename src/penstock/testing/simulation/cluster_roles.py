@@ -37,7 +37,7 @@ class ClusterRoles(NamedTuple):
 
 def newest_image(nodes: Sequence[Node]) -> ClusterImage:
     """The image with the highest offset among the running brokers."""
-    images = [node.broker.image for node in nodes if node.broker is not None]
+    images = [node.broker.stages.cluster.image for node in nodes if node.broker is not None]
     return max(images, key=lambda image: image.offset, default=ClusterImage())
 
 
@@ -62,14 +62,14 @@ def cluster_roles(nodes: Sequence[Node]) -> list[ClusterRoles]:
 
 def replica_on(node: Node, name: TopicPartition) -> Partition | None:
     """The replica of a partition on `node`; None if `node` is down or has none."""
-    for partition in () if node.broker is None else node.broker.partitions:
+    for partition in () if node.broker is None else node.broker.stages.storage.partitions:
         if (partition.topic, partition.index) == (name.topic, name.partition):
             return partition
     return None
 
 
 def _is_controller(node: Node) -> bool:
-    return node.broker is not None and node.broker.controller.is_active
+    return node.broker is not None and node.broker.stages.cluster.node.controller.is_active
 
 
 def _is_whole(partition: PartitionImage) -> bool:

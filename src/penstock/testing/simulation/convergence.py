@@ -31,10 +31,10 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
     brokers = {node.id: node.broker for node in nodes if node.broker is not None}
     if len(brokers) < len(nodes):
         return f"only {sorted(brokers)} are up"
-    offsets = {node_id: broker.image.offset for node_id, broker in brokers.items()}
+    offsets = {node_id: broker.stages.cluster.image.offset for node_id, broker in brokers.items()}
     if len(set(offsets.values())) > 1:
         return f"images end at {offsets}"
-    for partition in partition_views(next(iter(brokers.values())).image):
+    for partition in partition_views(next(iter(brokers.values())).stages.cluster.image):
         if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
             return f"{partition}"
         found = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
@@ -54,7 +54,7 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
 
 
 def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
-    for partition in broker.partitions:
+    for partition in broker.stages.storage.partitions:
         if incarnation(partition.topic, partition.topic_id, partition.index) == name:
             return partition.log
     return None
@@ -63,7 +63,8 @@ def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
 def _difference(logs: Sequence[Log]) -> str | None:
     """The first difference between the logs of in-sync replicas; None if they are equal."""
     # Replicas may start at different offsets: each deletes records when it learns the new log start.
-    start = max(log.log_start_offset for log in logs)
+    # Below their local starts, the archive has the records of all.
+    start = max(log.local_log_start_offset for log in logs)
     try:
         contents = [_content(log, start) for log in logs]
         if len(set(contents)) <= 1:
@@ -84,7 +85,7 @@ def _content(log: Log, position: int) -> bytes:
         found = log.read(position, _READ_BYTES, upper=log.end_offset)
         if found is None:
             break
-        data = found.read()
+        data = found.read_unverified()
         parts.append(data)
         end = max((header.next_offset for _, header in iter_batches(data)), default=position)
         if end <= position:

@@ -233,7 +233,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def _isr(node: Node, partition: TopicPartition) -> list[int]:
     """As `node` knows it."""
-    topic = None if node.broker is None else node.broker.image.topics.get(partition.topic)
+    topic = None if node.broker is None else node.broker.stages.cluster.image.topics.get(partition.topic)
     return [] if topic is None else topic.partitions[partition.partition].isr
 
 
@@ -264,6 +264,6 @@ def _is_ahead(nodes: list[Node], controller: Node) -> bool:
     """Whether a node has records of the quorum that are not on the disk of its leader."""
     if controller.broker is None:
         return False
-    flushed = controller.broker.node.quorum.state.flushed_offset
+    flushed = controller.broker.stages.cluster.node.quorum.state.flushed_offset
     others = [node.broker for node in nodes if node.broker is not None and node is not controller]
-    return any(broker.node.log.end_offset > flushed for broker in others)
+    return any(broker.stages.cluster.node.log.end_offset > flushed for broker in others)

@@ -73,6 +73,15 @@ def pause(cluster: SimCluster) -> None:
     _later(cluster, 0.05, 3.0, node.resume)
 
 
+def stall(cluster: SimCluster) -> None:
+    """All brokers are held up together for seconds, as on a machine that is suspended, or only one is."""
+    nodes = cluster.nodes if cluster.rng.random() < 0.5 else [_node(cluster)]
+    lasts_s = cluster.rng.uniform(1.0, 6.0)
+    for node in nodes:
+        node.pause()
+        cluster.loop.world_later(lasts_s + cluster.rng.uniform(0.0, 0.05), node.resume)
+
+
 def disk_full(cluster: SimCluster) -> None:
     node = _node(cluster)
     node.disk.capacity = node.disk.used() + cluster.rng.randint(0, 2000)
@@ -214,6 +223,7 @@ FAULTS: Final[dict[str, Fault]] = {
         power_loss_in_write,
         stop,
         pause,
+        stall,
         disk_full,
         disk_slow,
         disk_fails,

@@ -201,7 +201,7 @@ async def back_in_time(cluster: SimCluster) -> None:
 
 
 async def flapping(cluster: SimCluster) -> None:
-    """A broker goes again and again, each time for less than the delay."""
+    """A broker stops again and again, each time for less than the delay."""
     watch, node = await _begin(cluster)
     for _ in range(3):
         node.kill()
@@ -323,7 +323,9 @@ def _bounce(cluster: SimCluster, node: Node | None) -> None:
 
 
 def _controller(cluster: SimCluster) -> Node | None:
-    return next((n for n in cluster.nodes if n.broker and n.broker.controller.is_active), None)
+    return next(
+        (n for n in cluster.nodes if n.broker and n.broker.stages.cluster.node.controller.is_active), None
+    )
 
 
 def _is_whole(cluster: SimCluster) -> bool:

@@ -108,6 +108,8 @@ class RaftInvariants:
         self._leaders.clear()
         self._votes.clear()
         self._names.forget(self._committed_end)
+        # One node has all that was committed: a majority of the former voters need not have it any more.
+        self._commit_voters = frozenset()
 
     def appended(self, node_id: int, before: BatchView | None, batches: Sequence[BatchView]) -> None:
         """A node's log has `batches` now, behind `before`."""

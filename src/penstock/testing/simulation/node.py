@@ -14,7 +14,7 @@ from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.encrypted_disks import with_encryption
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
-from penstock.ports import Files
+from penstock.ports import Files, ObjectStore
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.ports import SimClock, SimRng, SimWorkers
@@ -51,6 +51,8 @@ class Node:
         self.disk.on_power_loss = self._power_went
         #: the disk as the broker sees it
         self.files: Files = self.disk
+        #: the archive of tiered storage
+        self.archive: ObjectStore | None = None
         #: how long a sync takes now
         self.sync_s = _SYNC_S
         loop.set_work_time(self.name, lambda: self._disk_rng.uniform(*self.sync_s))
@@ -121,18 +123,20 @@ class Node:
             return
         self.broker = broker
         self.note("is up")
-        await broker.node.is_over.wait()
+        await broker.stages.cluster.node.is_over.wait()
         self.note("gives up")
         self._exit()
 
     def _world(self, config: BrokerConfig) -> World:
         self.files = with_encryption(self.disk, config, self.rng.token)
-        return World(self.clock, self.rng, self.files, SimWorkers(self._loop))
+        return World(
+            self.clock, self.rng, self.files, SimWorkers(self._loop), self.clock.computing, self.archive
+        )
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Damage one bit of a file's content on the disk, encrypted or not."""
-        header = self.disk.size(path) - self.files.size(path)
-        self.disk.flip_bit(path, header + position, bit)
+        stored = getattr(self.files, "stored_position", None)
+        self.disk.flip_bit(path, position if stored is None else stored(path, position), bit)
 
     async def _stop(self, broker: Broker) -> None:
         await broker.stop()
@@ -200,7 +204,7 @@ class Node:
     def release(self) -> None:
         """Have the real process forget a simulated broker that ends without being stopped."""
         if self.program is not None:
-            DESCRIPTORS.forget(self.program.maintenance)
+            DESCRIPTORS.forget(self.program.stages.replication.maintenance)
 
     def _restart(self) -> None:
         self._restart_due = False

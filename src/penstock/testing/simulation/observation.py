@@ -17,6 +17,7 @@ from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
+from penstock.ports import Clock
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
 from penstock.storage.config import LogConfig
@@ -33,6 +34,7 @@ from penstock.testing.simulation.invariants import (
 from penstock.testing.simulation.log_mirror import Appended, LogMirror
 from penstock.testing.simulation.log_starts import LogStarts, StartView
 from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.ports import SimClock
 from penstock.testing.simulation.process import Process
 
 __all__ = ["Observation", "incarnation", "partition_views"]
@@ -124,12 +126,12 @@ class Observation:
             seen = self._seen[node.id] = _Seen(node.program, after_clean_stop=node.after_clean_stop)
             self._raft.restarted(node.id)
         self._look_at_quorum(seen)
-        if seen.broker.image.offset > self._image_offset:
-            self._look_at_image(seen.broker.image)
+        if seen.broker.stages.cluster.image.offset > self._image_offset:
+            self._look_at_image(seen.broker.stages.cluster.image)
         if seen.unclean:
             self._look_at_registration(seen)
-        if self._look_at_replicas(seen) or seen.image is not seen.broker.image:
-            seen.image = seen.broker.image
+        if self._look_at_replicas(seen) or seen.image is not seen.broker.stages.cluster.image:
+            seen.image = seen.broker.stages.cluster.image
             self._look_at_coordinator(node, seen)
 
     def saw(self, event: Event) -> None:
@@ -137,13 +139,13 @@ class Observation:
         self._starts.observe(event)
 
     def _look_at_registration(self, seen: _Seen) -> None:
-        lifecycle = seen.broker.lifecycle
+        lifecycle = seen.broker.stages.replication.lifecycle
         if lifecycle is not None and lifecycle.epoch >= 0:
             seen.unclean = False
-            self._partitions.came_back_unclean(seen.broker.node_id)
+            self._partitions.came_back_unclean(seen.broker.stages.config.node_id)
 
     def _look_at_quorum(self, seen: _Seen) -> None:
-        broker_node = seen.broker.node
+        broker_node = seen.broker.stages.cluster.node
         driver, log = broker_node.quorum, broker_node.log
         # A vote counts once it is on the disk. Messages that wait for that have not been sent yet.
         if driver.is_saving or driver.failure is not None:
@@ -177,10 +179,12 @@ class Observation:
 
     def _look_at_coordinator(self, node: Node, seen: _Seen) -> None:
         broker = seen.broker
-        topic = broker.image.topics.get(OFFSETS_TOPIC)
+        topic = broker.stages.cluster.image.topics.get(OFFSETS_TOPIC)
         epoch: int | None = None
         if topic is not None:
-            found = broker.partitions.find(OFFSETS_TOPIC, partition_of(self._group, len(topic.partitions)))
+            found = broker.stages.storage.partitions.find(
+                OFFSETS_TOPIC, partition_of(self._group, len(topic.partitions))
+            )
             epoch = found.leader_epoch if isinstance(found, Partition) and found.leading else None
         if epoch != seen.coordinates:
             seen.coordinates = epoch
@@ -199,7 +203,7 @@ class Observation:
                 partition.leading,
                 partition.leader_epoch,
             )
-            for partition in seen.broker.partitions
+            for partition in seen.broker.stages.storage.partitions
         ]
         if states == seen.states:  # as after most steps
             return False
@@ -213,7 +217,7 @@ class Observation:
     def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> bool:
         """Check a replica whose state has changed. Returns false if its log cannot be read."""
         log, known = partition.log, seen.replicas.get(partition)
-        safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
+        safe_end = log.recovery_point if partition.sync.flusher.acks_wait else log.end_offset
         ends = log.end_offset, log.high_watermark, safe_end
         mirror = seen.logs.get(partition)
         if mirror is None:
@@ -222,25 +226,25 @@ class Observation:
         stored_end = mirror.batches[-1].end if mirror.batches else 0
         gone = mirror.before(log.log_start_offset)
         name = seen.names[partition]
-        tampered = self._partitions.is_tampered(seen.broker.node_id, name)
+        tampered = self._partitions.is_tampered(seen.broker.stages.config.node_id, name)
         try:
             appended = mirror.refresh(log, tampered=tampered)
         except PenstockError:
-            if tampered:
-                # The broker has not noticed the damage yet; the end of its log is known all the same.
-                self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
+            # The broker has not noticed damage yet, which in an encrypted file is never one bit of records
+            # alone; the end of its log is known all the same.
+            self._partitions.replica_changed(ReplicaView(name, seen.broker.stages.config.node_id, *ends))
             return False
         if known is not None and seen.opened.get(partition) is log:
             committed = min(stored_end, known[2])
-            self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
+            self._partitions.kept(name, seen.broker.stages.config.node_id, committed, log.end_offset)
         seen.replicas[partition] = state
         seen.opened[partition] = log
         if tampered:
             appended = self._as_appended(seen, name, appended, is_first_look=known is None)
         for part in appended:
             if part.batches:
-                self._partitions.appended(name, seen.broker.node_id, *part)
-        self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
+                self._partitions.appended(name, seen.broker.stages.config.node_id, *part)
+        self._partitions.replica_changed(ReplicaView(name, seen.broker.stages.config.node_id, *ends))
         if (not tampered and not _same_start(known, state)) or (tampered and partition.leading):
             self._starts.check(
                 _start_view(seen.broker, name, partition, None if known is None else gone, mirror.batches)
@@ -281,16 +285,22 @@ def _start_view(
     return StartView(
         partition=name,
         name=TopicPartition(partition.topic, partition.index),
-        node_id=broker.node_id,
+        node_id=broker.stages.config.node_id,
         start=log.log_start_offset,
         high_watermark=log.high_watermark,
         leads=partition.leading,
         leader_epoch=partition.leader_epoch,
         is_new=gone is None,
         first_end=batches[0].end if batches else log.log_start_offset,
-        expired=_expired(log.config, gone, broker.clock.now_ms()),
+        expired=_expired(log.config, gone, _true_ms(broker.stages.world.clock)),
         explained=log.explained_start >= log.log_start_offset,
     )
+
+
+def _true_ms(clock: Clock) -> int:
+    """The right time, whatever the clock of the broker shows: nothing may be deleted before its time."""
+    assert isinstance(clock, SimClock)
+    return clock.true_ms()
 
 
 def _expired(config: LogConfig, gone: Sequence[BatchView] | None, now_ms: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from penstock.testing.simulation.archives import tiered_settings
 from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
 from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
@@ -31,6 +32,8 @@ _STRUCK: Final = 0.125
 _DIRECTED: Final = 0.25
 #: of the remaining runs, the share with an operator
 _OPERATED: Final = 0.5
+#: of the runs with an archive, the share with transactional clients
+_TRANSACTIONAL: Final = 0.4
 _DISK: Final = "/disk"
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
 
@@ -73,6 +76,8 @@ class Options:
     shared: bool = False
     #: whether connections use TLS and SASL, brokers check ACLs, and disks are encrypted
     secured: bool = False
+    #: whether topics are tiered, and a backup takes cuts that are restored at the end
+    archived: bool = False
 
     @property
     def has_racks(self) -> bool:
@@ -191,6 +196,19 @@ class Options:
             shared=True,
         )
 
+    @classmethod
+    def draw_archived(cls, seed: int, nodes: int) -> Options:
+        """Options with tiered topics and a backup; some with transactional clients, some with an operator."""
+        rng = Random(f"{seed}/archived")
+        drawn = replace(cls.draw(seed, nodes), directed_fault=None, lag_ms=_LAG_MS)
+        if rng.random() < _TRANSACTIONAL:
+            drawn = drawn.with_transactions()
+        return drawn.with_archive()
+
+    def with_archive(self) -> Options:
+        """These options with an archive, and consumers that commit offsets."""
+        return replace(self, archived=True, members=max(1, self.members), roll_ms=_ROLL_OFTEN_MS)
+
     def with_security(self) -> Options:
         """These options on a secured cluster. Disasters read and damage files, which are then encrypted."""
         assert self.disaster is None, "disasters need files in plain text"
@@ -211,22 +229,10 @@ class Options:
 
 
 def broker_settings(node_id: int, options: Options) -> dict[str, str]:
-    """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
+    """A broker's settings."""
     settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
     if options.nodes > 1:
-        name = f"node-{node_id}"
-        listener = CLIENT_LISTENER if options.secured else "PLAINTEXT"
-        voters = [f"{voter}@node-{voter}:{INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
-        settings |= {
-            "listeners": f"{listener}://{name}:{PORT},INTERNAL://{name}:{INTERNAL_PORT}",
-            "controller.quorum.voters": ",".join(voters),
-            "leader.imbalance.check.interval.seconds": "2",
-            "metadata.log.max.record.bytes.between.snapshots": "4000",
-            "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": str(options.lag_ms),
-            # Nothing goes by itself.
-            "log.retention.ms": "-1",
-        }
+        settings |= _replication_settings(node_id, options)
     if options.secured:
         settings |= {
             "listeners": f"{CLIENT_LISTENER}://node-{node_id}:{PORT}",
@@ -248,6 +254,7 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
             "log.flush.offset.checkpoint.interval.ms": "300",
             "penstock.scrub.interval.ms": "1500",
         }
+    settings |= tiered_settings(options.archived)
     if options.transactional:
         settings |= transaction_settings(options.nodes)
     if options.shared:
@@ -259,6 +266,23 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
     if options.compaction:
         settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
     return settings
+
+
+def _replication_settings(node_id: int, options: Options) -> dict[str, str]:
+    """The quorum of several brokers, and topics that lose nothing while two replicas are in sync."""
+    name = f"node-{node_id}"
+    listener = CLIENT_LISTENER if options.secured else "PLAINTEXT"
+    voters = [f"{voter}@node-{voter}:{INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
+    return {
+        "listeners": f"{listener}://{name}:{PORT},INTERNAL://{name}:{INTERNAL_PORT}",
+        "controller.quorum.voters": ",".join(voters),
+        "leader.imbalance.check.interval.seconds": "2",
+        "metadata.log.max.record.bytes.between.snapshots": "4000",
+        "min.insync.replicas": "2",
+        "replica.lag.time.max.ms": str(options.lag_ms),
+        # Nothing goes by itself.
+        "log.retention.ms": "-1",
+    }
 
 
 def _disaster_settings(options: Options) -> dict[str, str]:

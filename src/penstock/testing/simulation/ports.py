@@ -14,6 +14,8 @@ __all__ = ["SimClock", "SimRng", "SimWorkers"]
 T = TypeVar("T")
 #: 2026-01-01, when every simulation begins
 _EPOCH_MS: Final = 1_767_225_600_000
+#: how long one step of a long computation takes
+_STEP_S: Final = 0.0001
 
 
 class SimClock:
@@ -22,12 +24,22 @@ class SimClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._skew_ms = 0
+        self._computed_s = 0.0
 
     def now_ms(self) -> int:
-        return _EPOCH_MS + self._skew_ms + int(self._loop.time() * 1000)
+        return self.true_ms() + self._skew_ms
+
+    def true_ms(self) -> int:
+        """The right time."""
+        return _EPOCH_MS + int(self._loop.time() * 1000)
 
     def monotonic(self) -> float:
         return self._loop.time()
+
+    def computing(self) -> float:
+        """Between two looks, a long computation does a step."""
+        self._computed_s += _STEP_S
+        return self._computed_s
 
     def jump(self, by_ms: int) -> None:
         """Set the clock ahead, or back."""

@@ -71,7 +71,11 @@ class Process:
             self.state = State.PAUSED
 
     def resume(self) -> None:
-        if not self.is_dead:
+        """Run again. Timers that are due run before bytes are read, as in libuv."""
+        if self.state is State.PAUSED:
+            timers = [handle for handle in self.ready if isinstance(handle, asyncio.TimerHandle)]
+            others = [handle for handle in self.ready if not isinstance(handle, asyncio.TimerHandle)]
+            self.ready = deque([*timers, *others])
             self.state = State.RUNNING
 
     def kill(self) -> None:

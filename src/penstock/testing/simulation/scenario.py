@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.testing.simulation.administration import Operator
+from penstock.testing.simulation.archives import TIERED, Archives
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.clients import Client
 from penstock.testing.simulation.cluster import GROUP, TOPIC, SimCluster, Worker
@@ -31,6 +32,7 @@ from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.options import INTERNAL_PORT, Options, broker_settings, rack_of
 from penstock.testing.simulation.share_faults import SHARE_FAULTS
 from penstock.testing.simulation.shares import Shares
+from penstock.testing.simulation.stalls import STALLS
 from penstock.testing.simulation.transaction_faults import TRANSACTION_FAULTS
 from penstock.testing.simulation.transactions import Transactions
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
@@ -43,8 +45,11 @@ _PATIENCE_S: Final = 60.0
 _SETTLING_S: Final = 30.0
 #: how much longer a directed fault may take than drawn faults
 _DIRECTED_S: Final = 30.0
+#: how much longer a run may take that restores cuts at its end
+_RESTORES_S: Final = 90.0
 #: how long a cluster of which nothing more is required is watched
 _WATCH_S: Final = 5.0
+_COURSES: Final = DIRECTED_FAULTS | DISASTERS | HEALING | SHARE_FAULTS | STALLS | TRANSACTION_FAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,11 @@ class Simulation:
             jumps = "clock_jump" in options.allowed and options.directed_fault is None
             self.delays = Delays(cluster, self._stop_with, is_punctual=not jumps)
             cluster.workers += self.delays.workers()
+        #: None in a run without an archive
+        self.archives: Archives | None = None
+        if options.archived:
+            self.archives = Archives(cluster, self._stop_with)
+            cluster.workers += self.archives.workers()
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
@@ -102,6 +112,8 @@ class Simulation:
         limit_s = self.options.duration_s + _PATIENCE_S
         if self.options.directed_fault is not None or cluster.damage is not None:
             limit_s += _DIRECTED_S
+        if self.archives is not None:
+            limit_s += _RESTORES_S
         try:
             loop.run(self._main(), limit_s)
         except Violation as e:
@@ -135,13 +147,15 @@ class Simulation:
         cluster, loop, admin = self.cluster, self.cluster.loop, self.cluster.admin
         for node in cluster.nodes:
             node.boot()
-        creating = admin.create_topic(TOPIC, self.options.partitions, min(3, self.options.nodes))
+        replicas = min(3, self.options.nodes)
+        configs = {} if self.archives is None else TIERED
+        creating = admin.create_topic(TOPIC, self.options.partitions, replicas, configs)
         await admin.process.spawn(loop, creating)
         if self.transactions is not None:
-            await self.transactions.create_topics(min(3, self.options.nodes))
+            await self.transactions.create_topics(replicas, configs)
         if self.shares is not None and self.delays is not None:
             await self.shares.prepare()
-            await self.delays.prepare(min(3, self.options.nodes))
+            await self.delays.prepare(replicas)
         cluster.start_workers()
         await self._inject_faults()
         heal(cluster)
@@ -158,11 +172,17 @@ class Simulation:
             await self._settle()
         if cluster.damage is not None:
             await self._probe()
+        if self.archives is not None:
+            await self.archives.settle()
         cluster.note("scenario", "reads everything")
         logs = {p: await admin.process.spawn(loop, read_all(admin, p)) for p in cluster.partitions}
         cluster.checker.finish(logs)
         if self.transactions is not None:
             await self.transactions.verify(logs)
+        if self.archives is not None:
+            cluster.note("scenario", "restores cuts")
+            transactions = None if self.transactions is None else self.transactions.checker
+            await self.archives.verify(logs, transactions)
         if self.shares is not None and self.delays is not None:
             self.shares.verify(logs)
             await self.delays.verify()
@@ -174,9 +194,7 @@ class Simulation:
         if name is not None:
             cluster.note("scenario", f"plays {name}")
             try:
-                await (DIRECTED_FAULTS | DISASTERS | HEALING | SHARE_FAULTS | TRANSACTION_FAULTS)[name](
-                    cluster
-                )
+                await _COURSES[name](cluster)
             except StateNotReached:
                 cluster.note("scenario", "the plot came to nothing")
                 if cluster.damage is not None:

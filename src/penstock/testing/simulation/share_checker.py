@@ -16,7 +16,11 @@ from penstock.model.ids import TopicPartition
 from penstock.shares.states import AcknowledgeType
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.history import Event
-from penstock.testing.simulation.share_events import ShareAcknowledged, ShareAcknowledging
+from penstock.testing.simulation.share_events import (
+    ShareAcknowledged,
+    ShareAcknowledging,
+    ShareRefused,
+)
 
 __all__ = ["Delivery", "ShareChecker"]
 
@@ -38,8 +42,10 @@ class ShareChecker:
         self._limit = delivery_limit
         #: the highest leader epoch in which a leader has had share partitions
         self._epochs: dict[TopicPartition, int] = defaultdict(lambda: -1)
-        #: the members that have sent an acknowledgement after which an offset is not delivered again
-        self._finishing: dict[TopicPartition, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        #: by member, the acknowledgements after which an offset is not delivered again, without refused ones
+        self._finishing: dict[TopicPartition, dict[int, Counter[str]]] = defaultdict(
+            lambda: defaultdict(Counter)
+        )
         #: offsets for which one was answered
         self.finished: dict[TopicPartition, set[int]] = defaultdict(set)
         #: the delivery count of answered releases
@@ -54,7 +60,12 @@ class ShareChecker:
                 for ack in acks:
                     if ack.kind in _FINAL:
                         for offset in range(ack.first, ack.last + 1):
-                            self._finishing[partition][offset].add(member_id)
+                            self._finishing[partition][offset][member_id] += 1
+            case ShareRefused(partition, acks, member_id):
+                for ack in acks:
+                    if ack.kind in _FINAL:
+                        for offset in range(ack.first, ack.last + 1):
+                            self._finishing[partition][offset][member_id] -= 1
             case ShareAcknowledged(partition, acks, member_id):
                 for ack in acks:
                     offsets = range(ack.first, ack.last + 1)
@@ -78,7 +89,7 @@ class ShareChecker:
             last = self._last[partition].get(offset)
             if last is None or last.member == member_id or last.number >= self._limit:
                 continue
-            if last.member not in self._finishing[partition][offset]:
+            if not self._finishing[partition][offset][last.member]:
                 raise Violation(
                     "acknowledged without the lock",
                     f"{partition} offset {offset} by {member_id}, delivered last: {last}",
@@ -126,7 +137,7 @@ class ShareChecker:
         """Check that no record of `logs` was skipped, when the group has finished all records."""
         for partition, records in logs.items():
             for offset, value in records:
-                if self._finishing[partition].get(offset):
+                if any(self._finishing[partition][offset].values()):
                     continue
                 deliveries = self._deliveries[partition][offset]
                 if deliveries < self._limit:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from penstock.model.ids import TopicPartition
 from penstock.shares.states import AcknowledgeType
 
-__all__ = ["ShareAck", "ShareAcknowledged", "ShareAcknowledging", "ShareEvent"]
+__all__ = ["ShareAck", "ShareAcknowledged", "ShareAcknowledging", "ShareEvent", "ShareRefused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +48,16 @@ class ShareAcknowledged:
         return f"acknowledged {self.partition} {', '.join(map(str, self.acks))}"
 
 
-ShareEvent: TypeAlias = ShareAcknowledging | ShareAcknowledged
+@dataclass(frozen=True, slots=True)
+class ShareRefused:
+    """The acknowledgements were refused, and have no effect: the member does not have the records."""
+
+    partition: TopicPartition
+    acks: tuple[ShareAck, ...]
+    member_id: str
+
+    def __str__(self) -> str:
+        return f"refused {self.partition} {', '.join(map(str, self.acks))}"
+
+
+ShareEvent: TypeAlias = ShareAcknowledging | ShareAcknowledged | ShareRefused

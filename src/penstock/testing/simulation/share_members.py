@@ -15,7 +15,12 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.shares.states import AcknowledgeType
 from penstock.testing.simulation.clients import Client, Unanswered
-from penstock.testing.simulation.share_events import ShareAck, ShareAcknowledged, ShareAcknowledging
+from penstock.testing.simulation.share_events import (
+    ShareAck,
+    ShareAcknowledged,
+    ShareAcknowledging,
+    ShareRefused,
+)
 from penstock.wire.apis.share_acknowledge import (
     SHARE_ACKNOWLEDGE,
     AcknowledgementBatch,
@@ -80,7 +85,7 @@ class _Session:
 
 
 class ShareMember:
-    """One member of `group`, which reads `topic`. With `accepts_all`, it accepts whatever it gets."""
+    """One member of `group`, which reads `topic`. With `accepts_all`, it accepts every record."""
 
     def __init__(
         self, client: Client, group: str, topic: str, pause_s: float, *, accepts_all: bool = False
@@ -275,6 +280,8 @@ class ShareMember:
             if code == ErrorCode.NONE:
                 self._client.saw(ShareAcknowledged(partition, tuple(sent), self._id))
             elif code is not None:
+                if code == ErrorCode.INVALID_RECORD_STATE:
+                    self._client.saw(ShareRefused(partition, tuple(sent), self._id))
                 self._client.forget_leaders(self._topic)
 
 

@@ -261,6 +261,20 @@ class TransactionChecker:
                     f"lacks {sorted(due - done)}, has {sorted(done - due)}",
                 )
 
+    def check_restored(self, logs: Mapping[TopicPartition, Sequence[tuple[int, bytes]]]) -> None:
+        """`logs` has all committed records of a cluster that was restored from a cut."""
+        found = {value for records in logs.values() for _, value in records}
+        for partition, records in logs.items():
+            for offset, value in records:
+                if self._at.get(partition, {}).get(offset, value) != value:
+                    raise Violation("restored cluster differs", f"{partition} has {value!r} at {offset}")
+        for transaction, seen in self._transactions.items():
+            there = [value for value in seen.sent if value in found]
+            if there and (seen.committed is False or not seen.commit_requested):
+                raise Violation("aborted transaction restored", f"{there} of {transaction}")
+            if there and len(there) < len(seen.sent):
+                raise Violation("torn transaction restored", f"{transaction} has only {there}")
+
     def _seen(self, transaction: Transaction) -> _TransactionSeen:
         found = self._transactions.get(transaction)
         if found is None:

@@ -173,7 +173,7 @@ async def late_markers(cluster: SimCluster) -> None:
     await _roles(cluster, TRANSACTIONS_TOPIC)
     for node in cluster.nodes:
         if node.broker is not None:
-            _repeat_markers(cluster, node.broker.transactions)
+            _repeat_markers(cluster, node.broker.stages.coordinators.transactions)
     await _pause(cluster, 3.0, 5.0)
 
 
@@ -270,7 +270,7 @@ def _decision(node: Node, roles: ClusterRoles) -> int:
         return -1
     log, last = replica.log, -1
     found = log.read(log.high_watermark, _READ_BYTES, upper=log.end_offset)
-    data = b"" if found is None else found.read()
+    data = b"" if found is None else found.read_unverified()
     for start, header in iter_batches(data):
         for record in () if header.is_control else iter_records(data[start : start + header.size]):
             decoded = decode_record(record.key or b"", record.value)

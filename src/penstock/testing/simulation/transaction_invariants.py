@@ -17,12 +17,13 @@ from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.process import Process
 from penstock.transactions.shard import TransactionFilter
 from penstock.transactions.states import PREPARED, TransactionState
+from penstock.wire.slicing import exhausted
 
 __all__ = ["StableOffsets", "StableView", "TransactionObservation", "open_transactions"]
 
 #: a partition, its log, high watermark, first unstable and first open offset; its role and epoch
 _State: TypeAlias = tuple[Partition, Log, int, int | None, int | None, bool, int]
-_UNDECIDED: Final = TransactionFilter(PREPARED | {TransactionState.ONGOING}, (), -1, lambda name: True)
+_UNDECIDED: Final = TransactionFilter(PREPARED | {TransactionState.ONGOING}, (), -1)
 
 
 class StableView(NamedTuple):
@@ -92,7 +93,7 @@ class TransactionObservation:
                 partition.leading,
                 partition.leader_epoch,
             )
-            for partition in node.program.partitions
+            for partition in node.program.stages.storage.partitions
             if (producers := (log := partition.log).producers).had_transactions
         ]
         if self._states.get(node.id) == states:  # as after most steps
@@ -134,17 +135,17 @@ def open_transactions(nodes: Sequence[Node]) -> list[str]:
 
 def _of_partitions(broker: Broker) -> list[str]:
     return [
-        f"{partition.name} on {broker.node_id}: {partition.log.producers.ongoing}"
-        for partition in broker.partitions
+        f"{partition.name} on {broker.stages.config.node_id}: {partition.log.producers.ongoing}"
+        for partition in broker.stages.storage.partitions
         if partition.leading and partition.log.producers.ongoing
     ]
 
 
 def _of_coordinator(broker: Broker) -> list[str]:
-    runtime = broker.transactions.runtime
+    runtime = broker.stages.coordinators.transactions.runtime
     return [
-        f"{listed.transactional_id} on {broker.node_id}: {listed.transaction_state}"
+        f"{listed.transactional_id} on {broker.stages.config.node_id}: {listed.transaction_state}"
         for index in runtime.indexes()
         if (shard := runtime.shard(index)) is not None
-        for listed in shard.list(_UNDECIDED)
+        for listed in exhausted(shard.listing(_UNDECIDED))
     ]

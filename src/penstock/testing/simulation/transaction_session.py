@@ -41,7 +41,6 @@ from penstock.testing.simulation.transaction_requests import (
     NotSent,
     TransactionalId,
 )
-from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from penstock.wire.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from penstock.wire.apis.end_txn import END_TXN, EndTxnRequest
@@ -116,10 +115,6 @@ class Session:
         return bool(self._added)
 
     # -- the transaction coordinator
-
-    async def _send_to_own(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """Send a request to the transaction coordinator until it answers."""
-        return await self._coordinators.send_until_answered(TRANSACTION, self._id.name, api, request)
 
     async def _pause(self) -> None:
         await self._coordinators.pause(TRANSACTION, self._id.name)

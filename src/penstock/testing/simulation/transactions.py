@@ -7,7 +7,7 @@ other transactional producers, go to `ledger`, which readers of both isolation l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -131,9 +131,9 @@ class Transactions:
         source = self._cluster.partitions[number - writers]
         return Copier(client, late, identity, source, self.partitions, _GROUP, pause_s=0.15)
 
-    async def create_topics(self, replicas: int) -> None:
+    async def create_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
         admin = self._cluster.admin
-        creating = admin.create_topic(LEDGER, self._plan.partitions, replicas)
+        creating = admin.create_topic(LEDGER, self._plan.partitions, replicas, configs)
         await admin.process.spawn(self._cluster.loop, creating)
 
     # -- the end

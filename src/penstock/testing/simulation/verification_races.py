@@ -98,7 +98,7 @@ class _LateResponses:
     """Holds the response to a verification on one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        verifier = broker.parts.verifier
+        verifier = broker.stages.coordinators.verifier
         self._send, verifier.send = verifier.send, self._send_and_hold
         self._racer: _Racer | None = None
         self._is_due: _IsDue = lambda guard, held: True

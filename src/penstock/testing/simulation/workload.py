@@ -39,11 +39,21 @@ from penstock.wire.apis.produce import (
     TopicProduceData,
 )
 
-__all__ = ["Consumer", "Producer", "earliest", "fetch", "produce", "read_all", "records_of"]
+__all__ = [
+    "FATAL",
+    "Consumer",
+    "Producer",
+    "earliest",
+    "fetch",
+    "new_producer_id",
+    "produce",
+    "read_all",
+    "records_of",
+]
 
 #: Errors that trying again does not mend: the producer starts again with another id. (A clock that jumps back
 #: makes a broker refuse what an earlier try may have written: INVALID_TIMESTAMP does not say that it is not.)
-_FATAL: Final = frozenset(
+FATAL: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -77,14 +87,14 @@ class Producer:
     async def _write(self, partition: TopicPartition) -> None:
         client, left = self._client, self._batches
         while not self.stopping and left != 0:
-            producer_id, epoch = await self._new_id()
+            producer_id, epoch = await new_producer_id(client)
             sequence = 0
             while not self.stopping and left != 0:
                 await asyncio.sleep(client.rng.random() * self._pause_s)
                 batch = Batch(partition, producer_id, epoch, sequence, self._values())
                 client.saw(Sent(batch))
                 code, offset = await self._send(batch)
-                if code in _FATAL:
+                if code in FATAL:
                     client.saw(Unsure(batch, code.name))
                     break
                 client.saw(Acked(batch, offset))
@@ -95,19 +105,6 @@ class Producer:
         count = self._client.rng.randint(1, _BATCH_RECORDS_MAX)
         self._count += count
         return tuple(b"%s.%d" % (self._client.name.encode(), self._count - i) for i in range(count, 0, -1))
-
-    async def _new_id(self) -> tuple[int, int]:
-        while True:
-            try:
-                answer = await self._client.send_to_any(
-                    INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=60_000)
-                )
-            except Unanswered:
-                await self._client.backoff()
-                continue
-            if answer.error_code == ErrorCode.NONE:
-                return answer.producer_id, answer.producer_epoch
-            await self._client.backoff()
 
     async def _send(self, batch: Batch) -> tuple[ErrorCode, int | None]:
         """Send the batch until a response has its outcome."""
@@ -123,10 +120,25 @@ class Producer:
                 return code, answer.base_offset
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 return ErrorCode.NONE, None
-            if code in _FATAL:
+            if code in FATAL:
                 return code, None
             self._client.forget(batch.partition)
             await self._client.backoff()
+
+
+async def new_producer_id(client: Client) -> tuple[int, int]:
+    """A producer id and its epoch, from any broker."""
+    while True:
+        try:
+            answer = await client.send_to_any(
+                INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=60_000)
+            )
+        except Unanswered:
+            await client.backoff()
+            continue
+        if answer.error_code == ErrorCode.NONE:
+            return answer.producer_id, answer.producer_epoch
+        await client.backoff()
 
 
 async def produce(client: Client, partition: TopicPartition, data: bytes) -> PartitionProduceResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from penstock.testing.simulation.disasters.clocks import CLOCKS
 from penstock.testing.simulation.disasters.damage import Damage, Outlook
 from penstock.testing.simulation.disasters.mixture import mixture
 from penstock.testing.simulation.disasters.rot import ROT
@@ -14,7 +15,7 @@ from penstock.testing.simulation.disasters.steps import Disaster
 
 __all__ = ["DISASTERS", "SINGLE", "Damage", "Disaster", "Outlook", "choose"]
 
-_DIRECTED: Final[dict[str, Disaster]] = {**DIRECTED, **SMALL_FILES, **ROT}
+_DIRECTED: Final[dict[str, Disaster]] = {**DIRECTED, **CLOCKS, **SMALL_FILES, **ROT}
 DISASTERS: Final[dict[str, Disaster]] = {**_DIRECTED, "mixture": mixture}
 
 

@@ -175,6 +175,19 @@ class Damage:
             self.spoil(node, path, how)
         self._voters[node.id] = Voter.DAMAGED
 
+    def vote(self, node: Node) -> bytes:
+        """The quorum state on a disk."""
+        return tampering.content(node.disk, f"{self.metadata_path(node)}/{_QUORUM_STATE}")
+
+    def forget_vote(self, node: Node, how: str, older: bytes | None) -> None:
+        """Put an older quorum state back, or spoil it: with all other voters the node votes again."""
+        path = f"{self.metadata_path(node)}/{_QUORUM_STATE}"
+        if older is None:
+            self.spoil(node, path, how)
+        else:
+            node.note(f"disaster: {path} is rolled back")
+            tampering.write(node.disk, path, older)
+
     def recovered(self, end: int) -> None:
         """An operator has made one node's metadata, up to offset `end`, the cluster's.
 
@@ -341,8 +354,8 @@ class Damage:
                 self._check_metadata(node, node.broker)
 
     def _check_metadata(self, node: Node, broker: Broker) -> None:
-        if self.outlook is Outlook.REFUSED and broker.controller.is_active:
+        if self.outlook is Outlook.REFUSED and broker.stages.cluster.node.controller.is_active:
             raise Violation("damaged quorum decides", f"{node.name} is the controller")
         damaged = copies.damaged_offset(node.disk, self.metadata_path(node))
-        if damaged is not None and self._snapshot_end(node) <= damaged < broker.image.offset:
+        if damaged is not None and self._snapshot_end(node) <= damaged < broker.stages.cluster.image.offset:
             raise Violation("damaged metadata applied", f"{node.name}, offset {damaged}")

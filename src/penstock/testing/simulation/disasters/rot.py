@@ -28,6 +28,9 @@ __all__ = ["ROT", "flip_somewhere"]
 _BASE_OFFSET_END: Final = 8
 #: where a batch has its base offset, length, leader epoch, magic and checksum, and the rest of its header
 _FIELDS: Final = ((0, _BASE_OFFSET_END), (8, 12), (12, 16), (16, 17), (17, 21), (21, HEADER_SIZE))
+#: behind the leader epoch of a batch
+_EPOCH_END: Final = 16
+_BATCHES_MIN: Final = 3
 #: the shares of attempts to open a file that fail while descriptors are short
 _SHORTAGES: Final = (0.1, 0.5, 0.9)
 
@@ -48,10 +51,30 @@ async def header_flipped(cluster: SimCluster) -> None:
     await all_up(cluster, victim)
 
 
+async def epoch_raised(cluster: SimCluster) -> None:
+    """All brokers are killed; one loses batches, and the leader epoch of its last batch has one bit more."""
+    roles = await load(cluster)
+    victim = cluster.rng.choice([roles.leader, *roles.followers])
+    await bring_down(cluster, [node for node in cluster.nodes if node is not victim], "killed")
+    await bring_down(cluster, [victim], "killed")
+    damage = damage_of(cluster)
+    path = damage.segments(victim, folder_of(cluster, victim, roles.partition))[-1]
+    batches = list(copies.intact_batches(tampering.content(victim.disk, path)))
+    if len(batches) < _BATCHES_MIN:
+        raise StateNotReached
+    kept = cluster.rng.randrange(1, len(batches))
+    damage.cut(victim, path, batches[kept][0])
+    start, header = batches[kept - 1]
+    lowest = (~header.leader_epoch & (header.leader_epoch + 1)).bit_length() - 1
+    damage.flip(victim, path, start + _EPOCH_END - 1 - lowest // 8, lowest % 8)
+    damage.assess()
+    await all_up(cluster, victim)
+
+
 def flip_somewhere(cluster: SimCluster, node: Node, path: str, begin: int, end: int | None = None) -> None:
     """Invert a bit of some intact batch of a segment, in its bytes from `begin` to before `end`.
 
-    No checksum covers a batch's base offset. A leader serves a changed one until the scrubber has found it.
+    No checksum covers a batch's base offset. The first read of it, after a start, finds a changed one.
     """
     rng = cluster.rng
     intact = copies.intact_batches(tampering.content(node.disk, path))
@@ -89,11 +112,12 @@ async def no_descriptors(cluster: SimCluster) -> None:
 
 def _check_online(node: Node) -> None:
     """A shortage of descriptors is no failure of a disk."""
-    for directory in [] if node.broker is None else node.broker.partitions.directories:
+    for directory in [] if node.broker is None else node.broker.stages.storage.partitions.directories:
         if directory.health.offline is not None:
             raise Violation("directory offline", f"{node.name}: {directory.health.offline}")
 
 
 ROT: Final[dict[str, Disaster]] = {
-    disaster.__name__: disaster for disaster in (newest_segment_flipped, header_flipped, no_descriptors)
+    disaster.__name__: disaster
+    for disaster in (newest_segment_flipped, header_flipped, epoch_raised, no_descriptors)
 }

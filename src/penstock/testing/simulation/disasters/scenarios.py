@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.ids import OFFSETS_TOPIC
-from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters.steps import (
@@ -30,16 +29,12 @@ from penstock.testing.simulation.disasters.steps import (
     start,
     until,
 )
-from penstock.testing.simulation.node import Node
 
 __all__ = ["DIRECTED", "SINGLE"]
 
-_DAY_MS: Final = 86_400_000
 _TAIL_BYTES: Final = 4096
 #: files of a data directory with log starts
 _LOG_STARTS: Final = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint")
-#: how long a broker with a wrong clock may go on leading: some heartbeats and elections
-_HAND_OVER_S: Final = 10.0
 
 
 async def folder_removed(cluster: SimCluster) -> None:
@@ -204,16 +199,6 @@ async def majority_rolled_back(cluster: SimCluster) -> None:
     await staggered(cluster, rolled_back, sound)
 
 
-async def clock_ahead(cluster: SimCluster) -> None:
-    """One broker's clock is days ahead, with a retention of one day."""
-    await _clock_apart(cluster, cluster.rng.choice((2, 8)))
-
-
-async def clock_behind(cluster: SimCluster) -> None:
-    """One broker's clock is days behind: records of now look as if they came from the future."""
-    await _clock_apart(cluster, -2)
-
-
 async def folders_swapped(cluster: SimCluster) -> None:
     """Two partition folders of one broker are exchanged."""
     _, victim = await one_or_all_down(cluster)
@@ -262,37 +247,6 @@ async def single_directory_rolled_back(cluster: SimCluster) -> None:
     await start(cluster, [node])
 
 
-async def _clock_apart(cluster: SimCluster, days: int) -> None:
-    roles = await load(cluster)
-    node = cluster.rng.choice([roles.leader, *roles.followers])
-    restarts = cluster.rng.random() < 0.5
-    if restarts:
-        await bring_down(cluster, [node], cluster.rng.choice(DOWN))
-    node.clock.jump(days * _DAY_MS)
-    node.note(f"disaster: clock jumps by {days} days")
-    damage_of(cluster).assess()
-    node.boot()
-    # Long enough for preferred leaders to be elected, and for retention to look at every log.
-    await pause(cluster, 3.0, 6.0)
-    await _hands_over(cluster, node)
-
-
-async def _hands_over(cluster: SimCluster, node: Node) -> None:
-    """A broker with a wrong clock leads nothing that another in-sync replica can lead."""
-    others = [each for each in cluster.nodes if each is not node]
-
-    def leads() -> str | None:
-        image = max((each.broker.image for each in others if each.broker), key=lambda each: each.offset)
-        led = [p for p in image.partitions if p.leader == node.id and len(p.isr) > 1]
-        return str(led[0]) if led else None
-
-    deadline = cluster.loop.time() + _HAND_OVER_S
-    while (led := leads()) is not None:
-        if cluster.loop.time() > deadline:
-            raise Violation("wrong clock leads", f"{node.name}: {led}")
-        await pause(cluster, 0.1, 0.1)
-
-
 DIRECTED: Final[dict[str, Disaster]] = {
     disaster.__name__: disaster
     for disaster in (
@@ -308,8 +262,6 @@ DIRECTED: Final[dict[str, Disaster]] = {
         metadata_flipped,
         voter_wiped,
         majority_rolled_back,
-        clock_ahead,
-        clock_behind,
         folders_swapped,
         foreign_files,
         single_metadata_flipped,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.node.quorum_recovery import recover, rejoin
-from penstock.testing.simulation.checkers import Violation
+from penstock.broker.node.metadata_copies import read_copy
+from penstock.broker.node.quorum_recovery import Source, recover, rejoin
+from penstock.storage.segment_files import LOG
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
@@ -51,6 +52,7 @@ _BESIDE_SEGMENTS: Final = (
     ".timeindex",
     ".txnindex",
     ".snapshot",
+    ".seal",
 )
 
 
@@ -91,11 +93,31 @@ async def votes_lost(cluster: SimCluster) -> None:
     await all_up(cluster, victim)
 
 
+async def votes_rolled_back(cluster: SimCluster) -> None:
+    """`quorum-state` is older than the log, removed or damaged on any number of voters; all are there."""
+    rng, damage = cluster.rng, damage_of(cluster)
+    await load(cluster)
+    order = list(cluster.nodes)
+    older: dict[Node, bytes] = {}
+    for how in ("killed", rng.choice(DOWN)):
+        await bring_down(cluster, order, how)
+        if not older:
+            older = {node: damage.vote(node) for node in order}
+            await start(cluster, order)
+            await load(cluster)
+    for node in rng.sample(order, rng.randint(1, len(order))):
+        damage.forget_vote(node, rng.choice(WAYS), older[node] if rng.random() < 0.6 else None)
+    rng.shuffle(order)
+    await staggered(cluster, order[:-1], order[-1:])
+
+
 async def vote_forgotten(cluster: SimCluster) -> None:
     """Voters are killed right after they have voted, lose `quorum-state`, and meet another candidate."""
     await load(cluster)
     nodes = list(cluster.nodes)
-    leader = next((node for node in nodes if node.broker and node.broker.controller.is_active), None)
+    leader = next(
+        (node for node in nodes if node.broker and node.broker.stages.cluster.node.controller.is_active), None
+    )
     if leader is None:
         raise StateNotReached
     # Of three, only the leader is left to know nothing of the next epoch.
@@ -124,37 +146,72 @@ async def _voters(cluster: SimCluster, count: int) -> list[Node]:
 
 
 def _has_just_voted(node: Node) -> bool:
-    if node.broker is None or node.broker.node.quorum.is_saving:
+    if node.broker is None or node.broker.stages.cluster.node.quorum.is_saving:
         return False
-    raft = node.broker.node.quorum.node.quorum
+    raft = node.broker.stages.cluster.node.quorum.node.quorum
     voted = raft.state.voted
     return voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch
 
 
 async def quorum_recovered(cluster: SimCluster) -> None:
-    """All voters lose `quorum-state`, or all but one their disks; an operator recovers the quorum."""
+    """All voters but one lose their disks; an operator recovers the quorum."""
     rng, damage = cluster.rng, damage_of(cluster)
     await load(cluster)
     order = list(cluster.nodes)
     rng.shuffle(order)
     await bring_down(cluster, order, rng.choice(DOWN))
-    if rng.random() < 0.5:
-        for node in order:
-            damage.spoil_vote(node, rng.choice(WAYS))
-        await start(cluster, order)
-        await pause(cluster, 2.0, 5.0)
-        _check_no_controller(cluster)
-        await bring_down(cluster, order, "killed")
-        left = order
-    else:
-        left = order[:1]
-        for node in order[1:]:
-            damage.wipe(node)
-    chosen = _recover(cluster, left)
+    for node in order[1:]:
+        damage.wipe(node)
+    chosen = _recover(cluster, order[:1])
     damage.assess()
     await start(cluster, [chosen])
     await pause(cluster, 0.5, 2.0)
     await start(cluster, [node for node in order if node is not chosen])
+
+
+async def metadata_damaged_everywhere(cluster: SimCluster) -> None:
+    """One bit of each voter's metadata log is flipped, each in another record; an operator merges them."""
+    rng, damage = cluster.rng, damage_of(cluster)
+    await load(cluster)
+    order = list(cluster.nodes)
+    rng.shuffle(order)
+    await bring_down(cluster, order, rng.choice(DOWN))
+    end = max(copies.end_offset(node.disk, damage.metadata_path(node)) for node in order)
+    logs = [read_copy(node.disk, node.id, damage.metadata_path(node)).pieces for node in order]
+    common = sorted(set.intersection(*map(set, logs)))
+    if len(common) < len(order):
+        raise StateNotReached
+    for node, offset in zip(order, rng.sample(common, len(order)), strict=True):
+        _flip_batch(cluster, node, offset)
+    if rng.random() < 0.5:
+        # The brokers move their logs to the quarantine, and wait.
+        await start(cluster, order)
+        await pause(cluster, 2.0, 5.0)
+        await bring_down(cluster, order, "killed")
+    chosen, *others = order
+    chosen.note("disaster: an operator merges the metadata of all voters here")
+    sources = [Source(node.disk, node.directories) for node in others]
+    recover(chosen.disk, chosen.directories, chosen.clock, chosen.rng, others=sources)
+    chosen.disk.settle()
+    for node in others:
+        rejoin(node.disk, node.directories, node.rng)
+        node.disk.settle()
+    damage.recovered(end)
+    damage.assess()
+    await start(cluster, [chosen])
+    await pause(cluster, 0.5, 2.0)
+    await start(cluster, others)
+
+
+def _flip_batch(cluster: SimCluster, node: Node, offset: int) -> None:
+    """Invert a bit of the batch at `offset` of a node's metadata log."""
+    path = damage_of(cluster).metadata_path(node)
+    pieces = read_copy(node.disk, node.id, path).pieces
+    names = [name for name in node.disk.listdir(path) if name.endswith(LOG)]
+    name = max(name for name in names if int(name[: -len(LOG)]) <= offset)
+    before = [p.data for p in pieces.values() if int(name[: -len(LOG)]) <= p.offset < offset]
+    position = sum(map(len, before)) + cluster.rng.randrange(len(pieces[offset].data))
+    damage_of(cluster).flip(node, f"{path}/{name}", position, cluster.rng.randrange(8))
 
 
 def _recover(cluster: SimCluster, nodes: list[Node]) -> Node:
@@ -163,7 +220,8 @@ def _recover(cluster: SimCluster, nodes: list[Node]) -> Node:
     chosen = max(nodes, key=lambda node: copies.last_batch(node.disk, damage.metadata_path(node)))
     end = copies.end_offset(chosen.disk, damage.metadata_path(chosen))
     chosen.note(f"disaster: an operator recovers the quorum from here, up to offset {end}")
-    recover(chosen.disk, chosen.directories, chosen.clock, chosen.rng)
+    gone = [node.id for node in cluster.nodes if node not in nodes]
+    recover(chosen.disk, chosen.directories, chosen.clock, chosen.rng, without=gone)
     chosen.disk.settle()
     for node in nodes:
         if node is not chosen:
@@ -172,12 +230,6 @@ def _recover(cluster: SimCluster, nodes: list[Node]) -> Node:
             node.disk.settle()
     damage.recovered(end)
     return chosen
-
-
-def _check_no_controller(cluster: SimCluster) -> None:
-    for node in cluster.nodes:
-        if node.broker is not None and node.broker.controller.is_active:
-            raise Violation("damaged quorum decides", f"{node.name} is the controller, no voter has a vote")
 
 
 def spoil_some(cluster: SimCluster, node: Node) -> None:
@@ -208,5 +260,13 @@ def _derived_files(node: Node) -> list[str]:
 
 SMALL_FILES: Final[dict[str, Disaster]] = {
     disaster.__name__: disaster
-    for disaster in (checkpoints_lost, identity_lost, votes_lost, vote_forgotten, quorum_recovered)
+    for disaster in (
+        checkpoints_lost,
+        identity_lost,
+        votes_lost,
+        votes_rolled_back,
+        vote_forgotten,
+        quorum_recovered,
+        metadata_damaged_everywhere,
+    )
 }
