@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.telemetry.pipeline.fork_server import WorkerForks
+from penstock.telemetry.pipeline.startup import WorkerForks
 
 __all__ = ["worker_python"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRejected
 from penstock.spark.connection import Attempts, Cluster, Endpoint, cluster_of
-from penstock.spark.errors import Disconnected
 from penstock.spark.options import ReadOptions, WriteOptions
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
@@ -29,11 +29,11 @@ def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None
     second = cluster.connection(address)
     assert second is not first
     assert not first.is_idle, "a remaining reference is not mistaken for a good one"
-    with pytest.raises(Disconnected, match="closed"):
+    with pytest.raises(PeerGone, match="closed"):
         first.receive()
     assert second.call(METADATA, MetadataRequest()).brokers
     cluster.close()
-    with pytest.raises(Disconnected, match="closed"):
+    with pytest.raises(PeerGone, match="closed"):
         second.send(METADATA, MetadataRequest())
 
 
@@ -85,8 +85,9 @@ def test_a_secured_cluster_refuses_other_clients(
 ) -> None:
     read = ReadOptions.parse(options_of(secured, **changes), streaming=False)
     cluster = Cluster(read.endpoint)
-    with pytest.raises(Disconnected, match=reason):
+    with pytest.raises(PeerGone, match=reason) as refused:
         cluster.call(cluster.view.next_node(), METADATA, MetadataRequest())
+    assert isinstance(refused.value, PeerRejected) == ("sasl.password" in changes)
 
 
 def test_a_process_has_one_cluster_for_an_endpoint_and_not_too_many(topics: Topics) -> None:
@@ -120,11 +121,11 @@ def test_attempts_end_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     monkeypatch.setattr("time.sleep", sleep)
     attempts = Attempts(2.0)
-    with pytest.raises(Disconnected, match=r"number [456]"):
+    with pytest.raises(PeerGone, match=r"number [456]"):
         for number in range(9):
-            attempts.failed(Disconnected(f"number {number}"))
+            attempts.failed(PeerLost(f"number {number}"))
     assert 4 <= len(waited_s) <= 6
     assert sum(waited_s) <= 2.0
     assert waited_s[-1] > waited_s[0]
     attempts.succeeded()
-    attempts.failed(Disconnected("there is time again"))
+    attempts.failed(PeerLost("there is time again"))

@@ -68,7 +68,7 @@ def expected(value: dict[str, Any]) -> dict[str, Any]:
 
 @settings(deadline=None)
 @given(rows=st.lists(objects | st.sampled_from(EVIL) | st.none(), min_size=1, max_size=30))
-def test_every_row_is_what_it_is_alone(rows: list[dict[str, Any] | bytes | None]) -> None:
+def test_a_row_does_not_depend_on_other_rows(rows: list[dict[str, Any] | bytes | None]) -> None:
     values = [json.dumps(row).encode() if isinstance(row, dict) else row for row in rows]
     typed, malformed = decoded(values)
     assert typed == [expected(row) if isinstance(row, dict) else None for row in rows]

@@ -50,12 +50,12 @@ def test_every_name_is_taken_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("name", [*NO_EFFECT, "kafka.fetch.max.bytes", "kafka.group.id"])
-def test_what_tunes_the_jvm_client_is_accepted_without_effect(name: str) -> None:
+def test_options_of_the_jvm_client_are_accepted_without_effect(name: str) -> None:
     assert batch(**{name: "7"}) == batch()
 
 
 @pytest.mark.parametrize("name", ["kafka.auto.offset.reset", "kafka.enable.auto.commit"])
-def test_what_cannot_work_is_refused_with_a_reason(name: str) -> None:
+def test_unsupported_options_are_refused_with_a_reason(name: str) -> None:
     with pytest.raises(WrongOption, match=f"{name} cannot be set: "):
         batch(**{name: "x"})
 
@@ -85,7 +85,7 @@ def test_selection(options: dict[str, str], expected: Selection) -> None:
     assert ReadOptions.parse(servers | options, streaming=True).selection == expected
 
 
-def test_one_selection_and_only_one() -> None:
+def test_exactly_one_selection_is_required() -> None:
     with pytest.raises(WrongOption, match="one of subscribe, subscribePattern, assign"):
         batch(assign='{"t":[0]}')
     with pytest.raises(WrongOption, match="one of subscribe, subscribePattern, assign"):
@@ -147,7 +147,7 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(streaming: bool, options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(streaming: bool, options: dict[str, str], message: str) -> None:
     with pytest.raises(WrongOption, match=message):
         ReadOptions.parse(TOPIC | options, streaming=streaming)
 

@@ -57,7 +57,7 @@ def test_minimum_partitions_are_shared_out_by_size() -> None:
 
 @settings(deadline=None)
 @given(start=offset_maps, end=offset_maps, most=st.integers(1, 20_000))
-def test_a_limit_holds_and_everybody_gets_on(
+def test_a_limit_holds_and_each_partition_advances(
     start: dict[TopicPartition, int], end: dict[TopicPartition, int], most: int
 ) -> None:
     nearer = limited(start, end, most)
@@ -69,7 +69,7 @@ def test_a_limit_holds_and_everybody_gets_on(
     assert [each.partition for each in taken] == [each.partition for each in wanted]
 
 
-def test_a_limit_is_shared_out_by_what_there_is() -> None:
+def test_a_limit_is_divided_in_proportion_to_the_available_records() -> None:
     end = {TopicPartition("t", 0): 900, TopicPartition("t", 1): 100}
     assert limited({}, end, 100) == {TopicPartition("t", 0): 90, TopicPartition("t", 1): 10}
     assert limited({}, end, 1000) == end

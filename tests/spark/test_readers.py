@@ -7,21 +7,31 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import types as sql
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.peer_errors import PeerLost
 from penstock.spark import fetching, readers
 from penstock.spark.connection import Connection, close_clusters
-from penstock.spark.errors import DataLost, Disconnected, WrongOption
+from penstock.spark.errors import DataLost, WrongOption
 from penstock.spark.options import ReadOptions
-from penstock.spark.readers import StreamReader
+from penstock.spark.readers import FilteringReader, StreamReader
 from penstock.testing import BrokerThread, broker
 from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
 
@@ -77,9 +87,7 @@ def test_values_larger_than_a_fetch(topics: Topics, topic: str) -> None:
     assert values(batch_rows(topics.bootstrap, subscribe=topic)) == sent
 
 
-def test_a_worker_spares_what_it_has_loaded_the_collections_after_its_tasks(
-    topics: Topics, topic: str
-) -> None:
+def test_a_worker_keeps_its_loaded_modules_out_of_garbage_collections(topics: Topics, topic: str) -> None:
     topics.fill(topic, [b"v"])
     readers._spare_what_is_loaded.cache_clear()
     gc.unfreeze()
@@ -225,9 +233,42 @@ def test_a_topic_that_is_gone(topics: Topics, topic: str) -> None:
 def test_an_end_that_was_never_written(topics: Topics, topic: str) -> None:
     topics.fill(topic, numbers(3))
     options = {"assign": f'{{"{topic}":[0]}}', "endingOffsets": f'{{"{topic}":{{"0":5}}}}', **IMPATIENT}
-    with pytest.raises(DataLost, match="offsets 3 to 5 are gone: deleted by retention, never written"):
-        batch_rows(topics.bootstrap, **options)
+    with pytest.raises(WrongOption, match=r"the end offset 5 of .*-0 is beyond its end, 3"):
+        source(topics.bootstrap, **options).reader(schema()).partitions()
     assert values(batch_rows(topics.bootstrap, failOnDataLoss="false", **options)) == numbers(3)
+
+
+def test_filters_leave_partitions_and_offsets(topics: Topics, topic: str) -> None:
+    for partition in range(3):
+        for number in range(10):
+            topics.fill(topic, [b"%d" % number], partition, timestamp=1000 + number)
+
+    def planned(*filters: Filter, **options: str) -> list[tuple[int, int, int]]:
+        reader = source(topics.bootstrap, subscribe=topic, pushFilters="true", **options).reader(schema())
+        assert isinstance(reader, FilteringReader)
+        assert list(reader.pushFilters([*filters])) == [*filters], "Spark applies them all again"
+        again = pickle.loads(pickle.dumps(reader))
+        return sorted((each.partition, each.start, each.stop) for each in again.partitions())
+
+    assert planned(EqualTo(("partition",), 1)) == [(1, 0, 10)]
+    assert planned(GreaterThan(("offset",), 6), LessThan(("partition",), 2)) == [
+        (0, 7, 10),
+        (1, 7, 10),
+        (2, 7, 10),
+    ]
+    since = datetime.fromtimestamp(1.004, UTC)
+    assert planned(GreaterThanOrEqual(("timestamp",), since), EqualTo(("partition",), 0)) == [(0, 4, 10)]
+    assert planned(GreaterThan(("timestamp",), datetime.fromtimestamp(9, UTC))) == []
+    start = f'{{"{topic}":{{"0":5,"1":0,"2":9}}}}'
+    assert planned(LessThan(("offset",), 7), startingOffsets=start) == [(0, 5, 7), (1, 0, 7)]
+
+
+def test_a_reader_without_the_option_has_no_filters(topics: Topics, topic: str) -> None:
+    """Spark refuses a reader with filters while its own setting is off, which is the default."""
+    reader = source(topics.bootstrap, subscribe=topic).reader(schema())
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+    with pytest.raises(WrongOption, match="pushFilters is for batch queries"):
+        source(topics.bootstrap, subscribe=topic, pushFilters="true").streamReader(schema())
 
 
 def test_typed_values(topics: Topics, topic: str) -> None:
@@ -269,7 +310,7 @@ def stream(bootstrap: str, topic: str, **options: str) -> StreamReader:
     return source(bootstrap, subscribe=topic, **options).streamReader(schema())
 
 
-def test_a_stream_reads_what_comes_after_it_started(topics: Topics, topic: str) -> None:
+def test_a_stream_reads_records_from_after_its_start(topics: Topics, topic: str) -> None:
     topics.fill(topic, numbers(3))
     reader = stream(topics.bootstrap, topic)
     start = reader.initialOffset()
@@ -322,7 +363,7 @@ def test_available_now_ends_where_it_began(topics: Topics, topic: str) -> None:
     assert seen == [6, 10]
 
 
-def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
+def test_a_minimum_waits_for_a_limited_time(topics: Topics, topic: str) -> None:
     settings = {
         "kafka.bootstrap.servers": topics.bootstrap,
         "subscribe": topic,
@@ -348,7 +389,7 @@ def test_a_minimum_waits_but_not_for_ever(topics: Topics, topic: str) -> None:
     assert StreamReader(only_minimum, schema()).getDefaultReadLimit() == ReadMinRows(5)
 
 
-def test_a_stream_notices_what_is_lost(topics: Topics, topic: str) -> None:
+def test_a_stream_notices_lost_records(topics: Topics, topic: str) -> None:
     topics.fill(topic, numbers(3))
     reader = stream(topics.bootstrap, topic)
     careless = stream(topics.bootstrap, topic, failOnDataLoss="false")
@@ -403,7 +444,7 @@ def test_a_connection_that_ends_at_any_point(
     def fails_once(connection: Connection, *arguments: Any) -> Any:
         if next(calls) == nth:
             connection.close()
-            raise Disconnected("pulled the plug")
+            raise PeerLost("pulled the plug")
         return really(connection, *arguments)
 
     monkeypatch.setattr(Connection, call, fails_once)
@@ -422,7 +463,7 @@ def test_a_connection_that_ends_at_any_point(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ],
 )
-def test_a_leader_that_says_no(
+def test_a_leader_that_refuses_the_request(
     topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
     """The new leader gets the request again, unless that would change nothing."""
@@ -446,7 +487,7 @@ def test_a_leader_that_says_no(
         assert values(list(task_rows(reader, tasks))) == sent
 
 
-def test_nobody_there(mortal: BrokerThread) -> None:
+def test_no_broker_at_the_address(mortal: BrokerThread) -> None:
     bootstrap = mortal.bootstrap
     mortal.stop()
     with pytest.raises(Exception, match=f"{bootstrap}: cannot connect"):

@@ -10,6 +10,7 @@ import json
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.spark.connectors import REFUSED, Connector, as_plain, numbers, offsets_json
@@ -138,7 +139,7 @@ def test_compacted_topics_have_gaps(connector: Connector, topics: Topics, topic:
     assert sorted(row.offset for row in in_small_tasks.select("offset").collect()) == left
 
 
-def test_what_both_refuse(connector: Connector, topics: Topics, topic: str) -> None:
+def test_both_connectors_refuse_the_same_reads(connector: Connector, topics: Topics, topic: str) -> None:
     wrong: list[dict[str, str]] = [
         {"startingOffsets": "latest"},
         {"endingOffsets": "earliest"},
@@ -179,3 +180,20 @@ def test_typed_values_are_those_of_from_json(connector: Connector, topics: Topic
     bad = {row.offset: row.malformed and bytes(row.malformed) for row in ours if row.value is None}
     assert bad == {25: b"", 26: b"{}{}", 27: b'{"name":', 53: None}
     assert all(row.value == theirs[row.offset] for row in ours if row.value is not None)
+
+
+def test_filters_are_pushed_to_the_reader(spark: SparkSession, topics: Topics, topic: str) -> None:
+    """The same rows as without; partitions and offsets that filters leave out are not read."""
+    for partition in range(3):
+        for number in range(8):
+            topics.fill(topic, [b"%d" % number], partition, timestamp=1_700_000_000_000 + 1000 * number)
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        rows = Connector("penstock", spark, topics.bootstrap).read(topic, pushFilters="true")
+        wanted = rows.where("partition = 1 and offset > 2 and timestamp >= timestamp_millis(1700000005000)")
+        assert sorted(row["value"] for row in wanted.collect()) == [b"5", b"6", b"7"]
+        assert wanted.rdd.getNumPartitions() == 1
+        assert rows.where("partition in (0, 2) and value = '3'").count() == 2
+    finally:
+        spark.conf.unset(setting)

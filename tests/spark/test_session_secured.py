@@ -42,7 +42,7 @@ def options(password: str = "hunter2") -> dict[str, str]:
 
 
 def test_a_job_reads_and_writes_over_sasl_ssl(spark: SparkSession, secured: BrokerThread) -> None:
-    ports = {listener.name: listener.port for listener in secured.broker.listeners}
+    ports = {listener.name: listener.port for listener in secured.broker.stages.listening.listeners}
     connector = Connector("penstock", spark, f"{HOST}:{ports['SASL_SSL']}")
     rows = spark.range(50).selectExpr("CAST(id AS STRING) AS value")
     connector.write(rows, topic="secured", **options())

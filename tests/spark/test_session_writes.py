@@ -42,7 +42,7 @@ def test_keys_have_their_place(connector: Connector, topics: Topics, topic: str)
     assert "".join(str(placed[key]) for key, _ in rows) == "12201121202210000012"
 
 
-def test_what_both_refuse(connector: Connector, topics: Topics, topic: str) -> None:
+def test_both_connectors_refuse_the_same_writes(connector: Connector, topics: Topics, topic: str) -> None:
     nowhere = connector.spark.createDataFrame([("v", None)], "value string, topic string")
     with pytest.raises(REFUSED):
         connector.write(nowhere)

@@ -7,11 +7,9 @@ response would reach the next task.
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import time
-from base64 import b64encode
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,14 +18,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerRejected, is_refusal
 from penstock.ports import Buffer
 from penstock.security.client_names import librdkafka_names
-from penstock.spark.errors import Disconnected
+from penstock.security.mechanisms import uses_tokens
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from penstock.wire.backoff import Backoff
 from penstock.wire.compiler import Part
-from penstock.wire.conversation import Conversation
+from penstock.wire.conversation import Conversation, LoginRejected
 from penstock.wire.routing import Address, ClusterView, Reaction, reaction_to
 
 if TYPE_CHECKING:
@@ -65,17 +64,14 @@ class Security:
         """TLS and login; InvalidConfig if a file cannot be read or a setting is missing."""
         from penstock.net.client_security import client_security  # only a secured cluster pays for OpenSSL
 
-        def nonce() -> str:
-            return b64encode(os.urandom(24)).decode()
-
-        made = client_security(self.protocol, dict(self.settings).get, nonce)
+        made = client_security(self.protocol, dict(self.settings).get)
         assert made is not None, "plaintext has no security"
         return made
 
 
 def librdkafka_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     """Client configs under librdkafka's names; they can be pickled. InvalidConfig if one is malformed."""
-    if settings.get("sasl.mechanism") != "OAUTHBEARER":
+    if not uses_tokens(settings.get("sasl.mechanism")):
         return dict(librdkafka_names(settings))
     from penstock.net.client_security import librdkafka_security
 
@@ -123,7 +119,7 @@ class Attempts:
 
 
 class Connection:
-    """One broker. Any failure closes it and is a `Disconnected`."""
+    """One broker. Any failure closes it and is a `PeerGone`."""
 
     __slots__ = ("_arrived", "_conversation", "_ends_at", "_security", "_socket", "address")
 
@@ -142,7 +138,7 @@ class Connection:
         try:
             self._socket = socket.create_connection(self.address, timeout_s)
         except OSError as e:
-            raise self._lost(f"cannot connect: {e}") from e
+            raise self._lost(f"cannot connect: {e}", PeerRefused if is_refusal(e) else PeerLost) from e
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._security is not None and self._security.tls is not None:
             try:
@@ -204,13 +200,15 @@ class Connection:
             if size == 0:
                 raise self._lost("the broker closed the connection")
             self._arrived.extend(answer.message for answer in self._conversation.received(size))
+        except LoginRejected as e:
+            raise self._lost(f"no response: {e}", PeerRejected) from e
         except (OSError, ProtocolError) as e:
             raise self._lost(f"no response: {e}") from e
 
-    def _lost(self, reason: str) -> Disconnected:
+    def _lost(self, reason: str, kind: type[PeerGone] = PeerLost) -> PeerGone:
         self.close()
         host, port = self.address
-        return Disconnected(f"{host}:{port}: {reason}")
+        return kind(f"{host}:{port}: {reason}")
 
 
 class Cluster:
@@ -260,7 +258,7 @@ class Cluster:
         while True:
             try:
                 response = self.call(self.view.next_node(), METADATA, request)
-            except Disconnected as e:
+            except PeerGone as e:
                 # all known brokers may be gone: try the bootstrap servers next
                 self.view.nodes.clear()
                 attempts.failed(e)

@@ -4,15 +4,16 @@ PenstockError
 └── SparkSourceError
     ├── WrongOption     an option, or a schema, that cannot be: the user's to change
     ├── DataLost        records that should be read are gone, and `failOnDataLoss` says that it matters
-    ├── DeliveryFailed  a row could not be written: Spark runs the task again
-    └── Disconnected    a broker cannot be reached, or its connection ended: the caller retries
+    └── DeliveryFailed  a row could not be written: Spark runs the task again
+
+Connections fail with `net.peer_errors`, as those of all clients; the caller retries.
 """
 
 from __future__ import annotations
 
 from penstock.model.errors import PenstockError
 
-__all__ = ["DataLost", "DeliveryFailed", "Disconnected", "SparkSourceError", "WrongOption"]
+__all__ = ["DataLost", "DeliveryFailed", "SparkSourceError", "WrongOption"]
 
 
 class SparkSourceError(PenstockError):
@@ -29,7 +30,3 @@ class DataLost(SparkSourceError):
 
 class DeliveryFailed(SparkSourceError):
     """A row could not be written."""
-
-
-class Disconnected(SparkSourceError):
-    """There is no connection to a broker, or none any more."""

@@ -15,12 +15,13 @@ from typing import Any, Final, NamedTuple, cast
 
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicPartition
+from penstock.net.peer_errors import PeerGone
 from penstock.ports import Buffer
 from penstock.records.columnar import decode
 from penstock.records.committed import Aborted, PlacedBatch, committed
 from penstock.records.record import iter_batches
 from penstock.spark.connection import Attempts, Cluster, Connection
-from penstock.spark.errors import DataLost, Disconnected, SparkSourceError
+from penstock.spark.errors import DataLost, SparkSourceError
 from penstock.spark.offsets import EARLIEST, list_offsets
 from penstock.spark.planning import OffsetRange
 from penstock.wire.apis.fetch import (
@@ -77,7 +78,7 @@ class RangeReader:
                 try:
                     for fetched in self._fetches(attempts):
                         yield from self._decode(fetched)
-                except (Disconnected, ApiError) as e:
+                except (PeerGone, ApiError) as e:
                     self._recover(e, attempts)
                 except _OutOfRange:
                     self._skip_to_log_start()
@@ -144,7 +145,7 @@ class RangeReader:
             # Some rows of this fetch may be on their way already: the task as a whole has to start over.
             raise SparkSourceError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e
 
-    def _recover(self, error: Disconnected | ApiError, attempts: Attempts) -> None:
+    def _recover(self, error: PeerGone | ApiError, attempts: Attempts) -> None:
         """Look up the current leader; raises if a retry is useless, or after too many."""
         if isinstance(error, ApiError):
             if reaction_to(error.code) is Reaction.FAIL:

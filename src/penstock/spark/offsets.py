@@ -14,8 +14,9 @@ import msgspec
 
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicPartition
+from penstock.net.peer_errors import PeerGone
 from penstock.spark.connection import Attempts, Cluster
-from penstock.spark.errors import Disconnected, WrongOption
+from penstock.spark.errors import WrongOption
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -130,7 +131,7 @@ def list_offsets(cluster: Cluster, positions: Mapping[TopicPartition, int], *, c
         try:
             for address, part in _by_leader(cluster, left).items():
                 found |= _list_at_leader(cluster, address, part, committed)
-        except (Disconnected, ApiError) as e:
+        except (PeerGone, ApiError) as e:
             if isinstance(e, ApiError) and reaction_to(e.code) is Reaction.FAIL:
                 raise
             attempts.failed(e)

@@ -49,6 +49,7 @@ READ_OPTIONS: Final = (
     "failOnDataLoss",
     "includeHeaders",
     "includeRaw",
+    "pushFilters",
     "valueFormat",
     "valueSchema",
     *NO_EFFECT,
@@ -115,6 +116,8 @@ class ReadOptions:
     #: the fields of the JSON objects that values are, as DDL; None where values stay bytes
     json_schema: str | None = None
     committed: bool = False
+    #: whether Spark gives its filters to the reader
+    push_filters: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -145,6 +148,7 @@ class ReadOptions:
             raw=_raw(given),
             json_schema=_json_schema(given),
             committed=given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
+            push_filters=_push_filters(given, streaming=streaming),
         )
 
 
@@ -346,6 +350,13 @@ def _raw(given: _GivenOptions) -> bool:
     wanted = given.flag("includeRaw", False)
     if wanted and given.get("valueSchema") is None:
         raise WrongOption("includeRaw is for valueFormat=json: other values are bytes already")
+    return wanted
+
+
+def _push_filters(given: _GivenOptions, *, streaming: bool) -> bool:
+    wanted = given.flag("pushFilters", False)
+    if wanted and streaming:
+        raise WrongOption("pushFilters is for batch queries: a stream reads everything in order")
     return wanted
 
 

@@ -17,7 +17,7 @@ from penstock.model.ids import TopicPartition
 from penstock.spark.errors import WrongOption
 from penstock.spark.offsets import Offsets
 
-__all__ = ["OffsetRange", "check_order", "limited", "plan", "ranges_between"]
+__all__ = ["OffsetRange", "check_order", "limited", "plan", "ranges_between", "within_log"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class OffsetRange(InputPartition):
     @property
     def size(self) -> int:
         return self.stop - self.start
+
+    @property
+    def whose(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 def ranges_between(
@@ -54,6 +58,22 @@ def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition
                 f"the start offset {at} of {partition} is greater than its end offset {stop}: the query "
                 "starts beyond its end, or beyond the end of the topic"
             )
+
+
+def within_log(
+    named: Mapping[TopicPartition, int], log_ends: Mapping[TopicPartition, int], *, is_refused: bool
+) -> Offsets:
+    """The named end offsets. One beyond the end of its log is refused, or is the end of the log instead.
+
+    Nobody may ever write so far: a task would wait for that until it times out.
+    """
+    for partition, at in sorted(named.items()):
+        if is_refused and at > log_ends[partition]:
+            raise WrongOption(
+                f"the end offset {at} of {partition} is beyond its end, {log_ends[partition]}: "
+                "set failOnDataLoss=false to read up to there"
+            )
+    return {partition: min(at, log_ends[partition]) for partition, at in named.items()}
 
 
 def plan(

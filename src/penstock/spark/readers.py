@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -29,12 +29,13 @@ from penstock.model.ids import TopicPartition
 from penstock.spark.connection import Cluster, cluster_of
 from penstock.spark.errors import DataLost, WrongOption
 from penstock.spark.fetching import RangeReader
+from penstock.spark.filters import EVERYTHING, from_first, pushed
 from penstock.spark.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
 from penstock.spark.options import ReadOptions, Selection
-from penstock.spark.planning import OffsetRange, check_order, limited, plan, ranges_between
+from penstock.spark.planning import OffsetRange, check_order, limited, plan, ranges_between, within_log
 from penstock.spark.rows import Rows
 
-__all__ = ["BatchReader", "StreamReader"]
+__all__ = ["BatchReader", "FilteringReader", "StreamReader"]
 
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
@@ -94,7 +95,33 @@ class BatchReader(_RangeTasks, DataSourceReader):
         start = resolve(cluster, options.starting, found, committed=options.committed)
         end = resolve(cluster, options.ending, found, committed=options.committed)
         check_order(start, end)
-        return self._plan(ranges_between(start, end))
+        named = {partition: at for partition, at in options.ending.exact.items() if at >= 0}
+        # Readers of committed records wait for an open transaction, so the log's end counts for them, too.
+        log_ends = list_offsets(cluster, dict.fromkeys(named, LATEST), committed=False)
+        end |= within_log(named, log_ends, is_refused=options.fail_on_data_loss)
+        return self._plan(self._ranges(start, end))
+
+    def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        return ranges_between(start, end)
+
+
+class FilteringReader(BatchReader):
+    """Reads what the filters of the query leave of partitions and offsets. Spark applies them again."""
+
+    _pushed = EVERYTHING
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._pushed = pushed(filters)
+        return filters
+
+    def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        wanted = self._pushed.ranges(ranges_between(start, end))
+        since_ms = self._pushed.since_ms
+        if since_ms is None or not wanted:
+            return wanted
+        cluster, times = cluster_of(self._options.endpoint), {each.whose: since_ms for each in wanted}
+        first = list_offsets(cluster, times, committed=self._options.committed)
+        return from_first(wanted, first)
 
 
 class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.errors import WrongOption
 from penstock.spark.options import ReadOptions
-from penstock.spark.readers import BatchReader, StreamReader
+from penstock.spark.readers import BatchReader, FilteringReader, StreamReader
 from penstock.spark.rows import column_names, ddl
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ class PenstockDataSource(DataSource):
         return ddl(_fields(self.options.get("valueschema")), headers=headers, raw=raw)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(self._read_options(schema, streaming=False), schema)
+        options = self._read_options(schema, streaming=False)
+        # Spark refuses a reader with `pushFilters` while its own setting is off, so it is asked for.
+        return (FilteringReader if options.push_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self._read_options(schema, streaming=True), schema)
