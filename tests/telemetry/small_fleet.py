@@ -70,7 +70,8 @@ def samples(first: int = 0, end: int = MINUTES) -> Iterator[dict[str, Any]]:
             about |= {"pod": gpu.job and f"{gpu.job}-0", "namespace": "team"}
             for field, value in values.items():
                 measured = {"field": field, "at": BEGIN_MS + minute * _MINUTE_MS, "value": value}
-                yield {"gpu_id": gpu_id, "device": "nvidia0", "reason": None, **about, **measured}
+                place = {"device": "nvidia0", "pci_bus_id": "00000000:18:00.0"}
+                yield {"gpu_id": gpu_id, **place, "reason": None, **about, **measured}
 
 
 class SmallPipeline:

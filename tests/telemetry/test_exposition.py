@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.telemetry.exposition import MalformedExposition, read_exposition
 from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.labels import MalformedLabels, origin, parse_labels
 from penstock.telemetry.message import Sample
+from penstock.telemetry.scrape import MalformedExposition, read_exposition
 
 UUID = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
 OLD = f"""\
@@ -29,7 +29,7 @@ hostname="dgx-031",driver_version="535.129.03",namespace="ml",pod="train-0"}} 61
 
 
 @pytest.mark.parametrize("text", [OLD, NEW])
-def test_old_and_new_exporters_say_the_same(text: str) -> None:
+def test_old_and_new_exporters_give_the_same_samples(text: str) -> None:
     labels = {
         "model_name": "NVIDIA H100 80GB HBM3",
         "driver_version": "535.129.03",
@@ -60,7 +60,7 @@ def test_dcgms_blanks_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("text", ["<html>", "DCGM_FI_DEV_GPU_UTIL{", 'a{b="c} 1', "DCGM_FI_DEV_GPU_UTIL x"])
-def test_what_is_no_exposition(text: str) -> None:
+def test_malformed_expositions_are_refused(text: str) -> None:
     with pytest.raises(MalformedExposition):
         read_exposition(text, 0)
 
@@ -68,9 +68,10 @@ def test_what_is_no_exposition(text: str) -> None:
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        read_exposition(text, 0)
+        found = read_exposition(text, 7)
     except MalformedExposition:
         return
+    assert len(found.samples) <= len(text.splitlines())
 
 
 def test_a_device_is_made_of_its_index_where_need_be() -> None:
@@ -78,7 +79,7 @@ def test_a_device_is_made_of_its_index_where_need_be() -> None:
     assert origin({"gpu": "3", "UUID": UUID, "device": "nvidia4"}).device == "nvidia4"
 
 
-def test_empty_labels_say_nothing() -> None:
+def test_empty_labels_are_left_out() -> None:
     assert origin({"UUID": UUID, "pod": "", "Hostname": ""}, "here") == (UUID, "", "here", {})
 
 
@@ -95,6 +96,6 @@ def test_labels_there_and_back(labels: dict[str, str], braces: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ['a="b', "a=b", '="b"', 'a="b"\nc="d"', 'a="b"} 2 {'])
-def test_what_is_no_list_of_labels(text: str) -> None:
+def test_malformed_label_lists_are_refused(text: str) -> None:
     with pytest.raises(MalformedLabels):
         parse_labels(text)

@@ -58,13 +58,13 @@ def test_any_name_leads_to_the_field(one: Field) -> None:
     assert all(smi_field(column) is one for column in one.smi)
 
 
-def test_a_name_nobody_uses_is_no_field() -> None:
+def test_an_unknown_name_is_no_field() -> None:
     assert field("DCGM_FI_DEV_NO_SUCH_THING") is None
     assert smi_field("no.such.column") is None
 
 
 @given(every_field, st.sampled_from(list(Blank)))
-def test_each_blank_of_a_type_says_why(one: Field, reason: Blank) -> None:
+def test_each_blank_of_a_type_has_its_reason(one: Field, reason: Blank) -> None:
     value = FIRST_BLANK[one.type] + list(Blank).index(reason)
     assert blank(one.type, value) is reason
     assert one.judge(value) is Verdict.BLANK
@@ -77,7 +77,7 @@ def test_a_blank_that_was_a_float_on_its_way_is_still_one(type: FieldType, beyon
 
 
 @given(every_field, st.data())
-def test_what_a_gpu_can_say_is_never_a_blank(one: Field, data: st.DataObject) -> None:
+def test_a_possible_value_is_never_a_blank(one: Field, data: st.DataObject) -> None:
     value = data.draw(st.floats(one.low, one.high))
     assert blank(one.type, value) is None
     assert one.judge(value) is Verdict.VALID
@@ -90,7 +90,7 @@ def test_a_blank_of_another_type_is_a_value() -> None:
     assert energy.judge(FIRST_BLANK[FieldType.DOUBLE]) is Verdict.VALID
 
 
-def test_what_no_gpu_can_say() -> None:
+def test_impossible_values_are_refused() -> None:
     utilisation = named("DCGM_FI_DEV_GPU_UTIL")
     assert utilisation.judge(101) is Verdict.OUT_OF_RANGE
     assert utilisation.judge(-1) is Verdict.OUT_OF_RANGE

@@ -38,7 +38,7 @@ class Sent:
         self.messages += messages
 
 
-def test_what_a_host_says() -> None:
+def test_the_readings_of_a_host() -> None:
     assert list(read_host(FILES.__getitem__)) == [
         Reading("system_load1", 0.5),
         Reading("system_load5", 1.25),

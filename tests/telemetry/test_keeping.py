@@ -23,7 +23,9 @@ WEEK = {"retention.ms": str(7 * DAY_MS), "cleanup.policy": "delete", "message.ti
         ({"cleanup.policy": "compact,delete"}, 0, "it will keep one sample of each GPU"),
     ],
 )
-def test_what_a_topic_would_not_keep(changes: dict[str, str], age_ms: int, reason: str | None) -> None:
+def test_a_topic_whose_retention_is_too_short_is_refused(
+    changes: dict[str, str], age_ms: int, reason: str | None
+) -> None:
     said = why_not_kept("t", {**WEEK, **changes}, NOW_MS - age_ms, NOW_MS)
     assert said is None if reason is None else reason in (said or "")
 

@@ -61,7 +61,7 @@ def test_the_seeds_message() -> None:
     assert list(again) == list(SEED), "in the seeds' order"
 
 
-def test_what_travels_beside_the_value() -> None:
+def test_the_key_timestamp_and_headers_of_a_message() -> None:
     message = as_message(decode(json.dumps(SEED).encode()))
     assert message.key == b"GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
     assert message.timestamp_ms == parse_timestamp("2025-07-18T20:42:34Z")
@@ -102,7 +102,7 @@ def test_a_new_name_is_read_as_the_field_it_is() -> None:
         {"labels": {"a": 1}},
     ],
 )
-def test_what_is_no_sample(change: dict[str, object]) -> None:
+def test_malformed_samples_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(MalformedSample):
         decode(json.dumps({**SEED, **change}).encode())
 

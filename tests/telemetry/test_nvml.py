@@ -111,7 +111,7 @@ class FakeNvml(ModuleType):
         return 4, 5, 1, 0
 
 
-def test_what_nvml_says_in_dcgms_units() -> None:
+def test_nvml_values_are_converted_to_the_units_of_dcgm() -> None:
     recorder = Recorder()
     collector = NvmlCollector(FakeNvml(), recorder, "here")
     collector.round()
@@ -141,7 +141,7 @@ def test_fields_that_a_gpu_does_not_report_are_counted() -> None:
     assert missing == {157, 310, 311, 312, 313}
 
 
-def test_no_driver_and_no_library_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_and_a_missing_library_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     with pytest.raises(NvmlMissing, match=r"no working NVIDIA driver on this host \(Driver Not Loaded\)"):
         load_nvml()

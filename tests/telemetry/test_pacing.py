@@ -9,7 +9,7 @@ import pytest
 from penstock.telemetry.pacing import paced
 
 
-def test_it_waits_for_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pacing_waits_for_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     stop = Event()
     monkeypatch.setattr(stop, "wait", waited.append)
@@ -20,7 +20,7 @@ def test_it_waits_for_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited == [5.0, 0.0, 0.0]
 
 
-def test_it_says_when_to_stop_and_waits_no_more() -> None:
+def test_pacing_ends_with_the_stop_event() -> None:
     stop = Event()
     wait = paced(1.0, stop)
     assert wait(0.0)

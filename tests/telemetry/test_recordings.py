@@ -111,7 +111,7 @@ def test_a_snapshot_needs_one_scrape(scheduler: str, is_long: bool, made: Made) 
     assert (found[IDLE].workload, found[IDLE].age_s) == (NAMES[scheduler], 0.0)
 
 
-def test_one_scrape_says_nothing_of_energy(made: Made) -> None:
+def test_one_scrape_has_no_energy(made: Made) -> None:
     _, reader = made("prometheus", minutes=0)
     assert {one.energy_wh for one in fleet.energy(fleet.totals(reader, latest(reader)), "host")} == {None}
 
@@ -124,7 +124,7 @@ def test_other_names_of_the_columns() -> None:
     assert first == second != []
 
 
-def test_recordings_are_in_the_form_that_they_say() -> None:
+def test_recordings_have_their_documented_form() -> None:
     header, first, *_ = recordings.recording(minutes=0).splitlines()
     assert header.startswith(
         "timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace"

@@ -87,7 +87,7 @@ def scrape(
     return recorder.samples(), scraper, complaints
 
 
-def test_what_an_exporter_says_and_that_it_is_up(exporter: Exporter) -> None:
+def test_a_scrape_has_the_metrics_of_an_exporter_and_that_it_is_up(exporter: Exporter) -> None:
     one = target(exporter.address, [("rack", "r1"), ("pod", "not this one")])
     samples, scraper, complaints = scrape(one, one, jitter_s=0.01)
     utilisation, up = samples
@@ -104,7 +104,7 @@ def test_what_an_exporter_says_and_that_it_is_up(exporter: Exporter) -> None:
     ("page", "reason"),
     [("/nothing", "no such page"), ("/html", "Prometheus"), ("/hang", "timed out"), ("/drip", "")],
 )
-def test_one_that_fails_is_down_and_keeps_nobody_waiting(exporter: Exporter, page: str, reason: str) -> None:
+def test_a_failing_exporter_is_down_and_delays_no_other(exporter: Exporter, page: str, reason: str) -> None:
     bad, good = target(f"http://{exporter.address}{page}"), target(exporter.address)
     # As long as the good one may take on a machine that stands still: of the bad ones, two take it all.
     samples, scraper, complaints = scrape(bad, good, timeout_s=3.0)
@@ -114,7 +114,7 @@ def test_one_that_fails_is_down_and_keeps_nobody_waiting(exporter: Exporter, pag
     assert reason in complaint
 
 
-def test_one_that_is_not_there_is_down() -> None:
+def test_a_missing_exporter_is_down() -> None:
     samples, _, complaints = scrape(target("127.0.0.1:1"))
     assert [(s.field.name, s.value) for s in samples] == [("up", 0.0)]
     assert "refused" in complaints[0]
@@ -142,7 +142,7 @@ def test_files_of_targets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "- labels: {}", "- targets: 3", "[{targets: ['ftp://x']}]"])
-def test_files_that_are_none(tmp_path: Path, text: str) -> None:
+def test_files_that_are_no_targets(tmp_path: Path, text: str) -> None:
     path = tmp_path / "targets.yaml"
     path.write_text(text)
     with pytest.raises(MalformedTargets):

@@ -16,7 +16,22 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
-__all__ = ["FIELDS", "Blank", "Field", "FieldType", "Kind", "Verdict", "blank", "field", "smi_field"]
+__all__ = [
+    "FIELDS",
+    "HEAT_REASONS",
+    "POWER_REASONS",
+    "Blank",
+    "Field",
+    "FieldType",
+    "Kind",
+    "Verdict",
+    "blank",
+    "field",
+    "smi_field",
+]
+
+#: bits of CLOCKS_EVENT_REASONS: the power limit or the power supply holds the clocks down, heat does
+POWER_REASONS, HEAT_REASONS = 0x04 | 0x80, 0x20 | 0x40
 
 
 class Kind(StrEnum):

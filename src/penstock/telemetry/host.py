@@ -52,7 +52,7 @@ def _read_proc(name: str) -> str:
 
 
 def read_host(read: Callable[[str], str] = _read_proc) -> Iterator[Reading]:
-    """All metrics that need one reading only, and no comparison with the reading before."""
+    """The metrics for which one reading is enough: they are not compared with an earlier reading."""
     for name, value in zip(("1", "5", "15"), read("loadavg").split(), strict=False):
         yield Reading(f"system_load{name}", float(value))
     memory = {name: int(rest.split()[0]) * 1024 for name, rest in _pairs(read("meminfo"))}

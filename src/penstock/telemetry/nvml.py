@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import PenstockError
+from penstock.model.installation import pip_install
 from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.message import Sample, as_message
 from penstock.telemetry.outlet import Outlet
@@ -41,7 +42,7 @@ def load_nvml() -> Any:
     try:
         import pynvml
     except ImportError as error:
-        raise NvmlMissing("nvidia-ml-py is missing: pip install 'penstock[telemetry]'") from error
+        raise NvmlMissing(f"nvidia-ml-py is missing: {pip_install('telemetry')}") from error
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -1,28 +1,34 @@
 """Scrapes exporters: one thread per target and round, so that a slow target does not delay the rest.
 
 A target has `timeout_s` for its whole response, and a fixed time of its own within `jitter_s`, so that a
-thousand targets are not scraped at once. One `up` sample per target and round has the result.
+thousand targets are not scraped at once. Samples come from the text that dcgm-exporter, or anything like it,
+serves at /metrics. One `up` sample per target and round has the result.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Final
 
-from penstock.telemetry.exposition import Exposition, MalformedExposition, read_exposition
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.model.errors import PenstockError
 from penstock.telemetry.fields import FIELDS
+from penstock.telemetry.fields import field as field_named
+from penstock.telemetry.labels import origin
 from penstock.telemetry.message import Sample, as_message
 from penstock.telemetry.outlet import Outlet
 from penstock.telemetry.targets import Target
 
-__all__ = ["ScrapeCounts", "Scraper"]
+__all__ = ["Exposition", "MalformedExposition", "ScrapeCounts", "Scraper", "read_exposition"]
 
 _UP: Final = FIELDS[-1]
 _THREADS_MAX: Final = 64
@@ -117,3 +123,44 @@ class Scraper:
                 if len(body) > _ANSWER_BYTES_MAX:
                     raise OSError(f"more than {_ANSWER_BYTES_MAX} bytes")
         return body.decode()
+
+
+class MalformedExposition(PenstockError):
+    """A text that is not in Prometheus' format."""
+
+
+@dataclass(slots=True)
+class Exposition:
+    """The content of one text. Every line is in one of the three."""
+
+    samples: list[Sample] = field(default_factory=list)
+    #: of metrics that are no DCGM fields we know, or that name no GPU
+    foreign: int = 0
+    #: not a number, or infinite: an exporter's way to say that it has no value
+    blank: int = 0
+
+
+def read_exposition(text: str, timestamp_ms: int, hostname: str = "") -> Exposition:
+    """The samples in `text`, taken at `timestamp_ms` unless a line says otherwise.
+
+    DCGM's blanks are passed on unchanged: they have the reason of the missing value, and the pipeline counts
+    them.
+    """
+    found = Exposition()
+    try:
+        for family in text_string_to_metric_families(text):
+            for line in family.samples:
+                known = field_named(line.name)
+                place = origin(line.labels, hostname)
+                if known is None or not place.uuid:
+                    found.foreign += 1
+                elif not math.isfinite(line.value):
+                    found.blank += 1
+                else:
+                    at = timestamp_ms if line.timestamp is None else round(float(line.timestamp) * 1000)
+                    found.samples.append(
+                        Sample(at, known, place.uuid, place.device, place.hostname, line.value, place.labels)
+                    )
+    except (ValueError, IndexError, KeyError) as error:
+        raise MalformedExposition(f"not in Prometheus' text format: {error}") from error
+    return found

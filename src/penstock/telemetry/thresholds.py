@@ -1,4 +1,4 @@
-"""When detectors raise an alert: defaults in `thresholds.yaml`, which a user's file may change in parts."""
+"""When detectors raise an alert: values in `thresholds.yaml`, which a user's file may change in parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from penstock.model.errors import PenstockError
 
-__all__ = ["Thresholds", "WrongThresholds", "load_thresholds"]
+__all__ = ["MissingGpu", "Thresholds", "WrongThresholds", "load_thresholds"]
 
 
 class WrongThresholds(PenstockError):
@@ -25,14 +25,14 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class IdleOccupied(_Part, frozen=True):
     gpu_util_max_percent: float
     sm_active_max_share: float
-    memory_used_min_mib: float = 1024.0
+    memory_used_min_mib: float
 
 
 class FakeBusy(_Part, frozen=True):
     gpu_util_min_percent: float
     sm_active_max_share: float
-    power_max_share: float = 0.3
-    peer_power_max_share: float = 0.5
+    power_max_share: float
+    peer_power_max_share: float
 
 
 class Throttle(_Part, frozen=True):
@@ -42,7 +42,7 @@ class Throttle(_Part, frozen=True):
 class Hot(_Part, frozen=True):
     excess_min_c: float
     temperature_min_c: float
-    excess_from_c: float = 60.0
+    excess_from_c: float
 
 
 class Ecc(_Part, frozen=True):
@@ -62,6 +62,13 @@ class LemonNode(_Part, frozen=True):
     within_s: float
 
 
+class MissingGpu(_Part, frozen=True):
+    absent_s: float
+    past_s: float
+    hosts_min: int
+    hosts_min_share: float
+
+
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The file, part by part."""
 
@@ -78,6 +85,7 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     straggler: Straggler
     silent: _Part
     lemon_node: LemonNode
+    missing_gpu: MissingGpu
 
 
 def load_thresholds(changes: str = "") -> Thresholds:

@@ -14,5 +14,5 @@ from penstock.telemetry.thresholds import load_thresholds
 
 @pytest.fixture(scope="session")
 def client(reader: TableReader) -> Iterator[TestClient]:
-    with TestClient(build_app(reader, load_thresholds())) as client:
+    with TestClient(build_app(reader, load_thresholds()), base_url="http://127.0.0.1") as client:
         yield client

@@ -49,7 +49,7 @@ def document(client: TestClient) -> Any:
     return client.get("/openapi.json").json()
 
 
-def test_it_is_valid(document: Any) -> None:
+def test_the_document_is_valid(document: Any) -> None:
     validate(document)
 
 
@@ -77,7 +77,7 @@ def test_problems_have_their_type(document: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PARAMETERS if path != "/metrics"])
-def test_answers_are_what_it_says(client: TestClient, document: Any, path: str) -> None:
+def test_responses_match_the_document(client: TestClient, document: Any, path: str) -> None:
     response = document["paths"][path]["get"]["responses"]["200"]
     schema = response["content"]["application/json"]["schema"]
     whole = {**schema, "components": document["components"]}
@@ -86,7 +86,7 @@ def test_answers_are_what_it_says(client: TestClient, document: Any, path: str) 
         Draft202012Validator(whole).validate({})
 
 
-def test_problems_are_what_it_says(client: TestClient, document: Any) -> None:
+def test_problems_match_the_document(client: TestClient, document: Any) -> None:
     schema = {"$ref": "#/components/schemas/Problem", "components": document["components"]}
     Draft202012Validator(schema).validate(client.get("/api/v1/gpus?limit=0").json())
     Draft202012Validator(schema).validate(client.get("/nowhere").json())

@@ -18,11 +18,14 @@ def test_alive_and_ready(client: TestClient) -> None:
 
 
 def test_ready_when_there_are_tables(tmp_path: Path) -> None:
-    with TestClient(build_app(TableReader(str(tmp_path)), load_thresholds())) as client:
+    with TestClient(
+        build_app(TableReader(str(tmp_path)), load_thresholds()), base_url="http://127.0.0.1"
+    ) as client:
         assert client.get("/healthz").status_code == 200
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert "no tables" in answer.json()["detail"]
+        assert str(tmp_path) not in answer.text
         assert "penstock_telemetry_newest_sample_seconds NaN" in client.get("/metrics").text
         Tables(str(tmp_path)).open("samples")
         assert client.get("/readyz").status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ HEALTH, ALERTS = "/api/v1/fleet/health", "/api/v1/alerts"
             A0,
             "start_time=2025-07-18T20:00:01Z&end_time=2025-07-18T20:00:00Z",
             "end_time",
-            "before start_time",
+            "not after start_time",
         ),
         (A0, "metric=GPU_UTIL", "metric", "did you mean DCGM_FI_DEV_GPU_UTIL?"),
         (A0, "metric=!", "metric", "DCGM's names"),
@@ -86,7 +87,7 @@ def test_all_faults_are_named(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", [GPUS, A0, ALERTS])
-def test_a_cursor_goes_with_its_question(client: TestClient, path: str) -> None:
+def test_a_cursor_is_valid_for_its_own_query(client: TestClient, path: str) -> None:
     cursor = client.get(path, params={"limit": 1}).json()["next_cursor"]
     assert client.get(path, params={"cursor": cursor}).status_code == 200
     other = client.get(path, params={"cursor": cursor, "start_time": "2025-07-18T20:00:00Z"})
@@ -96,11 +97,24 @@ def test_a_cursor_goes_with_its_question(client: TestClient, path: str) -> None:
     assert elsewhere.status_code == 422
 
 
+@pytest.mark.parametrize("depth", [500, 2000, 20_000])
+@pytest.mark.parametrize("path", [GPUS, A0, "/api/v1/alerts"])
+def test_a_nested_cursor_is_a_problem(client: TestClient, path: str, depth: int) -> None:
+    """A list in a list in a list: the decoder ends at Python's limit of recursion."""
+    for nested in (b"\x91" * depth + b"\xc0", b"\x94\xa0\x00\x00" + b"\x91" * depth + b"\xc0"):
+        cursor = urlsafe_b64encode(nested).decode().rstrip("=")
+        answer = client.get(path, params={"cursor": cursor})
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["parameter"] == "cursor"
+
+
 def test_a_resolution_that_would_be_too_much(tmp_path: Path) -> None:
     from tests.telemetry.queries.tables import write
 
     write(tmp_path, 0, 0, 2 * 86_400_000)
-    with TestClient(build_app(TableReader(str(tmp_path)), load_thresholds())) as client:
+    with TestClient(
+        build_app(TableReader(str(tmp_path)), load_thresholds()), base_url="http://127.0.0.1"
+    ) as client:
         answer = client.get("/api/v1/gpus/GPU-1/telemetry?resolution=raw")
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["parameter"] == "resolution"
@@ -109,7 +123,9 @@ def test_a_resolution_that_would_be_too_much(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/api/v2", 404), ("POST", GPUS, 405)])
-def test_what_is_not_there_is_a_problem_too(client: TestClient, method: str, path: str, status: int) -> None:
+def test_an_unknown_path_is_a_problem_document(
+    client: TestClient, method: str, path: str, status: int
+) -> None:
     answer = client.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -120,7 +136,9 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
     make_tables(tmp_path, 2)
     for file in tmp_path.glob("samples/day=*/*.parquet"):
         file.write_bytes(b"no parquet")
-    with TestClient(build_app(TableReader(str(tmp_path)), load_thresholds())) as client:
+    with TestClient(
+        build_app(TableReader(str(tmp_path)), load_thresholds()), base_url="http://127.0.0.1"
+    ) as client:
         answer = client.get(f"{A0}?resolution=raw")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
@@ -133,7 +151,7 @@ def test_a_bug_is_a_problem_too(reader: TableReader, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("penstock.telemetry.api.gpus.find_gpus", fail)
     app = build_app(reader, load_thresholds())
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         answer = client.get(GPUS)
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

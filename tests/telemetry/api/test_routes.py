@@ -39,7 +39,9 @@ def pages(client: TestClient, path: str, **parameters: Any) -> Iterator[list[Any
 
 @pytest.fixture
 def nothing(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(build_app(TableReader(str(tmp_path)), load_thresholds())) as client:
+    with TestClient(
+        build_app(TableReader(str(tmp_path)), load_thresholds()), base_url="http://127.0.0.1"
+    ) as client:
         yield client
 
 
@@ -49,6 +51,8 @@ def test_gpus(client: TestClient) -> None:
     assert answer["items"][0] == {
         "gpu_id": "GPU-a0",
         "hostname": "host-1",
+        "device": "nvidia0",
+        "pci_bus_id": "00000000:18:00.0",
         "model": "H200",
         "workload": "train-1",
         "job": "train-1",
@@ -59,7 +63,7 @@ def test_gpus(client: TestClient) -> None:
     assert answer["next_cursor"] is None
     assert (answer["start_time"], answer["end_time"]) == (
         "2025-07-17T22:29:00.001000Z",
-        "2025-07-18T22:29:00Z",
+        "2025-07-18T22:29:00.001000Z",
     )
 
 
@@ -73,13 +77,13 @@ def test_pages_of_gpus(client: TestClient) -> None:
     assert found == [["GPU-a0", "GPU-a1", "GPU-b0"], ["GPU-b1"]]
 
 
-def test_telemetry_of_a_time_window_is_inclusive(client: TestClient) -> None:
+def test_telemetry_of_a_time_window_is_half_open(client: TestClient) -> None:
     window = {"start_time": "2025-07-18T20:10:00Z", "end_time": "2025-07-18T22:12:00+02:00"}
     answer = get(client, A0, metric=UTIL, **window)
     assert answer["resolution"] == "raw"
     assert answer["gpu_id"] == "GPU-a0"
     assert [row["timestamp"] for row in answer["items"]] == [
-        f"2025-07-18T20:{minute}:00Z" for minute in (10, 11, 12)
+        f"2025-07-18T20:{minute}:00Z" for minute in (10, 11)
     ]
     assert answer["items"][0] == {
         "timestamp": "2025-07-18T20:10:00Z",
@@ -98,10 +102,13 @@ def test_a_moment_within_a_millisecond_of_a_sample_is_another(client: TestClient
     assert [row["timestamp"] for row in answer["items"]] == ["2025-07-18T20:11:00Z"]
 
 
-def test_all_there_is_in_windows_that_fit(client: TestClient) -> None:
+def test_the_whole_series_in_windows_that_fit(client: TestClient) -> None:
     answer = get(client, A0, metric=UTIL)
     assert answer["resolution"] == "10s"
-    assert (answer["start_time"], answer["end_time"]) == ("2025-07-18T20:00:00Z", "2025-07-18T22:29:00Z")
+    assert (answer["start_time"], answer["end_time"]) == (
+        "2025-07-18T20:00:00Z",
+        "2025-07-18T22:29:00.001000Z",
+    )
     row = answer["items"][0]
     assert (row["timestamp"], row["count"], row["mean"], row["increase"]) == (
         "2025-07-18T20:00:00Z",
@@ -118,7 +125,7 @@ def test_requested_windows(client: TestClient) -> None:
 
 
 def test_several_metrics_by_name_and_number(client: TestClient) -> None:
-    end = "2025-07-18T20:00:00Z"
+    end = "2025-07-18T20:00:00.001Z"
     answer = get(client, A0, metric=[UTIL, "150"], end_time=end)
     assert [row["metric"] for row in answer["items"]] == ["DCGM_FI_DEV_GPU_TEMP", UTIL]
     assert len(get(client, A0, end_time=end)["items"]) == len(FIELDS)
@@ -151,7 +158,9 @@ def test_pages_stay_the_same_while_samples_arrive(tmp_path: Path) -> None:
     """Open ends stay where they were, and so does the width of windows."""
     pipeline = SmallPipeline(tmp_path)
     pipeline.run(55)
-    with TestClient(build_app(TableReader(str(tmp_path), max_age_s=0.0), load_thresholds())) as client:
+    with TestClient(
+        build_app(TableReader(str(tmp_path), max_age_s=0.0), load_thresholds()), base_url="http://127.0.0.1"
+    ) as client:
         whole = get(client, A0, metric=UTIL)["items"]
         first = get(client, A0, metric=UTIL, limit=30)
         assert first["resolution"] == "raw"
@@ -164,7 +173,7 @@ def test_pages_stay_the_same_while_samples_arrive(tmp_path: Path) -> None:
 
 
 def test_utilization(client: TestClient) -> None:
-    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T20:59:59.999Z"}
+    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T21:00:00Z"}
     answer = get(client, "/api/v1/fleet/utilization", **window)
     assert (answer["by"], answer["total"]) == ("host", 2)
     assert answer["items"][0]["group"] == "host-2"
@@ -178,7 +187,7 @@ def test_the_last_day_is_the_default_span(client: TestClient) -> None:
     answer = get(client, "/api/v1/fleet/utilization", by="gpu")
     assert (answer["start_time"], answer["end_time"]) == (
         "2025-07-17T22:29:00.001000Z",
-        "2025-07-18T22:29:00Z",
+        "2025-07-18T22:29:00.001000Z",
     )
     assert len(answer["items"]) == 4
     hour = get(client, "/api/v1/fleet/utilization", by="gpu", start_time="2025-07-18T21:29:00Z")
@@ -186,9 +195,12 @@ def test_the_last_day_is_the_default_span(client: TestClient) -> None:
 
 
 def test_idle(client: TestClient) -> None:
-    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T20:59:59.999Z"}
+    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T21:00:00Z"}
     answer = get(client, "/api/v1/fleet/idle", **window)
     assert answer["idle_gpu_hours"] == pytest.approx(1.0)
+    # GPU-b0 is busy in name only: its hour is wasted, too.
+    assert answer["wasted_gpu_hours"] == pytest.approx(2.0)
+    assert answer["wasted_cost"] is None
     assert [(one["gpu_id"], one["fake_busy"]) for one in answer["items"]] == [
         ("GPU-a1", False),
         ("GPU-b0", True),
@@ -196,7 +208,7 @@ def test_idle(client: TestClient) -> None:
 
 
 def test_energy(client: TestClient) -> None:
-    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T20:59:59.999Z"}
+    window = {"start_time": "2025-07-18T20:00:00Z", "end_time": "2025-07-18T21:00:00Z"}
     answer = get(client, "/api/v1/fleet/energy", by="model", **window)
     assert answer["energy_wh"] == pytest.approx(1200 * 59 / 60)
     assert [one["group"] for one in answer["items"]] == ["H200", "H100"]
@@ -266,7 +278,7 @@ def test_questions_about_some_gpus(
     assert {one["hostname"] for one in get(client, f"/api/v1{path}", **requested)["items"]} == hosts
 
 
-def test_what_is_true_now(client: TestClient) -> None:
+def test_the_current_state_of_the_fleet(client: TestClient) -> None:
     answer = get(client, "/api/v1/fleet/now")
     assert answer["newest_sample"] == "2025-07-18T22:29:00Z"
     assert answer["gpus"] == {

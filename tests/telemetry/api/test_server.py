@@ -103,7 +103,7 @@ def test_a_taken_port(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "report"])
-def test_tables_that_are_none(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_that_are_no_tables(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
     file.touch()
     code, line = failure(capsys, "telemetry", command, "--tables", str(file))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 PATIENCE_S = 90.0
 
 
-def test_one_that_ends_by_itself(tmp_path: Path) -> None:
+def test_a_child_that_ends_by_itself(tmp_path: Path) -> None:
     child = Child("asked", ["no-such-command"], tmp_path)
     # Before it was started there is nothing to stop.
     child.stop(signal.SIGTERM, PATIENCE_S)
@@ -28,7 +28,7 @@ def test_one_that_ends_by_itself(tmp_path: Path) -> None:
     child.stop(signal.SIGTERM, PATIENCE_S)
 
 
-def test_one_that_does_not_listen_is_ended(tmp_path: Path) -> None:
+def test_a_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     child = Child("broker", ["up", "--memory", "--port", "0"], tmp_path)
     child.start()
     while not child.output.read_text().startswith("ready "):
@@ -38,11 +38,11 @@ def test_one_that_does_not_listen_is_ended(tmp_path: Path) -> None:
     assert child.exit_code == -signal.SIGKILL
 
 
-def test_one_that_said_nothing(tmp_path: Path) -> None:
+def test_a_child_without_output(tmp_path: Path) -> None:
     assert Child("silent", [], tmp_path).last_words() == "no output"
 
 
-def test_what_it_leaves_behind_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_a_child_leaves_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     orphan = "import os, time; os.fork() or time.sleep(600)"
     child = Child("parent", [], tmp_path)

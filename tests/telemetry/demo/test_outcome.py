@@ -44,7 +44,7 @@ def test_only_openings_count() -> None:
     assert score([fault()], [alert(state="resolved")], LONG_AFTER_MS) == {"xid": Score(0, 1, 0, 0)}
 
 
-def test_what_nobody_could_find_is_not_missed_but_may_be_right() -> None:
+def test_undetectable_anomalies_are_not_missed_but_may_be_found() -> None:
     too_late, too_short = START_MS + 30_000, fault(start_s=20, end_s=35)
     for faults, until_ms in (
         ([fault(noise=True)], LONG_AFTER_MS),

@@ -50,7 +50,7 @@ def test_the_console_shows_this_cluster_and_this_fleet(setting: Setting) -> None
 
 
 @pytest.mark.process
-def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show) -> None:
+def test_a_part_that_ends_early_is_named_with_its_last_output(broken: Show) -> None:
     broken.start_pipeline()
     broken.start_simulator()
     with pytest.raises(ShowBroken, match=r"the pipeline has ended \(exit code 2\): .*--shards.*pipeline.log"):

@@ -88,7 +88,9 @@ def groups_of(bootstrap: str) -> set[str]:
     return {group.group_id for group in listed.valid}
 
 
-def test_it_sees_what_was_sent_read_and_said(setting: Setting, registry: CollectorRegistry) -> None:
+def test_the_watcher_counts_sent_and_read_messages_and_alerts(
+    setting: Setting, registry: CollectorRegistry
+) -> None:
     progress = Progress(registry, clock=lambda: NOW_S)
     clock = itertools.chain((0.0, 1.0), itertools.count(11.0))
     watcher = Watcher(setting, lambda: CLUSTER, lambda: next(clock))
@@ -111,7 +113,9 @@ def test_it_sees_what_was_sent_read_and_said(setting: Setting, registry: Collect
     watcher.close()
 
 
-def test_what_does_not_answer_stays_as_it_was(setting: Setting, registry: CollectorRegistry) -> None:
+def test_a_source_without_a_response_keeps_its_last_state(
+    setting: Setting, registry: CollectorRegistry
+) -> None:
     answers = iter((CLUSTER, None))
     watcher = Watcher(setting, lambda: next(answers))
     assert watcher.look().cluster == watcher.look().cluster == CLUSTER

@@ -38,7 +38,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_child_of_one_that_is_killed_ends() -> None:
+def test_a_child_of_a_killed_process_ends() -> None:
     reading, writing = os.pipe()
     command = [sys.executable, "-c", PARENT, *SLEEPER]
     # The child and the watchman hold the pipe as well: it ends when the last of them does.
@@ -50,7 +50,7 @@ def test_a_child_of_one_that_is_killed_ends() -> None:
             assert output.read() == ""
 
 
-def test_one_that_is_dismissed_touches_nobody(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_dismissed_watchman_kills_no_process(sleeper: subprocess.Popen[bytes]) -> None:
     with watching() as watchman:
         watchman.watch(sleeper.pid)
     # It has ended by now, and with it all that it would have done.

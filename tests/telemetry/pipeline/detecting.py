@@ -2,14 +2,17 @@
 
     python -m tests.telemetry.pipeline.detecting [HOSTS [SEED...]]
 
-prints recall and precision on seeds that were not used to choose thresholds, as a table of docs/pipeline.md,
-and fails below the recall or precision that is required. `make detectors` runs it.
+prints recall and precision on seeds that were not used to choose thresholds, and fails below the recall or
+precision that is required. `make detectors` runs it. Without arguments it also writes docs/detectors.json,
+the result file of a table of docs/pipeline.md.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +33,8 @@ READ_MS = START_MS + 3_600_000
 #: not used to choose thresholds
 HELD_OUT = (101, 102, 103, 104, 105)
 RECALL_MIN, PRECISION_MIN = 0.95, 0.9
+_HOSTS = 250
+_RESULTS = Path(__file__).parents[3] / "docs" / "detectors.json"
 #: from the start of a fault's effect to its last trace
 BEFORE_MS, AFTER_MS = 20_000, 130_000
 _STEP_S, _HOUR_S = 10, 3600
@@ -112,7 +117,7 @@ def _steps(fleet: Fleet, faults: list[Fault], seed: int, without: tuple[int, ...
     jobs = [job.name if job is not None else None for job in map(fleet.job, range(fleet.gpus))]
     hosts = [fleet.hostnames[gpu // 8] for gpu in range(fleet.gpus)]
     models, pods = ["NVIDIA H200"] * fleet.gpus, [None] * fleet.gpus
-    columns = (fleet.uuids, hosts, models, jobs, jobs, pods)
+    columns = (fleet.uuids, hosts, pods, pods, models, jobs, jobs, pods)
     about = [pa.array(list(each), pa.string()) for each in columns]
     for second in range(0, _HOUR_S, _STEP_S):
         active = [fault for fault in faults if fault.start_s <= second < fault.end_s]
@@ -136,13 +141,16 @@ def _explains(fault: Fault, alert: Alert, fleet: Fleet) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the table; 1 if a class is below what is required."""
-    hosts = int(arguments[0]) if arguments else 250
+    hosts = int(arguments[0]) if arguments else _HOSTS
     seeds = [int(each) for each in arguments[1:]] or HELD_OUT
     found = scores(seeds, hosts)
     print(f"{hosts * 8:,} GPUs, an hour each, seeds {', '.join(map(str, seeds))}")
     print("| class | found | of faults | right | of alerts |\n|---|---|---|---|---|")
     for name, score in found.items():
         print(f"| {name} | {' | '.join(map(str, score))} |")
+    if not arguments:
+        results = {"gpus": hosts * 8, "seeds": seeds, "classes": found}
+        _RESULTS.write_text(json.dumps(results) + "\n", encoding="utf-8")
     low = [
         name
         for name, score in found.items()

@@ -25,7 +25,12 @@ def value(**changes: Any) -> bytes:
         "device": "nvidia0",
         "hostname": "host-1",
         "value": 40.0,
-        "labels": {"driver_version": "1", "model_name": "H200", "hpc_job": "job-1"},
+        "labels": {
+            "driver_version": "1",
+            "model_name": "H200",
+            "pci_bus_id": "00000000:18:00.0",
+            "hpc_job": "job-1",
+        },
     } | changes
     return json.dumps({name: reported for name, reported in sample.items() if reported is not None}).encode()
 

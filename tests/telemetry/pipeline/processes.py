@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["below", "command_of", "jvm_below", "kill", "wait_until_gone", "workers_below"]
 
 _JVM = "org.apache.spark.deploy.SparkSubmit"
-_STAND_IN = "stand_in.py"
+_PROGRAM = "startup.py"
 
 
 def below(pid: int) -> Iterator[int]:
@@ -39,9 +39,9 @@ def jvm_below(pid: int) -> int:
 
 
 def workers_below(pid: int) -> list[int]:
-    """Python processes that run for Spark: they have no children and are no stand-ins."""
+    """Python processes that run for Spark: they have no children and do not only wait for a fork."""
     found = [each for each in below(pid) if not list(below(each))]
-    others = (_JVM, _STAND_IN)
+    others = (_JVM, _PROGRAM)
     return [each for each in found if not any(other in command_of(each) for other in others)]
 
 

@@ -12,7 +12,9 @@ NOW_S = NOW_MS / 1000
 
 def report(batch_id: int = 7) -> BatchReport:
     alert = Alert(
-        NOW_MS, "xid", "GPU-1", "open", "critical", NOW_MS, "host-1", None, None, None, 79.0, None, "reboot"
+        *(NOW_MS, "xid", "GPU-1", "open", "critical", NOW_MS, "host-1"),
+        *(None, None, None, None, None),
+        *(79.0, None, "reboot"),
     )
     counts = Counts(100, 90, 5, 3, 2, NOW_MS - 4000)
     return BatchReport(batch_id, counts, NOW_MS - 30_000, NOW_MS - 3000, [alert])

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.cli import client_config
 from penstock.cli.telemetry import run as telemetry_run
-from penstock.telemetry.pipeline.session import SessionStart
 from tests.cli.running import run_here
 
 
@@ -19,7 +18,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     reported: list[Any] = []
     monkeypatch.setattr(telemetry_run, "_execute", lambda *all_of_it: reported.append(all_of_it))
     monkeypatch.setattr(telemetry_run, "require_java", lambda: None)
-    monkeypatch.setattr(SessionStart, "begin", lambda self: None)
     return reported
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,11 @@ from penstock.telemetry.logs import Counts, read_log
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert
 from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, FEATURES_SCHEMA, STEP_MS, features
+from penstock.telemetry.pipeline.detectors.fleet_rules import FLEET_RULES
+from penstock.telemetry.pipeline.detectors.gpu_rules import GPU_RULES
 from penstock.telemetry.pipeline.detectors.memory import Memory
-from penstock.telemetry.pipeline.detectors.rules import group_median
-from penstock.telemetry.thresholds import WrongThresholds, load_thresholds
+from penstock.telemetry.pipeline.detectors.rules import RULES, group_median
+from penstock.telemetry.thresholds import Thresholds, WrongThresholds, load_thresholds
 from tests.telemetry.pipeline.detecting import HELD_OUT, READ_MS, START_MS, Detectors, scores
 
 XID = FEATURES.index(230)
@@ -27,9 +31,9 @@ def rows(step: int, values: np.ndarray[Any, Any], gpus: list[str] | None = None)
     """One step of GPUs of one host without a job."""
     names = gpus if gpus is not None else [f"GPU-{number}" for number in range(len(values))]
     steps = [START_MS + step * STEP_MS] * len(values)
+    nothing = [[None] * len(values)] * (len(ABOUT) - 1)
     return pa.table(
-        [steps, steps, names, ["host"] * len(values), *[[None] * len(values)] * 4, *values.T],
-        schema=FEATURES_SCHEMA,
+        [steps, steps, names, ["host"] * len(values), *nothing, *values.T], schema=FEATURES_SCHEMA
     )
 
 
@@ -79,7 +83,7 @@ def test_the_rest_of_a_step_does_not_turn_time_back() -> None:
     assert resolved.at_ms == START_MS + 7 * STEP_MS
 
 
-def test_others_are_not_silent_by_a_clock_that_is_fast() -> None:
+def test_a_fast_clock_of_one_gpu_makes_no_other_gpu_silent() -> None:
     detectors = Detectors(load_thresholds())
     one = np.zeros((1, len(FEATURES)))
     read_at_ms = START_MS + STEP_MS
@@ -88,7 +92,7 @@ def test_others_are_not_silent_by_a_clock_that_is_fast() -> None:
     assert reported(detectors.advance(rows(1, one), read_at_ms, read_at_ms)) == []
 
 
-def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
+def test_gpus_are_not_silent_in_a_batch_of_many_later_steps() -> None:
     """As in a backfill: each step is judged at its own time, not at the time that the batch reaches."""
     detectors = Detectors(load_thresholds())
     four = np.zeros((4, len(FEATURES)))
@@ -97,6 +101,18 @@ def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
     assert reported(detectors.advance(pa.concat_tables([rows(0, four), fast]), 0, first_ms)) == []
     steps = pa.concat_tables([rows(step, four) for step in range(1, 31)])
     assert reported(detectors.advance(steps, first_ms, last_ms)) == []
+
+
+def test_the_time_in_which_a_gpu_was_silent_is_not_idle_time() -> None:
+    """Idle before and after ten minutes without a sample: what it did meanwhile is not known."""
+    idle = np.full((1, len(FEATURES)), np.nan)
+    idle[0, FEATURES.index(203)], idle[0, FEATURES.index(252)] = 0.0, 50_000.0
+    detectors = Detectors(load_thresholds())
+    steps = [*range(2), *range(60, 92)]
+    found = [alert for step in steps for alert in detectors.advance(rows(step, idle), READ_MS, READ_MS)]
+    (alert,) = [each for each in found if each.rule == "idle_occupied"]
+    assert alert.since_ms == START_MS + 60 * STEP_MS
+    assert alert.at_ms == START_MS + 91 * STEP_MS
 
 
 def test_memory_survives_being_kept() -> None:
@@ -139,9 +155,17 @@ def test_a_wrong_threshold_is_named(text: str) -> None:
 
 @pytest.mark.slow
 def test_faults_of_a_small_fleet_are_found() -> None:
-    for fault_class, score in scores([11], hosts=40).items():
+    for fault_class, score in scores([13], hosts=40).items():
         assert score.recall >= 0.95, fault_class
         assert score.precision >= 0.9, fault_class
+
+
+@pytest.mark.slow
+def test_hot_gpus_are_found_where_few_have_the_same_power() -> None:
+    """Small fleets, whose GPUs draw from 60 to 700 W: most have no peers at their own power."""
+    score = scores(range(200, 208), hosts=12)["hot"]
+    assert score.faults >= 5
+    assert (score.recall, score.precision) == (1.0, 1.0)
 
 
 PROFILING, LIMITS = (1002,), (160, 164)
@@ -151,7 +175,7 @@ PROFILING, LIMITS = (1002,), (160, 164)
 @pytest.mark.parametrize("without", [PROFILING, PROFILING + LIMITS])
 def test_fake_busy_is_found_without_profiling_fields(without: tuple[int, ...]) -> None:
     """By power against the limit that the GPU, or its model, has."""
-    score = scores([11], hosts=40, without=without)["fake_busy"]
+    score = scores([13], hosts=40, without=without)["fake_busy"]
     assert score.recall >= 0.6
     assert score.precision >= 0.9
 
@@ -191,6 +215,31 @@ def test_a_field_or_a_rule_that_the_state_does_not_have_is_as_if_never_seen() ->
     assert memory.held[0].tolist() == [[0, 0, 0], [1, 2, 3]]
 
 
+def test_the_state_of_a_version_without_places_is_read() -> None:
+    detectors = Detectors(load_thresholds())
+    detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
+    gpus, peers = (each.drop_columns(["device", "pci_bus_id"]) for each in detectors.kept)
+    again = Detectors(load_thresholds(), (gpus, peers))
+    (alert,) = again.advance(rows(1, with_code(79)), READ_MS, READ_MS)
+    assert (alert.rule, alert.device, alert.pci_bus_id) == ("xid", None, None)
+
+
+def test_alerts_name_the_place_of_the_gpu() -> None:
+    detectors, places = Detectors(load_thresholds()), {"device": "nvidia3", "pci_bus_id": "0000:5e:00.0"}
+    found = []
+    for step, code in enumerate((0, 79)):
+        named = rows(step, with_code(code))
+        for name, place in places.items():
+            named = named.set_column(named.column_names.index(name), name, pa.array([place]))
+        found += detectors.advance(named, READ_MS, READ_MS)
+    # Silence is judged on the driver; the code of an XID in tasks.
+    found += detectors.advance(rows(20, with_code(0), ["GPU-other"]), READ_MS, READ_MS)
+    assert {(each.rule, each.device, each.pci_bus_id) for each in found if each.subject == "GPU-0"} == {
+        ("xid", "nvidia3", "0000:5e:00.0"),
+        ("silent", "nvidia3", "0000:5e:00.0"),
+    }
+
+
 @pytest.mark.slow
 def test_faults_are_found_on_seeds_that_were_not_used_for_tuning() -> None:
     """Fleets of 800 GPUs; `make detectors` counts those of 2,000."""
@@ -226,3 +275,12 @@ def test_phases_of_a_real_h200_are_recognised() -> None:
     ]
     ended = {alert.rule for alert in alerts if alert.state == "resolved"}
     assert ended == {"idle_occupied", "power_throttle"}
+
+
+def test_each_detector_has_a_severity_limits_and_a_row_in_the_documentation() -> None:
+    detectors = {*GPU_RULES, *FLEET_RULES}
+    page = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert set(RULES) == detectors
+    assert {name for name in Thresholds.__struct_fields__ if not name.endswith("_s")} == detectors
+    first_cells = re.findall(r"^\| (`[^|]+`) \| ", page, re.MULTILINE)
+    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} >= detectors

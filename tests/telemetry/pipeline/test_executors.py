@@ -24,7 +24,7 @@ def test_missing_executors_are_reported_once_each_time() -> None:
     assert look(331, 0) == 2
 
 
-def test_a_session_in_one_process_has_none(spark: SparkSession) -> None:
+def test_a_session_in_one_process_has_no_executors(spark: SparkSession) -> None:
     assert executors_of(spark) is None
     said = list[str]()
     times = iter((0.0, 100.0))

@@ -59,9 +59,7 @@ def values(bootstrap: str, topic: str) -> list[bytes]:
     return found
 
 
-def test_what_was_produced_is_what_is_in_the_tables(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
+def test_the_tables_have_the_produced_samples(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     dirt = Shares(late=0.002, duplicates=0.01, out_of_order=0.01, malformed=0.002, sentinels=0.002)
     began_ms = now_ms() - 3_600_000
     first = simulated(bootstrap, began_ms, dirt).summary()

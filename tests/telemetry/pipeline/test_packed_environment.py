@@ -87,7 +87,7 @@ def test_a_packed_environment_brings_the_package(spark: SparkSession, tmp_path: 
     pack, submit = commands("A packed environment", "sh")
     with_pip = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with_pip["PIP_CONSTRAINT"] = str(ROOT / "constraints.txt")
-    run(filled(pack, **{"penstock[telemetry]": f"{ROOT}[telemetry]"}), tmp_path, with_pip)
+    run(filled(pack, **{"penstock-mq[telemetry]": f"{ROOT}[telemetry]"}), tmp_path, with_pip)
     with broker() as running, standalone(spark_home, tmp_path, bare, size=2) as (master, _):
         produce(running.bootstrap)
         places = {

@@ -33,7 +33,7 @@ def progress(registry: CollectorRegistry) -> Progress:
     return made
 
 
-def test_what_prometheus_sees(progress: Progress, registry: CollectorRegistry) -> None:
+def test_the_metrics_of_prometheus(progress: Progress, registry: CollectorRegistry) -> None:
     progress.saw(query(20, '{"t": {"0": 50, "1": 15}}'))
     expected = {
         ("rows_total", "dead_lettered"): 5,
@@ -48,7 +48,7 @@ def test_what_prometheus_sees(progress: Progress, registry: CollectorRegistry) -
         assert registry.get_sample_value(f"penstock_pipeline_{name}", labels) == value, name
 
 
-def test_what_is_not_measured_yet_is_no_zero(registry: CollectorRegistry) -> None:
+def test_values_not_yet_measured_are_not_zero(registry: CollectorRegistry) -> None:
     progress = Progress(registry)
     for name in ("batch_id", "lag_messages", "freshness_seconds"):
         value = registry.get_sample_value(f"penstock_pipeline_{name}")
@@ -59,7 +59,7 @@ def test_what_is_not_measured_yet_is_no_zero(registry: CollectorRegistry) -> Non
     assert registry.get_sample_value("penstock_pipeline_batch_id") == 7
 
 
-def test_a_lag_that_nobody_knows_is_none(progress: Progress) -> None:
+def test_an_unknown_lag_is_none(progress: Progress) -> None:
     progress.saw(query(20, '{"t": {"0": 50, "1": 15}}'))
     progress.saw(None)
     assert progress.lag == 35
@@ -88,7 +88,7 @@ def test_elsewhere_each_batch_is_a_line(progress: Progress, capsys: pytest.Captu
     )
 
 
-def test_what_is_not_known_before_the_first_batch_is_not_zero() -> None:
+def test_values_unknown_before_the_first_batch_are_not_zero() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=80)
     with shown(Progress(CollectorRegistry()), console) as (_, show):

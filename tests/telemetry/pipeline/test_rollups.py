@@ -35,7 +35,7 @@ def rolled(*rows: tuple[int, int, float], before: Counters | None = None) -> lis
     return found
 
 
-def test_a_window_says_what_was_measured_in_it() -> None:
+def test_a_window_has_the_statistics_of_its_samples() -> None:
     gauge = series(TEMPERATURE)
     first, second = rolled((gauge, 9_999, 50.0), (gauge, 1_000, 40.0), (gauge, 10_000, 7.0))
     found = first.summaries
@@ -72,7 +72,9 @@ VALUES = st.floats(0, 1000, allow_nan=False).map(lambda value: round(value, 3))
 
 @settings(max_examples=amount(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 59), st.sampled_from([TEMPERATURE, ENERGY]), VALUES), min_size=1))
-def test_a_minute_from_tens_is_what_a_minute_from_samples_is(rows: list[tuple[int, int, float]]) -> None:
+def test_a_minute_from_ten_second_windows_equals_a_minute_from_samples(
+    rows: list[tuple[int, int, float]],
+) -> None:
     distinct = {(series(field), second): value for second, field, value in rows}
     tens = rolled(*((number, second * 1000, value) for (number, second), value in distinct.items()))
     merged = rollups.merge(0, tens)

@@ -36,7 +36,7 @@ def test_of_two_topics_the_first_in_place_is_taken() -> None:
         assert outcome.rows["samples"]["value"].to_pylist() == [2.0]
 
 
-def test_a_gpu_whose_job_has_ended_has_none() -> None:
+def test_a_gpu_of_an_ended_job_has_no_job() -> None:
     begun = advanced([row(0, hostname=None), row(1, at_s=1)]).state
     ended = {"job": None, "namespace": None}
     # What says nothing of its host does not take it away, and what is older changes nothing.

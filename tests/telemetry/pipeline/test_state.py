@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from penstock.telemetry.pipeline import gpus
 from penstock.telemetry.pipeline.batches import Batches, PipelineBroken, Settings
 from penstock.telemetry.pipeline.columns import (
     EVERYTHING,
@@ -15,7 +17,7 @@ from penstock.telemetry.pipeline.columns import (
     range_of_task,
     task_of_shard,
 )
-from penstock.telemetry.pipeline.state import Segment, inherited
+from penstock.telemetry.pipeline.state import Segment, StateFiles, inherited
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.thresholds import load_thresholds
@@ -117,3 +119,18 @@ def test_state_of_an_older_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state" / "manifest-3.json").write_text('{"query_id": "q", "batch_id": 3, "shards": {}}')
     with pytest.raises(PipelineBroken, match="older version"):
         pipeline(tmp_path, 2)
+
+
+def test_gpus_of_a_version_without_places_are_read(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    known = gpus.GPUS.empty_table().drop_columns(["device", "pci_bus_id"])
+    row = {"number": [0], "gpu_id": ["GPU-1"], "hostname": ["h"], "at": [1], "closed": [0]}
+    columns = [row.get(each.name, pa.nulls(1, each.type)) for each in known.schema]
+    older = pa.table(columns, schema=known.schema)
+    store.write_table("old-gpus.arrow", older)
+    files = StateFiles(store, EVERYTHING, {"gpus": [Segment("old-gpus.arrow", *EVERYTHING)]})
+    read = files.load(None, 0).gpus
+    assert read.schema == gpus.GPUS
+    assert read.select(["gpu_id", "hostname", "device", "pci_bus_id"]).to_pylist() == [
+        {"gpu_id": "GPU-1", "hostname": "h", "device": None, "pci_bus_id": None}
+    ]

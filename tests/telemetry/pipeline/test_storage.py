@@ -72,7 +72,7 @@ def test_texts_are_written_as_texts(tmp_path: Path) -> None:
     assert encoded("samples").names == TABLES["samples"].names
 
 
-def test_options_reach_whoever_talks_to_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_reach_all_clients_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[Any] = []
 
     def opened(uri: str, *, storage_options: Any = None) -> None:

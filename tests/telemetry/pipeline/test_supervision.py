@@ -61,7 +61,9 @@ def said_to_java(error: Exception) -> str:
     raise AssertionError
 
 
-def test_a_long_text_overflows_the_stack_of_spark_and_a_batch_says_a_short_one(spark: SparkSession) -> None:
+def test_a_long_text_overflows_the_stack_of_spark_and_a_batch_reports_a_short_one(
+    spark: SparkSession,
+) -> None:
     java = cast(Any, spark)._jvm
     streams = java.org.apache.spark.sql.execution.streaming.runtime.StreamExecution
     long_text = f"{MARK} o71.collectToPython.\n" + "\tat org.apache.spark.Some.call(Some.scala:1)\n" * 2000
@@ -90,7 +92,7 @@ def test_a_reason_is_one_line_without_stack_traces() -> None:
     assert reason_of(RuntimeError(text)).endswith("KeyError: 'samples'")
 
 
-def test_what_another_try_may_mend() -> None:
+def test_connection_errors_are_transient() -> None:
     assert is_transient(RuntimeError(NO_WORKER))
     assert is_transient(TopicsUnreachable("no answer"))
     assert is_transient(ConnectionResetError("gone"))
@@ -189,7 +191,7 @@ def started(query: Query, *, until_end: bool = False) -> Started:
         (Query(ConnectionRefusedError(111, "Connection refused")), "the JVM of Spark has ended"),
     ],
 )
-def test_a_query_that_dies_says_why(query: Query, reason: str) -> None:
+def test_a_query_that_dies_gives_the_reason(query: Query, reason: str) -> None:
     with pytest.raises(QueryFailed, match=reason):
         started(query).wait(1)
 
@@ -367,7 +369,7 @@ class DeadSession:
         (StreamingQueryException("there is no such topic"), QueryFailed, False),
     ],
 )
-def test_a_query_that_cannot_be_started_says_why(
+def test_a_query_that_cannot_be_started_gives_the_reason(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     error: Exception,

@@ -18,6 +18,7 @@ def test_a_sample_goes_on_typed_and_by_the_number_of_its_field() -> None:
     about: dict[str, str | None] = {
         "hostname": "host-1",
         "device": "nvidia0",
+        "pci_bus_id": "00000000:18:00.0",
         "model": "H200",
         "workload": "job-1",
         "job": "job-1",
@@ -68,7 +69,7 @@ CASES: list[tuple[bytes | None, str | None]] = [
 ]
 
 
-def test_what_is_no_sample_says_why_and_keeps_its_bytes() -> None:
+def test_a_malformed_sample_keeps_its_bytes_and_gets_a_reason() -> None:
     found = judge(messages([message for message, _ in CASES]), NOW_MS + AHEAD_MS)
     assert found["reason"].to_pylist() == [reason for _, reason in CASES]
     assert {reason for _, reason in CASES if reason} == set(REASONS)

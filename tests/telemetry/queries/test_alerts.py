@@ -69,7 +69,7 @@ def test_alerts_of_a_span(reader: TableReader, start: int, end: int, expected: b
     assert of(reader, "xid").overlaps(Span(at(start), at(end))) is expected
 
 
-def test_a_resolution_in_a_later_batch_counts_whatever_its_time(tmp_path: Path) -> None:
+def test_a_resolution_in_a_later_batch_counts_with_any_timestamp(tmp_path: Path) -> None:
     schema = TABLES["alerts"]
     for batch_id, (state, second) in enumerate((("open", 20), ("resolved", 10))):
         change = {

@@ -10,10 +10,11 @@ import pytest
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.gpus import Only, find_gpus, latest
-from penstock.telemetry.queries.idleness import find_idle, group_idle
+from penstock.telemetry.queries.idleness import Prices, find_idle, group_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.queries.tables import tables_of
 from tests.telemetry.small_fleet import BEGIN_MS
 
 FIRST_HOUR = Span(BEGIN_MS, BEGIN_MS + HOUR_MS)
@@ -86,6 +87,34 @@ def test_idle_and_fake_busy(reader: TableReader) -> None:
     assert fake.sm_active_share == pytest.approx(0.1)
 
 
+def test_the_first_minute_of_the_samples_does_not_count_whole(tmp_path: Path) -> None:
+    """A GPU that is heard from ten seconds before a full minute on was idle for ten seconds of it."""
+    begin_ms = BEGIN_MS + 50_000
+    idle = [
+        {"gpu_id": "GPU-1", "at": begin_ms + 10_000 * step, "values": {203: 0.0, 155: 90.0}}
+        for step in range(13)
+    ]
+    found = find_idle(tables_of(tmp_path, *idle), Span(BEGIN_MS, BEGIN_MS + HOUR_MS), LIMITS)
+    (one,) = found.gpus
+    assert (one.idle_s, one.observed_s) == (130.0, 130.0)
+    assert one.wasted_wh == pytest.approx(90.0 * 130 / 3600)
+
+
+def test_waste_includes_gpus_that_are_busy_in_name_only(reader: TableReader) -> None:
+    """An hour each: idle at 100 W, and fake at 300 W, whose 59 minutes between samples are measured."""
+    found = find_idle(reader, FIRST_HOUR, LIMITS, prices=Prices(per_gpu_hour=2.0, per_kwh=0.5))
+    idle, fake = found.gpus
+    assert (found.gpu_hours, found.wasted_gpu_hours) == (1.0, 2.0)
+    assert idle.wasted_wh == pytest.approx(100.0)
+    assert fake.wasted_wh == pytest.approx(300.0 * 59 / 60)
+    assert fake.cost == pytest.approx(2.0 + 0.295 * 0.5)
+    assert found.wasted_cost == pytest.approx(4.0 + 0.395 * 0.5)
+    by_host = {one.group: one for one in group_idle(found.gpus, "host")}
+    assert by_host["host-2"].wasted_gpu_hours == 1.0
+    assert by_host["host-2"].cost == fake.cost
+    assert find_idle(reader, FIRST_HOUR, LIMITS).wasted_cost is None
+
+
 def test_hours_count_as_idle_in_long_spans(reader: TableReader) -> None:
     idle, _ = find_idle(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), LIMITS).gpus
     assert (idle.observed_s, idle.idle_s) == (7200.0, 7200.0)
@@ -119,7 +148,7 @@ def test_health(reader: TableReader) -> None:
     assert fleet.count_by_status(found.values()) == {"critical": 1, "warning": 2, "ok": 1}
 
 
-def test_a_gpu_of_which_nothing_is_heard_is_not_healthy(reader: TableReader) -> None:
+def test_a_silent_gpu_is_not_healthy(reader: TableReader) -> None:
     found = {one.gpu_id: one for one in states(reader, latest(reader, HOUR_MS))}
     assert found["GPU-b1"].status == "critical"
     assert found["GPU-b1"].hostname == "host-2"

@@ -14,7 +14,7 @@ from tests.telemetry.small_fleet import BEGIN_MS, MINUTES
 NEWEST_MS = BEGIN_MS + (MINUTES - 1) * 60_000
 
 
-def test_every_gpu_with_what_was_last_said_of_it(reader: TableReader) -> None:
+def test_every_gpu_has_its_last_known_state(reader: TableReader) -> None:
     found = {gpu.gpu_id: gpu for gpu in find_gpus(reader, latest(reader))}
     assert list(found) == ["GPU-a0", "GPU-a1", "GPU-b0", "GPU-b1"]
     a0, b1 = found["GPU-a0"], found["GPU-b1"]
@@ -25,7 +25,7 @@ def test_every_gpu_with_what_was_last_said_of_it(reader: TableReader) -> None:
     assert a0.last_seen == instant(NEWEST_MS)
 
 
-def test_those_that_were_silent_are_not_among_the_newest(reader: TableReader) -> None:
+def test_silent_gpus_are_not_among_the_newest(reader: TableReader) -> None:
     found = find_gpus(reader, latest(reader, HOUR_MS))
     assert [gpu.gpu_id for gpu in found] == ["GPU-a0", "GPU-a1", "GPU-b0"]
 

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.telemetry.pipeline.batches import Batches, Settings
 from penstock.telemetry.queries.gpus import Only
 from penstock.telemetry.queries.idleness import find_idle
 from penstock.telemetry.queries.now import find_now
-from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import Span
 from penstock.telemetry.thresholds import load_thresholds
-from tests.telemetry.pipeline.in_process import run_here
+from tests.telemetry.queries.tables import NOW_MS, tables_of
 from tests.telemetry.small_fleet import BEGIN_MS
 
 LIMITS = load_thresholds()
-NOW_MS = BEGIN_MS + 600_000
-POWER, UTIL = 155, 203
-
-
-def tables_of(place: Path, *samples: dict[str, Any]) -> TableReader:
-    """Tables of one batch that was read at NOW_MS; samples have a GPU, a time and values by field."""
-    settings = Settings(LIMITS, shards=2)
-    batches = Batches(str(place), str(place / "_state"), settings, clock=lambda: NOW_MS, run_shards=run_here)
-    rows: list[dict[str, Any]] = []
-    for sample in samples:
-        about = {"hostname": "host-1", "workload": "train", "reason": None, "topic": "t", "partition": 0}
-        about |= {name: sample[name] for name in ("gpu_id", "hostname", "model", "at") if name in sample}
-        for field, value in sample["values"].items():
-            rows.append({**about, "field": field, "value": value, "offset": len(rows)})
-    batches.process(rows, 0)
-    batches.close()
-    return TableReader(str(place))
+TEMPERATURE, POWER, UTIL = 150, 155, 203
 
 
 def test_a_clock_that_is_ahead_makes_no_other_gpu_silent(tmp_path: Path) -> None:
@@ -66,3 +47,31 @@ def test_busy_in_name_by_the_power_of_peers(tmp_path: Path, only: Only) -> None:
     assert {gpu_id for gpu_id, one in found.items() if one.state == "fake_busy"} == {"GPU-fake"}
     idle = find_idle(reader, Span(BEGIN_MS, NOW_MS + 60_000), LIMITS, only).gpus
     assert [(one.gpu_id, one.evidence) for one in idle] == [("GPU-fake", evidence)]
+
+
+@pytest.mark.parametrize("only", [Only(), Only(hostname="host-9")])
+def test_hot_by_the_power_and_the_temperature_of_others(tmp_path: Path, only: Only) -> None:
+    powers = [60.0 + 20.0 * number for number in range(30)]
+    fleet = [
+        {
+            "gpu_id": f"GPU-{number:02}",
+            "hostname": f"host-{number // 8}",
+            "at": NOW_MS,
+            "values": {UTIL: 90.0, POWER: power, TEMPERATURE: 30.0 + 0.05 * power},
+        }
+        for number, power in enumerate(powers)
+    ]
+    hot = {"gpu_id": "GPU-hot", "hostname": "host-9", "at": NOW_MS}
+    reader = tables_of(tmp_path, *fleet, {**hot, "values": {UTIL: 0.0, POWER: 100.0, TEMPERATURE: 63.0}})
+    found = {one.gpu_id: one for one in find_now(reader, LIMITS, only)}
+    assert [gpu_id for gpu_id, one in found.items() if "hot" in one.findings] == ["GPU-hot"]
+    assert found["GPU-hot"].temperature_expected_c == pytest.approx(35.0)
+
+
+def test_the_newest_sample_of_any_field_is_the_last_one(tmp_path: Path) -> None:
+    """A field that `now` does not look at may be the newest."""
+    samples = [{"gpu_id": "GPU-1", "at": NOW_MS - 2_000, "values": {UTIL: 90.0}}]
+    samples.append({"gpu_id": "GPU-1", "at": NOW_MS, "values": {101: 3201.0}})
+    (one,) = find_now(tables_of(tmp_path, *samples), LIMITS)
+    assert one.last_seen.timestamp() * 1000 == NOW_MS
+    assert one.age_s == 0.0

@@ -54,7 +54,7 @@ def test_bounds_are_inclusive_of_the_first_and_exclusive_of_the_end(reader: Tabl
     assert places(page.rows) == [(at(11), UTIL)]
 
 
-def test_windows_say_what_happened_in_them(reader: TableReader) -> None:
+def test_windows_have_the_statistics_of_their_time(reader: TableReader) -> None:
     (first, second) = read_page(reader, "GPU-a0", HOURS, ALL, [ENERGY], 100).rows
     assert isinstance(first, Window)
     assert isinstance(second, Window)

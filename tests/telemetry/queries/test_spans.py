@@ -56,6 +56,18 @@ def test_the_newest_part_has_narrow_windows() -> None:
     ]
 
 
+def test_narrow_windows_answer_where_samples_begin_within_a_wide_one() -> None:
+    """The minute and the hour of the first sample are partly empty: they would count whole."""
+    ready = dict.fromkeys((HOURS.table, MINUTES.table), 3 * HOUR_MS)
+    since = HOUR_MS + 58 * MINUTE_MS + 40_000
+    first_minute, first_hour = HOUR_MS + 59 * MINUTE_MS, 2 * HOUR_MS
+    assert cover(Span(0, 3 * HOUR_MS), ROLLUPS, ready, since) == [
+        Piece(TENS, Span(0, first_minute)),
+        Piece(MINUTES, Span(first_minute, first_hour)),
+        Piece(HOURS, Span(first_hour, 3 * HOUR_MS)),
+    ]
+
+
 def test_an_empty_span_has_no_pieces() -> None:
     assert cover(Span(7, 7), ROLLUPS, {}) == []
     assert cover(Span(7, 7), [Level("samples", 1)], {}) == []
@@ -65,7 +77,7 @@ def test_an_empty_span_has_no_pieces() -> None:
     ("one", "other", "common"),
     [((0, 9), (3, 5), (3, 5)), ((0, 4), (3, 5), (3, 4)), ((0, 2), (3, 5), (3, 3)), ((6, 9), (3, 5), (6, 6))],
 )
-def test_what_spans_have_in_common(one: Span, other: Span, common: Span) -> None:
+def test_the_intersection_of_spans(one: Span, other: Span, common: Span) -> None:
     assert Span(*one).within(Span(*other)) == Span(*common)
 
 

@@ -21,8 +21,7 @@ from penstock.telemetry.queries.idleness import find_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import MINUTE_MS, Span
 from penstock.telemetry.recompute import reference
-from penstock.telemetry.recompute.comparison import differences
-from penstock.telemetry.recompute.job import read_table
+from penstock.telemetry.recompute.job import differences, read_table
 from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds

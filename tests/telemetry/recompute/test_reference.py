@@ -14,14 +14,14 @@ pytestmark = pytest.mark.slow
 
 BEGIN = datetime(2025, 7, 18, 20, 0, tzinfo=UTC)
 SAMPLES = (
-    "at TIMESTAMP, gpu_id STRING, hostname STRING, model STRING, workload STRING, job STRING, pod STRING, "
-    "namespace STRING, field INT, value DOUBLE"
+    "at TIMESTAMP, gpu_id STRING, hostname STRING, device STRING, pci_bus_id STRING, model STRING, "
+    "workload STRING, job STRING, pod STRING, namespace STRING, field INT, value DOUBLE"
 )
 UTIL, POWER, ENERGY, THERMAL, SM_ACTIVE = 203, 155, 156, 241, 1002
 
 
 def sample(second: float, field: int, value: float, gpu: str = "a", job: str = "train") -> tuple[Any, ...]:
-    about = (gpu, "host-1", "H200", job, job, None, None)
+    about = (gpu, "host-1", "nvidia0", None, "H200", job, job, None, None)
     return (BEGIN + timedelta(seconds=second), *about, field, value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def now(*arguments: str) -> int:
     return run_here("telemetry", "now", *arguments)
 
 
-def test_what_is_true_now(tables: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_current_state_of_the_fleet(tables: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert now("--tables", str(tables)) == 0
     output, errors = capfd.readouterr()
     assert errors == ""
@@ -72,3 +73,27 @@ def test_what_is_true_now(tables: Path, capfd: pytest.CaptureFixture[str]) -> No
     reported = json.loads(capfd.readouterr().out)
     assert [(one["gpu_id"], one["state"]) for one in reported["items"]] == [("GPU-b0", "fake_busy")]
     assert now("--tables", str(tables), "--workload", "none") == 1
+
+
+def test_json_has_all_gpus_and_a_table_has_some(
+    tables: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.telemetry.serve._NOW_SHOWN", 1)
+    assert now("--tables", str(tables)) == 0
+    assert capfd.readouterr().out.count("GPU-") == 1
+    assert now("--tables", str(tables), "--json") == 0
+    assert len(json.loads(capfd.readouterr().out)["items"]) == 4
+    assert now("--tables", str(tables), "--json", "--limit", "2") == 0
+    assert len(json.loads(capfd.readouterr().out)["items"]) == 2
+
+
+def test_prices_give_the_cost_of_waste(
+    tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--tables", str(tables), "--out", str(tmp_path), "--price-per-gpu-hour", "3") == 0
+    assert "GPU-hours and" in (output := capfd.readouterr().out)
+    assert "kWh wasted, a cost of" in output
+    with (tmp_path / "idle.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    costs = [float(row["cost"]) for row in rows]
+    assert costs == pytest.approx([float(row["wasted_s"]) / 3600 * 3 for row in rows])

@@ -38,6 +38,8 @@ def incident(number: int, rule: str, minutes: float | None) -> Incident:
         changed_at=over or opened,
         resolved_at=over,
         hostname="node-1",
+        device="nvidia0",
+        pci_bus_id=None,
         workload=None,
         job=None,
         pod=None,
@@ -60,7 +62,7 @@ def test_rows_are_named_as_far_as_there_is_room(gpus: int, labels: int) -> None:
     assert height >= min(gpus, 1900)
 
 
-def test_the_heatmap_says_what_it_shows() -> None:
+def test_the_heatmap_has_a_legend() -> None:
     figure = plots.heatmap(timeline(2000))
     assert figure.get_suptitle() == "GPU utilisation of 2,000 GPUs, mean of 1 min"
     bar = figure.axes[1].get_ylabel()

@@ -43,8 +43,8 @@ def test_the_same_data_gives_the_same_files(tables: Path, tmp_path: Path, made: 
     for path in report.files:
         assert path.read_bytes() == (made / path.name).read_bytes(), path.name
     assert report.summary == (
-        "2025-07-18 20:00 to 2025-07-18 22:29 UTC: 4 GPUs, 53.8 % utilised, 2.65 kWh; "
-        "1 critical, 2 with warnings; 4 alerts open"
+        "2025-07-18 20:00 to 2025-07-18 22:29 UTC: 4 GPUs, 53.8 % utilised, 2.65 kWh, "
+        "4.9 GPU-hours and 0.98 kWh wasted; 1 critical, 2 with warnings; 5 alerts open"
     )
 
 
@@ -106,7 +106,7 @@ def test_windows_that_have_not_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_not_measured_is_not_zero_and_a_closing_makes_it_known(tmp_path: Path) -> None:
+def test_unmeasured_time_is_not_zero_and_a_closing_makes_it_known(tmp_path: Path) -> None:
     pipeline = SmallPipeline(tmp_path / "tables")
     pipeline.run_batches([0, 90])
     open_windows = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "first")
@@ -114,7 +114,7 @@ def test_what_was_not_measured_is_not_zero_and_a_closing_makes_it_known(tmp_path
     pipeline.close()
     closed = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "second")
     # 89 minutes of 1,000 W, and 59 of 200 W
-    assert "4 GPUs, 53.8 % utilised, 1.68 kWh;" in closed.summary
+    assert "4 GPUs, 53.8 % utilised, 1.68 kWh, 0.5 GPU-hours" in closed.summary
     assert rows(tmp_path / "second" / "energy_by_host.csv")[0]["energy_wh"]
 
 
@@ -127,4 +127,4 @@ def test_more_data_after_a_closing_is_counted_once(tmp_path: Path) -> None:
     pipeline.run_batches([90, 120, 150])
     pipeline.close()
     report = write_report(TableReader(str(place)), tmp_path / "out")
-    assert "4 GPUs, 53.8 % utilised, 2.68 kWh;" in report.summary
+    assert "4 GPUs, 53.8 % utilised, 2.68 kWh, 4.1 GPU-hours and 0.95 kWh wasted;" in report.summary

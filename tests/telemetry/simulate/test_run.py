@@ -237,7 +237,7 @@ def test_without_dirt_times_never_go_back() -> None:
     assert set(_seconds_behind(recorder.messages)) == {0.0}
 
 
-def test_what_is_held_back_goes_out_when_a_run_is_stopped() -> None:
+def test_held_back_samples_are_sent_when_a_run_is_stopped() -> None:
     recorder = Recorder()
     simulation = Simulation(scenario(dirt=Shares(late=0.5), late_s=50.0, duration_s=None), recorder)
     simulation.run(lambda second: second < 30, lambda seconds: None)

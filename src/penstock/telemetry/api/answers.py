@@ -39,7 +39,7 @@ class _Bounds(TypedDict):
 
 def bounds(span: Span) -> _Bounds:
     """A time range in a response."""
-    return {"start_time": instant(span.start), "end_time": instant(max(span.start, span.end - 1))}
+    return {"start_time": instant(span.start), "end_time": instant(max(span.start, span.end))}
 
 
 class State(BaseModel):
@@ -50,7 +50,7 @@ class State(BaseModel):
 
 class _Answer(BaseModel):
     start_time: datetime
-    end_time: Annotated[datetime, Field(description="Inclusive.")]
+    end_time: Annotated[datetime, Field(description="Exclusive.")]
 
 
 class GpuPage(_Answer):
@@ -94,6 +94,15 @@ class IdleAnswer(_Answer):
     by: str
     idle_gpu_hours: Annotated[
         float | None, Field(description="Of all of them together; null if no utilisation was measured.")
+    ]
+    wasted_gpu_hours: Annotated[
+        float | None, Field(description="Idle hours, and all hours of GPUs that are busy in name only.")
+    ]
+    wasted_kwh: Annotated[
+        float | None, Field(description="Energy of the wasted hours; null if nothing was measured.")
+    ]
+    wasted_cost: Annotated[
+        float | None, Field(description="By the prices that the server was given; null without them.")
     ]
     total: Total
     items: list[Idle | IdleGroup]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -13,12 +13,13 @@ from fastapi.responses import HTMLResponse
 from prometheus_client import CollectorRegistry
 
 from penstock import __version__
+from penstock.telemetry.api.admission import OwnHosts, TokenRequired
 from penstock.telemetry.api.fleet import alert_routes, fleet_routes
 from penstock.telemetry.api.gpus import gpu_routes
 from penstock.telemetry.api.operations import Measured, operation_routes
 from penstock.telemetry.api.page import operations_page
 from penstock.telemetry.api.problems import MEDIA_TYPE, Problem, handle_problems
-from penstock.telemetry.api.tokens import TokenRequired
+from penstock.telemetry.queries.idleness import NO_PRICES, Prices
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.thresholds import Thresholds
 
@@ -34,10 +35,16 @@ async def _few_threads(_: FastAPI) -> AsyncIterator[None]:
     yield
 
 
-def build_app(reader: TableReader, thresholds: Thresholds, token: str | None = None) -> FastAPI:
+def build_app(
+    reader: TableReader,
+    thresholds: Thresholds,
+    token: str | None = None,
+    hosts: Collection[str] = (),
+    prices: Prices = NO_PRICES,
+) -> FastAPI:
     """The API. Routes that read tables are plain functions: they run in worker threads.
 
-    With `token`, requests need it.
+    With `token`, requests need it. `hosts` are the names of the server beside addresses and localhost.
     """
     registry = CollectorRegistry()
     app = FastAPI(
@@ -54,12 +61,13 @@ def build_app(reader: TableReader, thresholds: Thresholds, token: str | None = N
     app.add_middleware(Measured, registry=registry)
     if token is not None:
         app.add_middleware(TokenRequired, token=token)
+    app.add_middleware(OwnHosts, names=hosts)
     unreadable: dict[int | str, dict[str, Any]] = {
         503: {"model": Problem, "description": "The tables cannot be read"}
     }
     for routes in (
         gpu_routes(reader),
-        fleet_routes(reader, thresholds),
+        fleet_routes(reader, thresholds, prices),
         alert_routes(reader),
         operation_routes(reader, registry),
     ):

@@ -40,7 +40,7 @@ def read_cursor(text: str, query: Period, about: str, place: type[P]) -> tuple[S
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         cursor = msgspec.msgpack.decode(data, type=_Cursor)
         found = msgspec.convert(cursor.place, place)
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise BadParameter("cursor", "is not a cursor of this API; pass `next_cursor` unchanged") from error
     if cursor.question != _question(query, about):
         raise BadParameter("cursor", "belongs to other parameters; repeat those of the first page")

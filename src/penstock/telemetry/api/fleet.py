@@ -27,7 +27,7 @@ from penstock.telemetry.api.parameters import (
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.gpus import Only, find_gpus
-from penstock.telemetry.queries.idleness import find_idle, group_idle
+from penstock.telemetry.queries.idleness import NO_PRICES, Prices, find_idle, group_idle
 from penstock.telemetry.queries.now import count_states, find_now
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, instant, milliseconds
@@ -36,7 +36,7 @@ from penstock.telemetry.thresholds import Thresholds
 __all__ = ["alert_routes", "fleet_routes"]
 
 
-def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
+def fleet_routes(reader: TableReader, thresholds: Thresholds, prices: Prices = NO_PRICES) -> APIRouter:
     """The routes about all GPUs. Longer than other functions because it is a table: one entry per route."""
     routes = APIRouter(prefix="/api/v1/fleet", tags=["fleet"])
 
@@ -70,12 +70,15 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
         is hours that count.
         """
         span = span_of(query, reader.extent(), DAY_MS)
-        found = find_idle(reader, span, thresholds, query.only)
+        found = find_idle(reader, span, thresholds, query.only, prices)
         items: list[Any] = found.gpus if query.by == "gpu" else group_idle(found.gpus, query.by)
         return IdleAnswer(
             **bounds(span),
             by=query.by,
             idle_gpu_hours=found.gpu_hours,
+            wasted_gpu_hours=found.wasted_gpu_hours,
+            wasted_kwh=found.wasted_kwh,
+            wasted_cost=found.wasted_cost,
             total=len(items),
             items=items[: query.limit],
         )

@@ -94,7 +94,7 @@ class Period(_Known):
         Instant | None, Field(description="RFC 3339, inclusive. The default depends on the route.")
     ] = None
     end_time: Annotated[
-        Instant | None, Field(description="RFC 3339, inclusive. Default: the time of the newest sample.")
+        Instant | None, Field(description="RFC 3339, exclusive. Default: just after the newest sample.")
     ] = None
 
 
@@ -181,11 +181,11 @@ class AlertQuery(Filtered):
 def span_of(period: Period, extent: Span | None, width_ms: int | None = None) -> Span:
     """The period; an open end is that of `extent`, an open start `width_ms` before the end, or `extent`'s."""
     known = extent or Span(0, 0)
-    end = known.end if period.end_time is None else milliseconds(period.end_time) + 1
+    end = known.end if period.end_time is None else milliseconds(period.end_time, round_up=True)
     if period.start_time is not None:
         start = milliseconds(period.start_time, round_up=True)
         if period.end_time is not None and start >= end:
-            raise BadParameter("end_time", "is before start_time")
+            raise BadParameter("end_time", "is not after start_time")
     else:
         start = known.start if width_ms is None else end - width_ms
     return Span(start, max(start, end))

@@ -28,6 +28,7 @@ def serve(app: FastAPI, listening: socket.socket, certificate: str | None = None
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_S,
         ssl_certfile=certificate,
         ssl_keyfile=certificate,

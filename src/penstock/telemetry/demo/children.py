@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 __all__ = ["Child"]
 
@@ -30,7 +30,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
-        with self.output.open("wb") as output, self.log.open("wb") as log:
+        with _opened(self.output) as output, _opened(self.log) as log:
             self._process = subprocess.Popen(
                 self._arguments,
                 stdin=subprocess.DEVNULL,
@@ -91,3 +91,9 @@ def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
     return [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+
+
+def _opened(path: Path) -> BinaryIO:
+    """An empty file that only its owner can read: logs have names of users and topics."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

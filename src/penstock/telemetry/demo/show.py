@@ -124,7 +124,7 @@ class Show:
         self._pipeline.start(JVM)
 
     def start_simulator(self) -> None:
-        """Start what needs brokers from its beginning."""
+        """Start the parts that need brokers from the beginning."""
         self._simulator.start()
 
     def start_console(self) -> None:

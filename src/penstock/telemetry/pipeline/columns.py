@@ -59,9 +59,6 @@ class ShardRange(NamedTuple):
     first: int
     end: int
 
-    def covers(self, other: ShardRange) -> bool:
-        return self.first <= other.first and other.end <= self.end
-
     def overlaps(self, other: ShardRange) -> bool:
         return self.first < other.end and other.first < self.end
 

@@ -17,7 +17,7 @@ from penstock.telemetry.pipeline.columns import Ints, first_number, shard_of_gpu
 __all__ = ["ABOUT", "GPUS", "TRANSIENT", "about_columns", "number_gpus", "places_of"]
 
 #: what is said about a GPU beside its values
-ABOUT: Final = ("hostname", "model", "workload", "job", "pod", "namespace")
+ABOUT: Final = ("hostname", "device", "pci_bus_id", "model", "workload", "job", "pod", "namespace")
 #: in order of their numbers
 GPUS: Final = pa.schema(
     [

@@ -51,7 +51,7 @@ class Job:
     trigger: str = "5 seconds"
     #: bounds the memory that a batch takes
     most_per_batch: int = 2_000_000
-    #: read what there is, and end
+    #: read the available messages, and end
     until_end: bool = False
     #: how long to wait for a topic that does not exist yet
     topic_wait_s: float = 0.0

@@ -55,7 +55,7 @@ class Topics:
         }
 
     def create(self) -> None:
-        """Make what is missing: alerts are compacted, so that the topic holds the state of each."""
+        """Create missing topics. That of alerts is compacted, so that it holds the state of each alert."""
         admin = AdminClient(self._settings)
         wanted = [NewTopic(ALERTS, 1, config={"cleanup.policy": "compact"}), NewTopic(DEAD_LETTERS, 1)]
         for made in admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():

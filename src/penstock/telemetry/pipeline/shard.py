@@ -2,6 +2,8 @@
 
 The state is a few columns of numbers; `state` keeps it. `advance` is a pure function of it, of the batch's
 rows and of the watermark; the order in which rows arrive does not matter.
+
+The results are rows of tables. Texts stay dictionary-encoded: Parquet takes them so.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.pipeline import admission, rollups
 from penstock.telemetry.pipeline.admission import WINDOW_MS, Pending
-from penstock.telemetry.pipeline.columns import gpu_of, series_of
-from penstock.telemetry.pipeline.gpus import GPUS, number_gpus, places_of
-from penstock.telemetry.pipeline.history import HISTORY, follow, still_needed
-from penstock.telemetry.pipeline.rollups import Counters, Rollup, no_counters
-from penstock.telemetry.pipeline.shard_rows import dead_letter_rows, rollup_rows, sample_rows
-from penstock.telemetry.pipeline.tables import TEXT, encoded
+from penstock.telemetry.pipeline.columns import Ints, field_of, gpu_of, is_counter, is_power, series_of
+from penstock.telemetry.pipeline.gpus import GPUS, about_columns, number_gpus, places_of
+from penstock.telemetry.pipeline.history import HISTORY, follow, named, still_needed
+from penstock.telemetry.pipeline.rollups import Counters, Rollup, Summaries, no_counters, quantile_columns
+from penstock.telemetry.pipeline.tables import TEXT, encoded, timestamps
 
 __all__ = [
     "FOREVER_MS",
@@ -32,11 +34,16 @@ __all__ = [
     "ShardState",
     "advance",
     "close_all",
+    "dead_letter_rows",
+    "rollup_rows",
+    "sample_rows",
 ]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
-_TEXTS: Final = ("hostname", "device", "model", "workload", "job", "pod", "namespace", "reason", "topic")
+_TEXTS: Final = (
+    *("hostname", "device", "pci_bus_id", "model", "workload", "job", "pod", "namespace", "reason", "topic"),
+)
 #: The rows of `validate`, as they arrive.
 ROWS: Final = pa.schema(
     [
@@ -189,5 +196,64 @@ def _close_windows(
 
 
 def _as_one(parts: list[Rollup]) -> list[Rollup]:
-    """At most one part: what a batch adds to a window is kept in one piece."""
+    """At most one part: the samples that a batch adds to a window stay together."""
     return [rollups.merge(parts[0].start, parts)] if len(parts) > 1 else parts
+
+
+_METRICS: Final = pa.array([each.name for each in FIELDS.values()], pa.string())
+#: by field: where its name is among them. Numbers below zero count from the end, here as in numpy.
+_METRIC_AT: Final = np.zeros(max(FIELDS) - min(FIELDS) + 1, np.int32)
+_METRIC_AT[list(FIELDS)] = np.arange(len(FIELDS))
+
+
+def _metric_names(field_ids: Ints) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(_METRIC_AT[field_ids]), _METRICS)
+
+
+def sample_rows(taken: Any) -> Any:
+    schema = encoded("samples")
+    columns = {name: taken[name] for name in taken.column_names if name in schema.names}
+    columns |= {"at": timestamps(taken["at"]), "metric": _metric_names(taken["field"].to_numpy())}
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def dead_letter_rows(rows: Any, read_at_ms: int, reason: str | None = None) -> Any:
+    schema = encoded("dead_letters")
+    columns = {name: rows[name] for name in rows.column_names if name in schema.names}
+    columns["read_at"] = timestamps(np.full(len(rows), read_at_ms))
+    columns["at"] = pc.multiply(rows["at"], 1000).cast(schema.field("at").type)
+    if reason is not None:
+        columns["reason"] = pa.array([reason] * len(rows), TEXT)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def rollup_rows(windows: list[Rollup], gpus: Any, history: Any, width_ms: int) -> Any:
+    """Windows of one width. Each names its GPU as it was at the end of the window."""
+    schema = encoded("rollups_10s")
+    if not windows:
+        return schema.empty_table()
+    found = Summaries(
+        *(np.concatenate(columns) for columns in zip(*(each.summaries for each in windows), strict=True))
+    )
+    starts = np.repeat([each.start for each in windows], [len(each.summaries.series) for each in windows])
+    quantiles = [quantile_columns(each, (0.5, 0.95)) for each in windows]
+    p50, p95 = (np.concatenate(columns) for columns in zip(*quantiles, strict=True))
+    counts_up = is_counter(found.series)
+    is_followed = counts_up | is_power(found.series)
+    field_ids = field_of(found.series)
+    columns = [
+        timestamps(starts),
+        *about_columns(*named(gpus, history, gpu_of(found.series), starts + width_ms)),
+        field_ids.astype(np.int32),
+        _metric_names(field_ids),
+        found.n,
+        found.min,
+        found.max,
+        found.sum / found.n,
+        found.last,
+        pa.array(p50, mask=counts_up),
+        pa.array(p95, mask=counts_up),
+        pa.array(found.increase, mask=~is_followed),
+        pa.array(found.covered_ms / 1000.0, mask=~is_followed),
+    ]
+    return pa.table(columns, schema=schema)

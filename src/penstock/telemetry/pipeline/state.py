@@ -190,6 +190,8 @@ class StateFiles:
         found = self._table("gpus", lambda rows: shard_of_number(rows["number"].to_numpy()))
         if found is None:
             return GPUS.empty_table()
+        # The state of an older version lacks columns: they are null until the next sample of a GPU.
+        found = pa.concat_tables([GPUS.empty_table(), found], promote_options="default").select(GPUS.names)
         return found.sort_by([("number", "ascending")]).combine_chunks()
 
     def _history(self) -> Any:
@@ -227,7 +229,7 @@ class StateFiles:
     def _table(self, name: str, shards_of: Callable[[Any], Ints]) -> Any | None:
         segments = self.kept.get(name, [])
         parts = [self._own(each, self.store.read_table(each.path), shards_of) for each in segments]
-        return pa.concat_tables(parts).combine_chunks() if parts else None
+        return pa.concat_tables(parts, promote_options="default").combine_chunks() if parts else None
 
     def _own(self, segment: Segment, rows: Any, shards_of: Callable[[Any], Ints]) -> Any:
         """The rows that belong to this task, of those in the file."""

@@ -30,6 +30,9 @@ TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 _GPU: Final = [
     ("gpu_id", pa.string()),
     ("hostname", pa.string()),
+    # its place in the host: such as nvidia3, and the PCI address
+    ("device", pa.string()),
+    ("pci_bus_id", pa.string()),
     ("model", pa.string()),
     ("workload", pa.string()),
     ("job", pa.string()),
@@ -77,6 +80,8 @@ TABLES: Final[dict[str, Any]] = {
             ("severity", pa.string()),
             ("since", _INSTANT),
             ("hostname", pa.string()),
+            ("device", pa.string()),
+            ("pci_bus_id", pa.string()),
             ("workload", pa.string()),
             ("job", pa.string()),
             ("pod", pa.string()),

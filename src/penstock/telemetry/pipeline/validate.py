@@ -1,8 +1,8 @@
 """Stage 1: which messages are samples. Every row goes on, with a reason if it is none.
 
 A reason is one of `REASONS`; null means valid. Fields are known by their numbers from here on. Messages
-are judged in whole columns, and each text once for all rows of a block that say the same: a host says forty
-times for each of its GPUs what they are called and what time it is.
+are judged in whole columns, and each text once for all equal rows of a block: a host repeats the name and
+the time of each GPU forty times.
 """
 
 from __future__ import annotations
@@ -123,13 +123,16 @@ def judge(messages: Any, latest_ms: int, workload_labels: Sequence[str] = WORKLO
 
 
 def _about(labels: Any, workload_labels: Sequence[str]) -> tuple[Mask, list[Any]]:
-    """Whether each row's labels are labels, and columns of model, workload, job, pod and namespace."""
+    """Whether labels are labels; columns of PCI address, model, workload, job, pod and namespace."""
     encoded = labels.dictionary_encode()
     parsed = [_labels_of(text) for text in encoded.dictionary.to_pylist()]
-    named = [(_model_of(each), *workload_of(each, workload_labels)) for each in (one or {} for one in parsed)]
+    named = [
+        (_text_of(each, "pci_bus_id"), _text_of(each, "model_name"), *workload_of(each, workload_labels))
+        for each in (one or {} for one in parsed)
+    ]
     place = encoded.indices.fill_null(len(parsed)).to_numpy()
     columns = []
-    for texts in zip(*named, (None,) * 5, strict=True):
+    for texts in zip(*named, (None,) * 6, strict=True):
         # One dictionary entry for each name: many labels may say the same.
         distinct = pa.array(texts, pa.string()).dictionary_encode()
         columns.append(
@@ -145,9 +148,9 @@ def _labels_of(text: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _model_of(labels: dict[str, Any]) -> str | None:
-    model = labels.get("model_name")
-    return None if model is None else str(model)
+def _text_of(labels: dict[str, Any], name: str) -> str | None:
+    text = labels.get(name)
+    return None if text is None else str(text)
 
 
 def _encoded(column: Any) -> Any:

@@ -14,7 +14,10 @@ from penstock.telemetry.queries.spans import Span, milliseconds
 __all__ = ["Incident", "find_incidents"]
 
 _KEY: Final = ["rule", "subject", "since"]
-_LAST: Final = ("state", "severity", "hostname", "workload", "job", "pod", "measure", "evidence", "action")
+_LAST: Final = (
+    *("state", "severity", "hostname", "device", "pci_bus_id", "workload", "job", "pod"),
+    *("measure", "evidence", "action"),
+)
 #: columns of the alert's begin: the row of its resolution has other values, or none
 _WHILE_OPEN: Final = ("measure", "evidence", "action")
 
@@ -33,6 +36,9 @@ class Incident:
     changed_at: datetime
     resolved_at: datetime | None
     hostname: str | None
+    #: the place of the GPU in its host
+    device: str | None
+    pci_bus_id: str | None
     workload: str | None
     job: str | None
     pod: str | None

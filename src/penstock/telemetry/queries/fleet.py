@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,7 @@ __all__ = [
     "health",
     "mean_of",
     "totals",
+    "used_energy",
     "utilization",
 ]
 
@@ -45,12 +46,14 @@ _FIELDS: Final = (
     *(_MEMORY_TOTAL, _MEMORY_FREE, _MEMORY_USED),
 )
 _SUMS: Final = ("samples", "weighted", "increase", "covered_s", "observed_s", "idle_s")
+#: the highest value of all, and the lowest mean of a window
+_EDGES: Final = ("max", "lowest")
 _NOTHING: Final = pa.schema(
     [
         *((name, pa.string()) for name in ABOUT),
         ("field", pa.int32()),
         ("samples", pa.int64()),
-        *((name, pa.float64()) for name in (*_SUMS[1:], "max")),
+        *((name, pa.float64()) for name in (*_SUMS[1:], *_EDGES)),
     ]
 ).empty_table()
 _MJ_PER_WH, _J_PER_WH = 3.6e6, 3600.0
@@ -65,6 +68,8 @@ GROUPS: Final = {
     "pod": "pod",
     "namespace": "namespace",
 }
+_Text: TypeAlias = str | None
+_Place: TypeAlias = tuple[_Text, _Text, _Text, _Text, _Text, _Text]
 #: the states of a GPU, the worst first
 SEVERITIES: Final = ("critical", "warning", "ok")
 
@@ -103,6 +108,8 @@ class Health:
 
     gpu_id: str
     hostname: str | None
+    device: str | None
+    pci_bus_id: str | None
     workload: str | None
     pod: str | None
     job: str | None
@@ -123,8 +130,8 @@ def totals(
 ) -> Any:
     """The sums of the windows of each GPU, workload and field.
 
-    samples, weighted (mean × samples), max, increase, covered_s, and observed_s, of which idle_s in windows
-    that have never exceeded `idle_max`.
+    samples, weighted (mean × samples), max, lowest (the lowest mean of a window), increase, covered_s, and
+    observed_s, of which idle_s in windows that have never exceeded `idle_max`.
     """
     keys = {name: pc.field(name) for name in (*ABOUT, "field")}
     parts = [_NOTHING]
@@ -139,6 +146,7 @@ def totals(
             Measure("observed_s", "sum", pc.if_else(pc.field("count") > 0, width_s, 0.0)),
             Measure("idle_s", "sum", pc.if_else(is_idle, width_s, 0.0)),
             Measure("max", "max", pc.field("max")),
+            Measure("lowest", "min", pc.field("mean")),
         ]
         wanted = pc.field("field").isin(list(_FIELDS)) & only.where()
         parts.append(reader.aggregate(piece, keys, measures, wanted))
@@ -147,9 +155,9 @@ def totals(
 
 def _merged(rows: Any, keys: Sequence[str]) -> Any:
     """Rows of `totals` with equal keys as one."""
-    measures = [(name, "sum") for name in _SUMS] + [("max", "max")]
+    measures = [(name, "sum") for name in _SUMS] + [("max", "max"), ("lowest", "min")]
     merged = rows.group_by(list(keys)).aggregate(measures)
-    return merged.rename_columns([*keys, *_SUMS, "max"])
+    return merged.rename_columns([*keys, *_SUMS, *_EDGES])
 
 
 def by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
@@ -215,7 +223,7 @@ def energy(rows: Any, by: str) -> list[Energy]:
     # By GPU first: each may be measured in its own way.
     keys = dict.fromkeys((GROUPS[by], "gpu_id"))
     for (group, *_), fields in by_field(own, *keys).items():
-        used.setdefault(group, []).extend(_used(fields))
+        used.setdefault(group, []).extend(used_energy(fields))
     found = []
     for group, parts in used.items():
         used_wh = sum(wh for wh, _, _ in parts)
@@ -228,7 +236,7 @@ def energy(rows: Any, by: str) -> list[Energy]:
     return sorted(found, key=lambda one: (-_or_less(one.energy_wh), one.group or ""))
 
 
-def _used(fields: dict[int, dict[str, Any]]) -> list[tuple[float, float, str]]:
+def used_energy(fields: dict[int, dict[str, Any]]) -> list[tuple[float, float, str]]:
     """A GPU's watt-hours, over how many seconds, and how that is known; nothing if it is not."""
     ways = (
         (_ENERGY, _MJ_PER_WH, "energy counter"),
@@ -246,26 +254,29 @@ def health(rows: Any, gpus: Iterable[Gpu], incidents: Iterable[Incident]) -> lis
     """The state of these GPUs, and of those with an open alert but without samples; worst first."""
     measured = by_field(rows, "gpu_id")
     by_subject: dict[str, list[Incident]] = {}
-    places = {gpu.gpu_id: (gpu.hostname, gpu.workload, gpu.pod, gpu.job) for gpu in gpus}
+    places = {gpu.gpu_id: _place(gpu) for gpu in gpus}
     for incident in incidents:
         if incident.state == "open":
             by_subject.setdefault(incident.subject, []).append(incident)
             if incident.subject != incident.hostname:
-                held = (incident.workload, incident.pod, incident.job)
-                places.setdefault(incident.subject, (incident.hostname, *held))
+                places.setdefault(incident.subject, _place(incident))
     found = []
-    for gpu_id, (hostname, workload, pod, job) in places.items():
+    for gpu_id, place in places.items():
         # An alert about a host is one about each of its GPUs.
-        own = by_subject.get(gpu_id, []) + by_subject.get(hostname or "", [])
+        own = by_subject.get(gpu_id, []) + by_subject.get(place[0] or "", [])
         status = min((one.severity for one in own), key=SEVERITIES.index, default="ok")
         rules = sorted({one.rule for one in own})
         fields = measured.get((gpu_id,), {})
         hottest = fields[_TEMPERATURE]["max"] if _TEMPERATURE in fields else None
         shares = _share(fields.get(_POWER_NS)), _share(fields.get(_THERMAL_NS))
         memory = mean_of(fields.get(_MEMORY_USED))
-        about = (gpu_id, hostname, workload, pod, job)
-        found.append(Health(*about, status, rules, hottest, memory, *shares))
+        found.append(Health(gpu_id, *place, status, rules, hottest, memory, *shares))
     return sorted(found, key=lambda one: (SEVERITIES.index(one.status), -len(one.open_alerts), one.gpu_id))
+
+
+def _place(one: Gpu | Incident) -> _Place:
+    """Host, device, PCI address, workload, pod and job, in the order of Health."""
+    return one.hostname, one.device, one.pci_bus_id, one.workload, one.pod, one.job
 
 
 def count_by_status(found: Iterable[Health]) -> dict[str, int]:

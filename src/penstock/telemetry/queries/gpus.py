@@ -17,7 +17,7 @@ from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, 
 __all__ = ["ABOUT", "ALL", "Gpu", "Only", "find_gpus", "is_of_gpu", "latest"]
 
 #: columns of every table with attributes of a GPU
-ABOUT: Final = ("gpu_id", "hostname", "model", "workload", "job", "pod", "namespace")
+ABOUT: Final = ("gpu_id", "hostname", "device", "pci_bus_id", "model", "workload", "job", "pod", "namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,9 @@ class Gpu:
 
     gpu_id: str
     hostname: str | None
+    #: its place in the host: such as nvidia3, and the PCI address
+    device: str | None
+    pci_bus_id: str | None
     model: str | None
     workload: str | None
     job: str | None

@@ -5,22 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.telemetry.models import power_limit_w
-from penstock.telemetry.queries.fleet import GROUPS, by_field, mean_of, totals
+from penstock.telemetry.queries.fleet import GROUPS, by_field, mean_of, totals, used_energy
 from penstock.telemetry.queries.gpus import ALL, Only
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["Idle", "IdleGroup", "Idleness", "busy_power_w", "fake_busy", "find_idle", "group_idle"]
+__all__ = [
+    "NO_PRICES",
+    "Idle",
+    "IdleGroup",
+    "Idleness",
+    "Prices",
+    "busy_power_w",
+    "fake_busy",
+    "find_idle",
+    "group_idle",
+]
 
-_UTIL, _SM_ACTIVE, _POWER, _MEMORY = 203, 1002, 155, 252
+_UTIL, _SM_ACTIVE, _POWER, _POWER_INSTANT, _MEMORY = 203, 1002, 155, 157, 252
 _LIMITS: Final = (164, 160)
 #: as in the pipeline's rule
 _PEERS_MIN: Final = 8
-_KEYS: Final = ("gpu_id", "hostname", "model", "workload", "pod", "job", "namespace")
+_KEYS: Final = ("gpu_id", "hostname", "device", "pci_bus_id", "model", "workload", "pod", "job", "namespace")
+
+
+class Prices(NamedTuple):
+    """The price of an hour of a GPU, and of a kilowatt-hour, in one currency; None does not count."""
+
+    per_gpu_hour: float | None = None
+    per_kwh: float | None = None
+
+    def of(self, gpu_hours: float, kwh: float | None) -> float | None:
+        """The cost; None without prices, or where the energy has a price and was not measured."""
+        if self == NO_PRICES or (self.per_kwh is not None and kwh is None):
+            return None
+        return gpu_hours * (self.per_gpu_hour or 0.0) + (kwh or 0.0) * (self.per_kwh or 0.0)
+
+
+NO_PRICES: Final = Prices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +55,8 @@ class Idle:
 
     gpu_id: str
     hostname: str | None
+    device: str | None
+    pci_bus_id: str | None
     model: str | None
     workload: str | None
     pod: str | None
@@ -42,6 +70,11 @@ class Idle:
     fake_busy: bool
     #: the evidence that it only seems to be busy
     evidence: str | None
+    #: the idle time, or the whole time of a GPU that is busy in name only
+    wasted_s: float
+    #: the energy of that time; of idle time at the lowest power that was measured
+    wasted_wh: float | None
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +86,9 @@ class IdleGroup:
     idle_gpu_hours: float
     fake_busy_gpus: int
     memory_used_mib: float | None
+    wasted_gpu_hours: float
+    wasted_wh: float | None
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +101,25 @@ class Idleness:
     @property
     def gpu_hours(self) -> float | None:
         return sum(one.idle_s for one in self.gpus) / 3600 if self.is_known else None
+
+    @property
+    def wasted_gpu_hours(self) -> float | None:
+        return sum(one.wasted_s for one in self.gpus) / 3600 if self.is_known else None
+
+    @property
+    def wasted_kwh(self) -> float | None:
+        wasted_wh = _sum(one.wasted_wh for one in self.gpus)
+        return None if wasted_wh is None else wasted_wh / 1000
+
+    @property
+    def wasted_cost(self) -> float | None:
+        return _sum(one.cost for one in self.gpus)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def busy_power_w(
@@ -107,7 +162,9 @@ def fake_busy(
     return f"no SM_ACTIVE; power is {power_w / of:.0%} of {what}" if is_little else None
 
 
-def find_idle(reader: TableReader, span: Span, thresholds: Thresholds, only: Only = ALL) -> Idleness:
+def find_idle(
+    reader: TableReader, span: Span, thresholds: Thresholds, only: Only = ALL, prices: Prices = NO_PRICES
+) -> Idleness:
     """GPUs that are held and wasted.
 
     A window is idle if nothing in it exceeded the threshold, so windows are of a minute at most, except in
@@ -126,7 +183,7 @@ def find_idle(reader: TableReader, span: Span, thresholds: Thresholds, only: Onl
         if used is None or busy is None:
             continue
         is_known = True
-        one = _judged(gpu, fields, used, busy, thresholds, peers_w.get(gpu["model"]))
+        one = _judged(gpu, fields, used, busy, thresholds, peers_w.get(gpu["model"]), prices)
         if one is not None:
             found.append(one)
     return Idleness(sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.workload or "")), is_known)
@@ -147,6 +204,7 @@ def _judged(
     busy: float,
     thresholds: Thresholds,
     peers_w: float | None,
+    prices: Prices,
 ) -> Idle | None:
     active, memory = mean_of(fields.get(_SM_ACTIVE)), mean_of(fields.get(_MEMORY))
     limits = [limit for limit in (mean_of(fields.get(field)) for field in _LIMITS) if limit]
@@ -155,6 +213,9 @@ def _judged(
     is_held = about["workload"] or (memory or 0.0) >= thresholds.idle_occupied.memory_used_min_mib
     if not is_held or not (used["idle_s"] or evidence):
         return None
+    wasted_s = used["idle_s"] if evidence is None else used["observed_s"]
+    used_wh = _sum(wh for wh, _, _ in used_energy(fields))
+    wasted_wh = _idle_wh(fields, wasted_s) if evidence is None else used_wh
     return Idle(
         **about,
         observed_s=used["observed_s"],
@@ -164,7 +225,16 @@ def _judged(
         memory_used_mib=memory,
         fake_busy=evidence is not None,
         evidence=evidence,
+        wasted_s=wasted_s,
+        wasted_wh=wasted_wh,
+        cost=prices.of(wasted_s / 3600, None if wasted_wh is None else wasted_wh / 1000),
     )
+
+
+def _idle_wh(fields: dict[int, dict[str, Any]], idle_s: float) -> float | None:
+    """The energy of idle time: at the lowest power of any window, because windows of work need more."""
+    lowest = next((fields[field]["lowest"] for field in (_POWER, _POWER_INSTANT) if field in fields), None)
+    return None if lowest is None else float(lowest) * idle_s / 3600
 
 
 def group_idle(gpus: Iterable[Idle], by: str) -> list[IdleGroup]:
@@ -174,14 +244,16 @@ def group_idle(gpus: Iterable[Idle], by: str) -> list[IdleGroup]:
         groups.setdefault(getattr(one, GROUPS[by]), []).append(one)
     found = []
     for group, own in groups.items():
-        memory = [one.memory_used_mib for one in own if one.memory_used_mib is not None]
         found.append(
             IdleGroup(
                 group,
                 len({one.gpu_id for one in own}),
                 sum(one.idle_s for one in own) / 3600,
                 len({one.gpu_id for one in own if one.fake_busy}),
-                sum(memory) if memory else None,
+                _sum(one.memory_used_mib for one in own),
+                sum(one.wasted_s for one in own) / 3600,
+                _sum(one.wasted_wh for one in own),
+                _sum(one.cost for one in own),
             )
         )
     return sorted(found, key=lambda one: (-one.idle_gpu_hours, -one.fake_busy_gpus, one.group or ""))

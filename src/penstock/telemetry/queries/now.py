@@ -7,19 +7,22 @@ not evaluated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.telemetry.fields import HEAT_REASONS, POWER_REASONS
+from penstock.telemetry.heat import expected_heat
 from penstock.telemetry.models import power_limit_w
-from penstock.telemetry.queries.gpus import ALL, Gpu, Only, find_gpus, latest
+from penstock.telemetry.queries.gpus import ABOUT, ALL, Gpu, Only, find_gpus, is_of_gpu, latest
 from penstock.telemetry.queries.idleness import busy_power_w, fake_busy
-from penstock.telemetry.queries.reader import TableReader
-from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Span, instant
+from penstock.telemetry.queries.reader import Measure, TableReader
+from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Piece, Span, instant
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["STATES", "NowGpu", "count_states", "find_now"]
@@ -34,7 +37,6 @@ _FIELDS: Final = (
 )
 #: by field: when it was last measured, and the value
 _Values: TypeAlias = Mapping[int, tuple[int, float]]
-_POWER_BITS, _HEAT_BITS = 0x04 | 0x80, 0x20 | 0x40
 #: How far back a GPU's newest values are looked for, step by step: most are in the first.
 _LOOKS_MS: Final = (60_000, 600_000, HOUR_MS)
 #: the states of a GPU, those that waste it first
@@ -47,6 +49,8 @@ class NowGpu:
 
     gpu_id: str
     hostname: str | None
+    device: str | None
+    pci_bus_id: str | None
     model: str | None
     workload: str | None
     pod: str | None
@@ -63,9 +67,29 @@ class NowGpu:
     memory_used_share: float | None
     power_w: float | None
     temperature_c: float | None
+    #: at its power, by its model and host; None where too few GPUs are comparable
+    temperature_expected_c: float | None
     last_seen: datetime
     #: behind the newest sample of all GPUs, or behind the pipeline if that sample is from the future
     age_s: float
+
+
+class _Warmth(NamedTuple):
+    """The expected temperature of a GPU, and whether its own is far above it."""
+
+    expected_c: float
+    is_hot: bool
+
+
+class _Context(NamedTuple):
+    """What is known of a GPU beside its newest values."""
+
+    now_ms: int
+    #: its newest sample of any field; None if that is not of the last minute
+    seen_ms: int | None
+    #: the power of busy GPUs of its model
+    peers_w: float | None
+    heat: _Warmth | None
 
 
 def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> list[NowGpu]:
@@ -77,11 +101,19 @@ def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> l
     gpus = [gpu for gpu in known if only.has(gpu)]
     unlimited = {gpu.model for gpu in gpus if power_limit_w(gpu.model) is None}
     peers = [gpu for gpu in known if gpu.model in unlimited]
-    values = _newest_values(reader, extent.end, [*{gpu.gpu_id for gpu in (*gpus, *peers)}])
+    # Peers are those of the whole fleet, whatever the question is about.
+    values = _newest_values(reader, extent.end, [gpu.gpu_id for gpu in known])
     peers_w = busy_power_w(thresholds, (_load(gpu, values.get(gpu.gpu_id, {})) for gpu in peers))
-    now_ms = _now_ms(reader, extent)
+    now_ms, seen_ms = _now_ms(reader, extent), _last_seen(reader, extent.end)
+    heat = _heat(known, values, now_ms, thresholds)
     found = [
-        _judged(gpu, values.get(gpu.gpu_id, {}), now_ms, thresholds, peers_w.get(gpu.model)) for gpu in gpus
+        _judged(
+            gpu,
+            values.get(gpu.gpu_id, {}),
+            _Context(now_ms, seen_ms.get(gpu.gpu_id), peers_w.get(gpu.model), heat.get(gpu.gpu_id)),
+            thresholds,
+        )
+        for gpu in gpus
     ]
     return sorted(found, key=lambda one: (STATES.index(one.state), -len(one.findings), one.gpu_id))
 
@@ -93,6 +125,42 @@ def _now_ms(reader: TableReader, extent: Span) -> int:
     """
     batches = reader.extent("batches")
     return min(each.end for each in (extent, batches) if each is not None) - 1
+
+
+def _last_seen(reader: TableReader, end_ms: int) -> dict[str, int]:
+    """The time of the newest sample of each GPU, of any field, of those that have one in the last minute."""
+    piece = Piece(SAMPLES, Span(end_ms - _LOOKS_MS[0], end_ms))
+    seen = Measure("seen", "max", pc.field("at").cast(pa.int64()))
+    rows = reader.aggregate(piece, {"gpu_id": pc.field("gpu_id")}, [seen], is_of_gpu())
+    return {row["gpu_id"]: row["seen"] // 1000 for row in rows.to_pylist()}
+
+
+def _heat(
+    known: Sequence[Gpu], values: Mapping[str, _Values], now_ms: int, thresholds: Thresholds
+) -> dict[str, _Warmth]:
+    """The expected temperatures of GPUs that are heard, as far as others tell."""
+    measured = [_warmth(values.get(gpu.gpu_id, {}), now_ms - thresholds.stale_s * 1000) for gpu in known]
+    power, temperature = np.array(measured, np.float64).reshape(-1, 2).T
+    models, hosts = (
+        np.unique([getattr(gpu, name) or "" for gpu in known], return_inverse=True)[1]
+        for name in ("model", "hostname")
+    )
+    heat = expected_heat(models, hosts, power, temperature)
+    hot = heat.stands_out(thresholds.hot.excess_min_c) & (temperature >= thresholds.hot.excess_from_c)
+    return {
+        gpu.gpu_id: _Warmth(float(heat.expected[place]), bool(hot[place]))
+        for place, gpu in enumerate(known)
+        if not np.isnan(heat.expected[place])
+    }
+
+
+def _warmth(values: _Values, since_ms: float) -> tuple[float, float]:
+    """Power and temperature; NaN if they are missing or old."""
+    power, temperature = (
+        values[field][1] if field in values and values[field][0] >= since_ms else np.nan
+        for field in (_POWER, _TEMPERATURE)
+    )
+    return power, temperature
 
 
 def _load(gpu: Gpu, values: _Values) -> tuple[str | None, float | None, float | None]:
@@ -130,28 +198,22 @@ def _newest_values(reader: TableReader, end_ms: int, gpu_ids: list[str]) -> Mapp
     return found
 
 
-def _judged(
-    gpu: Gpu,
-    values: _Values,
-    now_ms: int,
-    thresholds: Thresholds,
-    peers_w: float | None,
-) -> NowGpu:
+def _judged(gpu: Gpu, values: _Values, context: _Context, thresholds: Thresholds) -> NowGpu:
     def value(*fields: int) -> float | None:
         return next((values[field][1] for field in fields if field in values), None)
 
     seen_ms = max((at for at, _ in values.values()), default=None)
+    seen_ms = seen_ms if context.seen_ms is None else context.seen_ms
     last_seen = gpu.last_seen if seen_ms is None else instant(seen_ms)
     # A closed window says when it ends, which may be after its newest sample.
-    age_s = max(0.0, now_ms / 1000 - last_seen.timestamp())
-    state, evidence = _state(gpu, value, age_s, thresholds, peers_w)
+    age_s = max(0.0, context.now_ms / 1000 - last_seen.timestamp())
+    state, evidence = _state(gpu, value, age_s, thresholds, context.peers_w)
     used, free = value(_USED), value(_FREE)
     total = value(_TOTAL) or (None if used is None or free is None else used + free)
     return NowGpu(
-        **{name: getattr(gpu, name) for name in ("gpu_id", "hostname", "model", "workload", "pod", "job")},
-        namespace=gpu.namespace,
+        **{name: getattr(gpu, name) for name in ABOUT},
         state=state,
-        findings=_findings(value, thresholds),
+        findings=_findings(value, thresholds, is_hot=context.heat is not None and context.heat.is_hot),
         evidence=evidence,
         gpu_util_percent=value(_UTIL),
         sm_active_share=value(_SM_ACTIVE),
@@ -159,6 +221,7 @@ def _judged(
         memory_used_share=None if used is None or not total else used / total,
         power_w=value(_POWER),
         temperature_c=value(_TEMPERATURE),
+        temperature_expected_c=None if context.heat is None else context.heat.expected_c,
         last_seen=last_seen,
         age_s=age_s,
     )
@@ -182,13 +245,13 @@ def _state(
     return ("idle_occupied", ", ".join(held)) if held else ("idle", None)
 
 
-def _findings(value: Any, thresholds: Thresholds) -> list[str]:
+def _findings(value: Any, thresholds: Thresholds, *, is_hot: bool) -> list[str]:
     reasons, code = int(value(_REASONS) or 0), int(value(_XID) or 0)
-    is_hot = (value(_TEMPERATURE) or 0.0) >= thresholds.hot.temperature_min_c
+    is_too_hot = (value(_TEMPERATURE) or 0.0) >= thresholds.hot.temperature_min_c
     findings = {
-        "hot": is_hot,
-        "thermal_throttle": bool(reasons & _HEAT_BITS),
-        "power_throttle": bool(reasons & _POWER_BITS),
+        "hot": is_hot or is_too_hot,
+        "thermal_throttle": bool(reasons & HEAT_REASONS),
+        "power_throttle": bool(reasons & POWER_REASONS),
         f"xid {code}": code != 0,
         "row_remap": bool(value(_REMAP_FAILED) or value(_REMAP_PENDING)),
     }

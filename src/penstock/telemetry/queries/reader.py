@@ -89,8 +89,10 @@ class TableReader:
         return Span(int(snapshot.low.min()) // 1000, int(snapshot.high.max()) // 1000 + 1)
 
     def cover(self, span: Span, levels: Sequence[Level] = ROLLUPS) -> list[Piece]:
-        """The span by the widest windows that are complete."""
-        return cover(span, levels, dict.fromkeys((level.table for level in levels), self.watermark()))
+        """The span by the widest windows that are complete, and that samples do not begin in."""
+        ready = dict.fromkeys((level.table for level in levels), self.watermark())
+        extent = self.extent(ROLLUPS[-1].table)
+        return cover(span, levels, ready, 0 if extent is None else extent.start)
 
     def watermark(self) -> int:
         """Windows that end by this time are complete; 0 if there is none.

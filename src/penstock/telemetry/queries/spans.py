@@ -1,6 +1,6 @@
 """Spans of time, and which rollup answers for which part of one.
 
-Times are whole milliseconds since 1970, as samples have them. Spans are half open here, inclusive for users.
+Times are whole milliseconds since 1970, as samples have them. Spans are half open.
 """
 
 from __future__ import annotations
@@ -65,21 +65,22 @@ SAMPLES: Final = Level("samples", 1)
 ROLLUPS: Final = (Level("rollups_1h", HOUR_MS), Level("rollups_1m", MINUTE_MS), Level("rollups_10s", 10_000))
 
 
-def cover(span: Span, levels: Sequence[Level], ready: Mapping[str, int]) -> list[Piece]:
+def cover(span: Span, levels: Sequence[Level], ready: Mapping[str, int], since: int = 0) -> list[Piece]:
     """The span as pieces, in order and without gaps, each of the widest windows that lie wholly in it.
 
     `levels` are widest first. `ready` says up to when a table is complete: a wide window appears only when it
     has passed, so the newest part of a span is answered by narrow ones, and the rest by the narrowest.
+    Samples begin at `since`: a wide window that begins before is partly empty, and narrow ones answer.
     """
     widest, *narrower = levels
     if not narrower:
         return [Piece(widest, span)] if span.width else []
-    start = -(-span.start // widest.width_ms) * widest.width_ms
+    start = -(-max(span.start, since) // widest.width_ms) * widest.width_ms
     end = min(span.end, ready.get(widest.table, 0)) // widest.width_ms * widest.width_ms
     if start >= end:
-        return cover(span, narrower, ready)
-    before = cover(Span(span.start, start), narrower, ready)
-    after = cover(Span(end, span.end), narrower, ready)
+        return cover(span, narrower, ready, since)
+    before = cover(Span(span.start, start), narrower, ready, since)
+    after = cover(Span(end, span.end), narrower, ready, since)
     return [*before, Piece(widest, Span(start, end)), *after]
 
 

@@ -42,7 +42,8 @@ WITH in_order AS (
   FROM timed
 ), grouped AS (
   SELECT at_ms DIV {{width_ms}} * {{width_ms}} AS start_ms, gpu_id, field,
-    max_by(hostname, at_ms) AS hostname, max_by(model, at_ms) AS model,
+    max_by(hostname, at_ms) AS hostname, max_by(device, at_ms) AS device,
+    max_by(pci_bus_id, at_ms) AS pci_bus_id, max_by(model, at_ms) AS model,
     max_by(workload, at_ms) AS workload, max_by(job, at_ms) AS job,
     max_by(pod, at_ms) AS pod, max_by(namespace, at_ms) AS namespace,
     count(*) AS count, min(value) AS min, max(value) AS max, avg(value) AS mean,
@@ -50,8 +51,8 @@ WITH in_order AS (
     sum(gained) AS gained, sum(elapsed_ms) / 1000 AS elapsed_s
   FROM followed GROUP BY ALL
 )
-SELECT timestamp_millis(start_ms) AS window_start, gpu_id, hostname, model, workload, job, pod, namespace,
-  field, count, min, max, mean, last,
+SELECT timestamp_millis(start_ms) AS window_start, gpu_id, hostname, device, pci_bus_id, model, workload, job,
+  pod, namespace, field, count, min, max, mean, last,
   CASE WHEN field NOT IN ({_COUNTERS}) THEN ordered[CAST(floor(0.50 * (count - 1)) AS INT)] END AS p50,
   CASE WHEN field NOT IN ({_COUNTERS}) THEN ordered[CAST(floor(0.95 * (count - 1)) AS INT)] END AS p95,
   CASE WHEN field IN ({_COUNTERS}, {_POWERS}) THEN gained END AS increase,

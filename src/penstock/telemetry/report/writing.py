@@ -19,7 +19,7 @@ from penstock.telemetry.queries.fleet import (
     utilization,
 )
 from penstock.telemetry.queries.gpus import find_gpus, latest
-from penstock.telemetry.queries.idleness import Idle, find_idle
+from penstock.telemetry.queries.idleness import NO_PRICES, Idle, Idleness, Prices, find_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, Span, instant
 from penstock.telemetry.queries.timeline import read_timelines
@@ -45,15 +45,21 @@ class Report:
 
 
 def write_report(
-    reader: TableReader, out: Path, *, hours: float = 24.0, thresholds: Thresholds | None = None
+    reader: TableReader,
+    out: Path,
+    *,
+    hours: float = 24.0,
+    thresholds: Thresholds | None = None,
+    prices: Prices = NO_PRICES,
 ) -> Report:
     """Report the last hours of samples into the folder `out`, which is made if it is not there."""
     span = latest(reader, int(hours * HOUR_MS))
     if not span.width:
         return Report(f"no samples in {reader.place} yet: nothing to report", [], [])
     incidents = [one for one in find_incidents(reader) if one.overlaps(span)]
-    sections = _sections(reader, span, incidents, thresholds or load_thresholds())
-    summary = _summary(span, {section.name: section for section in sections})
+    idle = find_idle(reader, span, thresholds or load_thresholds(), prices=prices)
+    sections = _sections(reader, span, incidents, idle)
+    summary = _summary(span, {section.name: section for section in sections}, idle)
     out.mkdir(parents=True, exist_ok=True)
     files = [out / PAGE, *_plot(reader, span, incidents, out)]
     for section in sections:
@@ -64,9 +70,7 @@ def write_report(
     return Report(summary, sections, files)
 
 
-def _sections(
-    reader: TableReader, span: Span, incidents: list[Incident], thresholds: Thresholds
-) -> list[Section]:
+def _sections(reader: TableReader, span: Span, incidents: list[Incident], idle: Idleness) -> list[Section]:
     rows = totals(reader, span)
     states = health(rows, find_gpus(reader, span), incidents)
     return [
@@ -74,7 +78,7 @@ def _sections(
             Section(f"utilization_by_{by}", f"Utilisation by {by}", Utilization, _wasteful_first(rows, by))
             for by in ("host", "model", "workload")
         ),
-        Section("idle", "Allocated and not used", Idle, find_idle(reader, span, thresholds).gpus),
+        Section("idle", "Allocated and not used", Idle, idle.gpus),
         Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
         Section("health", "Health", Health, states),
         Section("alerts", "Alerts", Incident, sorted(incidents, key=_urgency)),
@@ -97,7 +101,7 @@ def _urgency(incident: Incident) -> tuple[bool, int, float, str, str]:
     return incident.state != "open", severity, opened, incident.rule, incident.subject
 
 
-def _summary(span: Span, sections: dict[str, Section]) -> str:
+def _summary(span: Span, sections: dict[str, Section], idle: Idleness) -> str:
     models = sections["utilization_by_model"].rows
     measured = [one for one in models if one.gpu_util_percent is not None]
     gpus = sum(one.gpus for one in measured)
@@ -107,6 +111,10 @@ def _summary(span: Span, sections: dict[str, Section]) -> str:
         "utilisation not measured" if busy is None else f"{busy:.1f} % utilised",
         f"{sum(used_wh) / 1000:,.2f} kWh" if used_wh else "energy not measured",
     ]
+    if idle.wasted_gpu_hours is not None:
+        kwh = "" if idle.wasted_kwh is None else f" and {idle.wasted_kwh:,.2f} kWh"
+        cost = "" if idle.wasted_cost is None else f", a cost of {idle.wasted_cost:,.2f}"
+        counted.append(f"{idle.wasted_gpu_hours:,.1f} GPU-hours{kwh} wasted{cost}")
     states = count_by_status(sections["health"].rows)
     open_alerts = sum(one.state == "open" for one in sections["alerts"].rows)
     return (
@@ -123,7 +131,7 @@ def _plot(reader: TableReader, span: Span, incidents: list[Incident], out: Path)
     figures = {
         "heatmap.png": plots.heatmap(busy),
         "utilization_power.png": plots.over_time(busy, active, power),
-        "alerts.png": plots.alerts(incidents, span),
+        "alerts.png": plots.alerts(incidents, Span(closed.start, span.end)),
     }
     for name, figure in figures.items():
         figure.savefig(out / name)

@@ -28,7 +28,7 @@ class FaultClass(StrEnum):
     STRAGGLER = "straggler"  # share of its clock that a GPU of a training job has lost
     THERMAL_THROTTLE = "thermal_throttle"  # share of the time that clocks are held down
     POWER_THROTTLE = "power_throttle"  # likewise
-    HOT = "hot"  # degrees Celsius above what its load explains
+    HOT = "hot"  # degrees Celsius above what its load explains, at least
     XID = "xid"  # 1; `detail` has the code
     ECC = "ecc"  # errors per minute; `detail` says which
     ROW_REMAP = "row_remap"  # rows that were remapped
@@ -36,6 +36,7 @@ class FaultClass(StrEnum):
     FAKE_BUSY = "fake_busy"  # share of its multiprocessors that a GPU at 100 % leaves unused
     IDLE_OCCUPIED = "idle_occupied"  # seconds in which a job holds a GPU and does nothing with it
     LEMON_NODE = "lemon_node"  # faults of the host's GPUs
+    MISSING_GPU = "missing_gpu"  # GPUs of the host that are gone
 
 
 #: Smaller faults do not stand out from the noise of healthy GPUs.
@@ -55,7 +56,7 @@ _ELIGIBLE: Final = {
     FaultClass.STRAGGLER: _BUSY,
     FaultClass.THERMAL_THROTTLE: _BUSY,
     FaultClass.POWER_THROTTLE: _BUSY,
-    FaultClass.HOT: _BUSY,
+    FaultClass.HOT: _ANY,
     FaultClass.XID: _ANY,
     FaultClass.ECC: _ANY,
     FaultClass.ROW_REMAP: _ANY,
@@ -79,6 +80,9 @@ _LEMON_XIDS: Final = (48, 74, 79, 94, 119)
 #: one host in this many is a lemon
 _HOSTS_PER_LEMON: Final = 64
 _LEMON_EVENTS: Final = (4, 8)
+#: one host in this many disappears
+_HOSTS_PER_VANISHED: Final = 64
+_VANISHED_FROM_HOSTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,10 @@ def plan_faults(fleet: Fleet, plan: Plan, number: int) -> list[Fault]:
     lemons = _lemons(fleet, rng)
     for host in lemons:
         faults += _lemon_faults(fleet, host, begin, plan.period_s, rng)
-    spared = {gpu for host in lemons for gpu in range(host * GPUS_PER_HOST, (host + 1) * GPUS_PER_HOST)}
+    vanished = _vanished(fleet, lemons, rng)
+    for host in vanished:
+        faults += _vanish(host, begin, plan.period_s, rng)
+    spared = {gpu for host in (*lemons, *vanished) for gpu in _gpus_of(host)}
     waiting: set[int] = set()
     # In a small fleet the classes that few GPUs can have come first.
     for fault_class, kinds in _ELIGIBLE.items():
@@ -138,7 +145,46 @@ def plan_faults(fleet: Fleet, plan: Plan, number: int) -> list[Fault]:
             spared.add(int(gpu))
             if fault_class is FaultClass.STRAGGLER:
                 waiting.update(_siblings(fleet, int(gpu)))
+    faults += _missing(faults)
     return sorted(faults, key=lambda fault: (fault.start_s, fault.host, fault.gpu or 0))
+
+
+def _gpus_of(host: int) -> range:
+    return range(host * GPUS_PER_HOST, (host + 1) * GPUS_PER_HOST)
+
+
+def _vanished(fleet: Fleet, lemons: Sequence[int], rng: np.random.Generator) -> list[int]:
+    """Hosts that disappear with all their GPUs; none in small fleets."""
+    count = round(fleet.hosts / _HOSTS_PER_VANISHED) or (1 if fleet.hosts >= _VANISHED_FROM_HOSTS else 0)
+    free = [host for host in range(1, fleet.hosts) if host not in lemons]
+    return sorted(int(host) for host in rng.choice(free, count, replace=False)) if count else []
+
+
+def _vanish(host: int, begin: float, period_s: float, rng: np.random.Generator) -> list[Fault]:
+    start = begin + period_s * float(rng.uniform(0.1, 0.4))
+    length = period_s * float(rng.uniform(0.2, 0.5))
+    return [
+        Fault(FaultClass.SILENT, gpu, host, start, start + length, round(length, 4)) for gpu in _gpus_of(host)
+    ]
+
+
+def _missing(faults: Sequence[Fault]) -> list[Fault]:
+    """A host lacks its GPUs while they are silent: one fault of the host from the first to the last."""
+    by_host: dict[int, list[Fault]] = {}
+    for fault in faults:
+        if fault.fault_class is FaultClass.SILENT:
+            by_host.setdefault(fault.host, []).append(fault)
+    return [
+        Fault(
+            FaultClass.MISSING_GPU,
+            None,
+            host,
+            min(fault.start_s for fault in own),
+            max(fault.end_s for fault in own),
+            float(len(own)),
+        )
+        for host, own in by_host.items()
+    ]
 
 
 def _siblings(fleet: Fleet, gpu: int) -> Sequence[int]:

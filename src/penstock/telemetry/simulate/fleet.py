@@ -19,6 +19,8 @@ GPUS_PER_HOST: Final = 8
 MODEL: Final = "NVIDIA H200"
 DRIVER: Final = "580.159.04"
 NO_JOB: Final = -1
+#: the PCI buses of a host's GPUs
+_BUSES: Final = ("18", "2A", "3A", "5D", "9A", "AB", "BA", "DB")
 
 
 class JobKind(IntEnum):
@@ -63,7 +65,8 @@ class Fleet:
 
     def labels(self, gpu: int) -> dict[str, str]:
         """The labels of an exporter for a GPU and its workload."""
-        labels = {"driver_version": DRIVER, "model_name": MODEL}
+        bus = _BUSES[gpu % GPUS_PER_HOST]
+        labels = {"driver_version": DRIVER, "model_name": MODEL, "pci_bus_id": f"00000000:{bus}:00.0"}
         job = self.job(gpu)
         if job is not None:
             host = gpu // GPUS_PER_HOST

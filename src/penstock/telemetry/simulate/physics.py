@@ -1,7 +1,7 @@
 """Computes the metrics of all GPUs of a simulated fleet, tick by tick.
 
 Load comes first; clocks, power, temperature, memory and counters follow from it. The figures are those of an
-H200 as we captured one: 75 W and 36 °C idle, 700 W and 62 °C at full load, 345 to 1980 MHz.
+H200 as we captured one: about 75 W and 36 °C idle, 700 W and 62 °C at full load, 345 to 1980 MHz.
 
 The load of all GPUs of a job varies together: they differ by about one percent, GPUs of different jobs by
 much more. A straggler is visible because of this, and so the noise has one part per job and one per GPU.
@@ -30,9 +30,15 @@ MEASURED: Final = (
 assert all(number in FIELDS for number in MEASURED)
 
 _CLOCK_IDLE, _CLOCK_MAX = 345.0, 1980.0
-_POWER_IDLE, _POWER_FULL, _POWER_LIMIT = 75.0, 680.0, 700.0
+_POWER_FULL, _POWER_LIMIT = 680.0, 700.0
+#: of single GPUs: they idle at different powers, and do the same work with more or less of it
+_POWER_IDLE_SPREAD, _EFFICIENCY_SPREAD = (60.0, 110.0), 0.03
 #: degrees at no power above the host's air, and per watt
 _TEMP_BASE, _TEMP_PER_WATT = 32.0, 0.045
+#: of hosts: their air, in degrees and at most so many, and their fans; of GPUs: their place in the host
+_AIR_SPREAD, _AIR_MOST, _FANS_SPREAD, _PLACE_SPREAD = 2.5, 5.0, 0.05, 0.7
+#: a GPU that is too hot is at least so hot: at less it does not matter
+_TEMP_FAULTY = 62.0
 _TEMP_SLOWDOWN = 87.0
 #: seconds in which a temperature covers two thirds of its way
 _TEMP_LAG_S = 20.0
@@ -72,7 +78,15 @@ class Physics:
         n = fleet.gpus
         self._job_noise: Floats = rng.normal(0, 1, len(fleet.jobs) + 1)
         self._own_noise: Floats = rng.normal(0, 1, n)
-        self._air: Floats = np.repeat(rng.normal(0, 1.5, fleet.hosts), GPUS_PER_HOST)
+        air = rng.normal(0, _AIR_SPREAD, fleet.hosts).clip(-_AIR_MOST, _AIR_MOST)
+        self._air: Floats = np.repeat(air, GPUS_PER_HOST) + rng.normal(0, _PLACE_SPREAD, n)
+        fans = rng.normal(1, _FANS_SPREAD, fleet.hosts)
+        self._per_watt: Floats = _TEMP_PER_WATT * np.repeat(fans, GPUS_PER_HOST)
+        self._idle_w: Floats = rng.uniform(*_POWER_IDLE_SPREAD, n)
+        self._per_work: Floats = rng.normal(1, _EFFICIENCY_SPREAD, n)
+        #: jobs keep different shares of multiprocessors busy; the last one is for GPUs without a job
+        self._training_work: Floats = rng.uniform(0.55, 0.92, len(fleet.jobs) + 1)
+        self._inference_work: Floats = rng.uniform(0.45, 0.75, len(fleet.jobs) + 1)
         #: how much of its memory each GPU's job holds
         self._held: Floats = np.where(fleet.job_of == NO_JOB, 0.0, rng.uniform(0.35, 0.95, n))
         #: notebooks: seconds until the burst or the pause ends; pauses count from below zero
@@ -130,7 +144,8 @@ class Physics:
         busy = np.where(training, (0.97 + 0.015 * shared + 0.004 * own).clip(0.85, 1.0), busy)
         busy = np.where(inference, (0.55 + 0.12 * shared + 0.06 * own).clip(0.2, 0.95), busy)
         busy = np.where(bursting, (0.6 + 0.15 * own).clip(0.3, 1.0), busy)
-        working = busy * np.where(training, 0.9, np.where(inference, 0.6, 0.5))
+        trained, inferred = self._training_work[fleet.job_of], self._inference_work[fleet.job_of]
+        working = busy * np.where(training, trained, np.where(inference, inferred, 0.5))
         for gpu, _ in active.get(FaultClass.IDLE_OCCUPIED, ()):
             busy[gpu] = working[gpu] = 0.0
         for gpu, fault in active.get(FaultClass.FAKE_BUSY, ()):
@@ -154,8 +169,8 @@ class Physics:
 
     def _power(self, now: _Now, active: _Active) -> None:
         own = self._own_noise
-        spent = (_POWER_FULL - _POWER_IDLE) * now.working * now.clock / _CLOCK_MAX
-        now.power = _POWER_IDLE + spent + 4.0 * own
+        spent = (_POWER_FULL - self._idle_w) * now.working * now.clock / _CLOCK_MAX * self._per_work
+        now.power = self._idle_w + spent + 4.0 * own
         # Peaks touch the limit now and then on any GPU that works hard.
         now.capped = np.where(now.working > 0.8, (0.004 * (1.5 + own)).clip(0.0, 0.02), 0.0)
         for gpu, fault in active.get(FaultClass.POWER_THROTTLE, ()):
@@ -165,9 +180,10 @@ class Physics:
         now.clock = now.clock * (1.0 - 0.4 * now.capped)
 
     def _heat(self, dt_s: float, now: _Now, active: _Active) -> None:
-        goal = _TEMP_BASE + _TEMP_PER_WATT * now.power + self._air
+        goal = _TEMP_BASE + self._per_watt * now.power + self._air
         for gpu, fault in active.get(FaultClass.HOT, ()):
-            goal[gpu] = min(float(goal[gpu]) + fault.size, _TEMP_SLOWDOWN - 2.0)
+            hotter = max(float(goal[gpu]), _TEMP_FAULTY) + fault.size
+            goal[gpu] = min(hotter, _TEMP_SLOWDOWN - 2.0)
         for gpu, fault in active.get(FaultClass.THERMAL_THROTTLE, ()):
             goal[gpu] = _TEMP_SLOWDOWN + 3.0 * fault.size
             now.slowed[gpu] = fault.size

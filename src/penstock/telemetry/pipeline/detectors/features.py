@@ -32,7 +32,7 @@ _COLUMN: Final = {number: column for column, number in enumerate(FEATURES)}
 _COLUMN_OF: Final = np.full(max(FIELDS) - min(FIELDS) + 1, -1)
 _COLUMN_OF[list(FEATURES)] = np.arange(len(FEATURES))
 #: what is said of a GPU beside its values
-ABOUT: Final = ("hostname", "model", "workload", "job", "pod")
+ABOUT: Final = ("hostname", "device", "pci_bus_id", "model", "workload", "job", "pod")
 _NAMES: Final = ("gpu_id", *ABOUT)
 FEATURES_SCHEMA: Final = pa.schema(
     [

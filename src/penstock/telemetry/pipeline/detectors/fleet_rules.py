@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.telemetry.heat import expected_heat
 from penstock.telemetry.pipeline.columns import Floats, Ints
 from penstock.telemetry.pipeline.detectors.gpu_rules import BY_ACTIVITY, BY_LIMIT, HEAT_BIT, HELD_DOWN_BIT
+from penstock.telemetry.pipeline.detectors.missing import missing_gpu
 from penstock.telemetry.pipeline.detectors.peers import NO_TEXT, Peers
 from penstock.telemetry.pipeline.detectors.rules import Finding, group_median
 from penstock.telemetry.thresholds import Thresholds
@@ -22,9 +24,8 @@ __all__ = ["FLEET_RULES"]
 _MAD_TO_SIGMA: Final = 1.4826
 #: siblings that agree perfectly still differ by this share before a deviation means anything
 _SPREAD_MIN: Final = 0.005
-#: watts; GPUs whose power is within one such band are expected to be equally warm
-_POWER_BAND_W: Final = 25.0
-_BAND_MEMBERS_MIN: Final = 8
+#: fewer busy GPUs of a model say nothing about their power
+_BUSY_PEERS_MIN: Final = 8
 _BY_PEERS: Final = 2
 
 
@@ -75,28 +76,23 @@ def _busy_peers_power(peers: Peers, is_busy: Any) -> Floats:
     busy = np.flatnonzero(is_busy & ~np.isnan(power))
     if len(busy):
         models = _groups(peers.codes["model"][busy])
-        enough = np.bincount(models)[models] >= _BAND_MEMBERS_MIN
+        enough = np.bincount(models)[models] >= _BUSY_PEERS_MIN
         median[busy] = np.where(enough, group_median(models, power[busy]), np.nan)
     return median
 
 
 def hot(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
-    """Hotter than GPUs at the same power are, and than its host makes the others."""
+    """Hotter than its power and its host explain, by more than GPUs of its model usually differ from that."""
     temperature, power = peers.measures["temperature"], peers.measures["power"]
-    excess = np.full(len(temperature), np.nan)
-    others = np.flatnonzero(~np.isnan(temperature + power) & _recent(peers, now_ms, thresholds))
-    if len(others):
-        band = (power[others] // _POWER_BAND_W).astype(np.int64)
-        above = temperature[others] - group_median(band, temperature[others])
-        above -= group_median(_groups(peers.codes["hostname"][others]), above)
-        has_peers = np.bincount(band)[band] >= _BAND_MEMBERS_MIN
-        excess[others] = np.where(has_peers, above, np.nan)
+    limit = thresholds.hot
+    recent_power = np.where(_recent(peers, now_ms, thresholds), power, np.nan)
+    heat = expected_heat(peers.codes["model"], peers.codes["hostname"], recent_power, temperature)
     # Idle GPUs differ by what surrounds them; below the floor no difference harms.
-    stands_out = (excess >= thresholds.hot.excess_min_c) & (temperature >= thresholds.hot.excess_from_c)
-    bad = stands_out | (temperature >= thresholds.hot.temperature_min_c)
+    stands_out = heat.stands_out(limit.excess_min_c) & (temperature >= limit.excess_from_c)
+    bad = stands_out | (temperature >= limit.temperature_min_c)
 
     def evidence(gpu: int) -> str:
-        above = f", {excess[gpu]:.0f} °C above GPUs at the same power" if stands_out[gpu] else ""
+        above = f"; {heat.evidence(gpu, power[gpu])}" if stands_out[gpu] else ""
         return f"{temperature[gpu]:.0f} °C{above}"
 
     # One that is throttled has an alert for that.
@@ -157,4 +153,5 @@ FLEET_RULES: Final[dict[str, Callable[[Peers, int, Thresholds], Finding]]] = {
     "straggler": straggler,
     "silent": silent,
     "lemon_node": lemon_node,
+    "missing_gpu": missing_gpu,
 }

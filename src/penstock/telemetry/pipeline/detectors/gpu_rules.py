@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.telemetry.fields import HEAT_REASONS, POWER_REASONS
 from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.pipeline.columns import Floats
 from penstock.telemetry.pipeline.detectors.features import column_of
@@ -35,8 +36,7 @@ _XID, _POWER_NS, _THERMAL_NS = (column_of(each) for each in (230, 240, 241))
 _DBE, _REMAPPED, _REMAP_FAILED, _REMAP_PENDING = (column_of(each) for each in (311, 393, 395, 396))
 _SM_ACTIVE, _LIMIT_SET, _LIMIT_ENFORCED, _MEMORY = (column_of(each) for each in (1002, 160, 164, 252))
 _NS_PER_S: Final = 1e9
-#: the reasons for low clocks that are the power limit or the power supply, and those that are heat
-_REASON_BITS: Final = {_POWER_NS: 0x04 | 0x80, _THERMAL_NS: 0x20 | 0x40}
+_REASON_BITS: Final = {_POWER_NS: POWER_REASONS, _THERMAL_NS: HEAT_REASONS}
 #: bits of a signal: throttled by heat as `hot` counts it, and by anything as `straggler` does
 HEAT_BIT, HELD_DOWN_BIT = 1, 2
 #: what a busy share is a share of

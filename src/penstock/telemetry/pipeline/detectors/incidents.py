@@ -30,6 +30,9 @@ class Alert(NamedTuple):
     severity: str
     since_ms: int
     hostname: str
+    #: the place of a GPU in its host
+    device: str | None
+    pci_bus_id: str | None
     workload: str | None
     job: str | None
     pod: str | None
@@ -48,6 +51,8 @@ class Subject(NamedTuple):
 
     subject: str
     hostname: str
+    device: str | None = None
+    pci_bus_id: str | None = None
     workload: str | None = None
     job: str | None = None
     pod: str | None = None

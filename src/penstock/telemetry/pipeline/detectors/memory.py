@@ -14,15 +14,16 @@ import pyarrow as pa
 
 from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import COUNTERS, FEATURES, LAST_CODES, column_of
+from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["BAD", "GOOD", "OPEN", "Memory", "held_of", "lists", "rules_metadata"]
+__all__ = ["BAD", "GOOD", "OPEN", "Memory", "forget_silence", "held_of", "lists", "rules_metadata"]
 
 #: of `held`: bad since, good since while an alert is open, and open since
 BAD, GOOD, OPEN = range(3)
 
 _SBE: Final = column_of(310)
 _FEATURES_KEY, _RULES_KEY = b"features", b"rules"
-_TEXTS: Final = ("hostname", "model", "workload", "job", "pod")
+_TEXTS: Final = ("hostname", "device", "pci_bus_id", "model", "workload", "job", "pod")
 
 
 class Memory:
@@ -30,6 +31,7 @@ class Memory:
 
     __slots__ = (
         "corrected",
+        "devices",
         "gained",
         "gpu_ids",
         "heard",
@@ -39,6 +41,7 @@ class Memory:
         "last",
         "models",
         "number_of",
+        "pci_bus_ids",
         "pods",
         "rules",
         "seen_ms",
@@ -51,6 +54,8 @@ class Memory:
         self.gpu_ids: list[str] = []
         self.number_of: dict[str, int] = {}
         self.hostnames: list[str] = []
+        self.devices: list[str | None] = []
+        self.pci_bus_ids: list[str | None] = []
         self.models: list[str | None] = []
         self.workloads: list[str | None] = []
         self.jobs: list[str | None] = []
@@ -68,10 +73,9 @@ class Memory:
         #: by rule: BAD, GOOD and OPEN since; 0 where it is not so
         self.held = np.zeros((0, len(rules), 3), dtype=np.int64)
 
-    def hear(
-        self, step_ms: int, about: dict[str, list[Any]], values: Any, smoothing_s: float, corrected_s: float
-    ) -> Ints:
+    def hear(self, step_ms: int, about: dict[str, list[Any]], values: Any, thresholds: Thresholds) -> Ints:
         """Take one step's rows, except those that are older than their GPU's last; the GPU of each row."""
+        smoothing_s, corrected_s = thresholds.smoothing_s, thresholds.ecc.corrected_smoothing_s
         whose = self._number(about)
         is_news = self.seen_ms[whose] <= step_ms
         numbers, values = whose[is_news], values[is_news]
@@ -80,6 +84,7 @@ class Memory:
         self.heard[numbers] = True
         before_ms = self.seen_ms[numbers]
         elapsed_s = np.where(before_ms > 0, (step_ms - before_ms) / 1000.0, np.nan)[:, None]
+        forget_silence(self.held, numbers[elapsed_s[:, 0] > thresholds.stale_s])
         last = self.last[numbers]
         # One that falls was reset, or came out of order: then it is not known what it has gained.
         gained = np.maximum(values - last, 0.0)
@@ -106,9 +111,13 @@ class Memory:
             if number == len(self.gpu_ids):
                 self.gpu_ids.append(gpu_id)
                 self.hostnames.append("")
-                for texts in (self.models, self.workloads, self.jobs, self.pods):
+                for texts in (self.devices, self.pci_bus_ids, self.models):
+                    texts.append(None)
+                for texts in (self.workloads, self.jobs, self.pods):
                     texts.append(None)
             self.hostnames[number] = about["hostname"][row] or ""
+            self.devices[number] = about["device"][row] or self.devices[number]
+            self.pci_bus_ids[number] = about["pci_bus_id"][row] or self.pci_bus_ids[number]
             self.models[number] = about["model"][row] or self.models[number]
             self.workloads[number] = about["workload"][row]
             self.jobs[number] = about["job"][row]
@@ -150,7 +159,8 @@ class Memory:
         memory.gpu_ids = table["gpu_id"].to_pylist()
         memory.number_of = {gpu_id: number for number, gpu_id in enumerate(memory.gpu_ids)}
         for name in _TEXTS:
-            setattr(memory, f"{name}s", table[name].to_pylist())
+            is_kept = name in table.column_names  # the state of an older version may lack some
+            setattr(memory, f"{name}s", table[name].to_pylist() if is_kept else [None] * len(table))
         memory._grow(len(memory.gpu_ids))
         kept = json.loads(table.schema.metadata[_FEATURES_KEY])
         for name in ("last", "smooth"):
@@ -162,6 +172,12 @@ class Memory:
         memory.corrected = table["corrected"].to_numpy().copy()
         memory.held = held_of(table, rules)
         return memory
+
+
+def forget_silence(held: Any, gpus: Ints) -> None:
+    """Nothing is known of GPUs that are heard again: what was not yet an alert begins anew."""
+    waits = held[gpus, :, OPEN] == 0
+    held[gpus, :, BAD] = np.where(waits, 0, held[gpus, :, BAD])
 
 
 def rules_metadata(rules: tuple[str, ...]) -> dict[bytes, str]:

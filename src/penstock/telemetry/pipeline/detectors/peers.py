@@ -21,6 +21,8 @@ __all__ = ["NO_TEXT", "Peers"]
 #: the code of a missing text
 NO_TEXT: Final = -1
 _MEASURES: Final = ("temperature", "power", "clock", "util", "busy_share")
+_LASTING: Final = ("device", "pci_bus_id", "model")
+_OF_GPUS: Final = ("temperature", "power", "clock", "util")
 _FLAGS: Final = {"busy_source": BY_NOTHING, "throttled": 0}
 
 
@@ -39,6 +41,8 @@ class Peers:
         self.hardware_ms = np.zeros(0, np.int64)
         self.measures: dict[str, Any] = {name: np.zeros(0) for name in _MEASURES}
         self.flags: dict[str, Any] = {name: np.zeros(0, np.int8) for name in _FLAGS}
+        #: how many GPUs its host had when the GPU was last heard, itself included
+        self.companions = np.zeros(0, np.int64)
         #: whether a GPU has a sample in this step
         self.heard = np.zeros(0, dtype=bool)
         #: by rule: bad since, good since while open, and open since; 0 where it is not so
@@ -89,11 +93,27 @@ class Peers:
         for kept in (self.codes, self.measures, self.flags):
             for name, own in kept.items():
                 reported = columns[name][is_news]
-                # A model stays known once it was reported; all other values may end.
+                # A model and a place stay known once they were reported; all other values may end.
                 own[heard] = (
-                    np.where(reported == NO_TEXT, own[heard], reported) if name == "model" else reported
+                    np.where(reported == NO_TEXT, own[heard], reported) if name in _LASTING else reported
                 )
         return heard
+
+    @property
+    def is_gpu(self) -> Any:
+        """Exporters and hosts have samples of their own, and none of these."""
+        return ~np.isnan([self.measures[name] for name in _OF_GPUS]).all(axis=0)
+
+    def is_present(self, now_ms: int, absent_s: float) -> Any:
+        """The GPUs that were heard in the last so many seconds."""
+        return self.is_gpu & (now_ms - self.seen_ms < absent_s * 1000)
+
+    def count_companions(self, now_ms: int, absent_s: float) -> None:
+        """Count the GPUs of each host for those that were heard in this step."""
+        hosts = self.codes["hostname"] - NO_TEXT
+        counted = np.bincount(hosts, weights=self.is_present(now_ms, absent_s)).astype(np.int64)
+        heard = self.heard & self.is_gpu
+        self.companions[heard] = counted[hosts[heard]]
 
     def _grow(self, size: int) -> None:
         more = size - len(self.seen_ms)
@@ -106,6 +126,7 @@ class Peers:
 
         self.seen_ms, self.hardware_ms = grown(self.seen_ms, 0), grown(self.hardware_ms, 0)
         self.heard, self.held = grown(self.heard, False), grown(self.held, 0)
+        self.companions = grown(self.companions, 0)
         self.codes = {name: grown(own, NO_TEXT) for name, own in self.codes.items()}
         self.measures = {name: grown(own, np.nan) for name, own in self.measures.items()}
         self.flags = {name: grown(own, _FLAGS[name]) for name, own in self.flags.items()}
@@ -121,6 +142,7 @@ class Peers:
             "gpu_id": pa.array(self.gpu_ids, pa.string()),
             "seen_ms": self.seen_ms,
             "hardware_ms": self.hardware_ms,
+            "companions": self.companions,
             **about,
             **self.measures,
             **self.flags,
@@ -133,12 +155,18 @@ class Peers:
         peers = cls(rules)
         peers.gpu_ids = table["gpu_id"].to_pylist()
         peers.number_of = {gpu_id: number for number, gpu_id in enumerate(peers.gpu_ids)}
-        peers.codes = {name: peers._encoded(table[name]) for name in ABOUT}
+        nothing = pa.chunked_array([pa.nulls(len(table), pa.string()).dictionary_encode()])
+        peers.codes = {
+            name: peers._encoded(table[name] if name in table.column_names else nothing) for name in ABOUT
+        }
         peers.seen_ms, peers.hardware_ms = (
             table[name].to_numpy().copy() for name in ("seen_ms", "hardware_ms")
         )
         peers.measures = {name: table[name].to_numpy().copy() for name in _MEASURES}
         peers.flags = {name: table[name].to_numpy().copy() for name in _FLAGS}
+        peers.companions = np.zeros(len(peers.gpu_ids), np.int64)
+        if "companions" in table.column_names:  # the state of an older version has none
+            peers.companions = table["companions"].to_numpy().copy()
         peers.heard = np.zeros(len(peers.gpu_ids), dtype=bool)
         peers.held = held_of(table, rules)
         return peers

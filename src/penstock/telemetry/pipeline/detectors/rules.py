@@ -43,6 +43,8 @@ class Rule(NamedTuple):
     action: str
     #: counts towards a lemon node
     is_hardware: bool = False
+    #: the subject of its alerts is a host
+    is_of_host: bool = False
 
 
 def xid_action(code: float) -> str:
@@ -76,5 +78,8 @@ RULES: Final[dict[str, Rule]] = {
     "row_remap": Rule("critical", "reset the GPU; replace it if remapping failed", is_hardware=True),
     "straggler": Rule("warning", "take the GPU out of the job"),
     "silent": Rule("critical", "check the exporter, the host, and whether the GPU is on the bus"),
-    "lemon_node": Rule("critical", "take the host out of service"),
+    "lemon_node": Rule("critical", "take the host out of service", is_of_host=True),
+    "missing_gpu": Rule(
+        "warning", "check the host, and whether all its GPUs are on the bus", is_of_host=True
+    ),
 }

@@ -6,7 +6,7 @@ It takes signals from tasks, one row per GPU and step, and is numbers only: text
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from penstock.telemetry.pipeline.detectors.rules import RULES, is_application_xi
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["FleetDetectors"]
+
+
+#: in the order of a Subject
+_OF_SUBJECT: Final = ("hostname", "device", "pci_bus_id", "workload", "job", "pod")
 
 
 class FleetDetectors:
@@ -57,18 +61,17 @@ class FleetDetectors:
         peers, alerts = self.peers, []
         peers.heard[:] = False
         peers.heard[heard] = True
+        peers.count_companions(now_ms, self._thresholds.missing_gpu.absent_s)
         for number, (name, rule) in enumerate(FLEET_RULES.items()):
             finding = rule(peers, now_ms, self._thresholds)
-            subject_of = self._host if name == "lemon_node" else self._gpu
+            subject_of = self._host if RULES[name].is_of_host else self._gpu
             alerts += changes(name, peers.held[:, number], finding, now_ms, self._thresholds, subject_of)
         return alerts
 
     def _gpu(self, gpu: int) -> Subject:
         peers = self.peers
-        hostname, workload, job, pod = (
-            peers.text(name, gpu) for name in ("hostname", "workload", "job", "pod")
-        )
-        return Subject(peers.gpu_ids[gpu], hostname or "", workload, job, pod)
+        hostname, *rest = (peers.text(name, gpu) for name in _OF_SUBJECT)
+        return Subject(peers.gpu_ids[gpu], hostname or "", *rest)
 
     def _host(self, gpu: int) -> Subject:
         hostname = self.peers.text("hostname", gpu) or ""

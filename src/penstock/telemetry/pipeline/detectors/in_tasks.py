@@ -69,10 +69,9 @@ class GpuDetectors:
         about = {name: features[name].to_pylist() for name in _NAMES}
         alerts, measured = [], []
         for rows in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps)) + 1):
-            step_ms, thresholds = int(steps[rows[0]]), self._thresholds
+            step_ms = int(steps[rows[0]])
             named = {name: column[rows[0] : rows[-1] + 1] for name, column in about.items()}
-            corrected_s = thresholds.ecc.corrected_smoothing_s
-            whose = self.memory.hear(step_ms, named, matrix[rows], thresholds.smoothing_s, corrected_s)
+            whose = self.memory.hear(step_ms, named, matrix[rows], self._thresholds)
             alerts += self._judge(step_ms)
             measured.append(self._signals(whose))
         columns = [np.concatenate(parts) for parts in zip(*measured, strict=True)]
@@ -92,6 +91,8 @@ class GpuDetectors:
         return Subject(
             memory.gpu_ids[gpu],
             memory.hostnames[gpu],
+            memory.devices[gpu],
+            memory.pci_bus_ids[gpu],
             memory.workloads[gpu],
             memory.jobs[gpu],
             memory.pods[gpu],
