@@ -49,7 +49,7 @@ AWS_ENVIRONMENT: Final = {
 def require_client(module: str) -> None:
     """Skip the test if a client library of the extra `bridge` is missing."""
     if find_spec(module) is None:
-        pytest.skip(f"no {module}: pip install 'penstock[bridge]'")
+        pytest.skip(f"no {module}: pip install 'penstock-mq[bridge]'")
 
 
 @contextmanager

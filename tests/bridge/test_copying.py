@@ -308,7 +308,7 @@ class FlakySource(FakeSource):
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(["", "", "before", "after"]), max_size=40), st.booleans())
-def test_nothing_is_lost_whatever_fails(plan: list[str], unique: bool) -> None:
+def test_no_failure_loses_messages(plan: list[str], unique: bool) -> None:
     faults = Faults(plan)
     timed_out = WriteFailed("timed out", retriable=True)
 

@@ -149,7 +149,7 @@ def test_a_subject_that_the_stream_does_not_store_is_refused(client: Client, sub
         asyncio.run(NatsTarget(SERVERS, "ORDERS", subject).open())
 
 
-def test_what_the_stream_refuses_is_not_written_again(client: Client) -> None:
+def test_refused_messages_are_not_written_again(client: Client) -> None:
     async def write(*errors: Exception) -> list[WriteFailed | None]:
         target = NatsTarget(SERVERS, "ORDERS", "orders.new")
         results: asyncio.Queue[WriteFailed | None] = asyncio.Queue()

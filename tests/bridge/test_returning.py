@@ -51,13 +51,13 @@ def copied(message: Bridged, home: Home | None) -> tuple[Counts, list[str]]:
 
 
 def test_the_only_copy_of_a_message_goes_to_another_queue() -> None:
-    """A bridge deletes what it has copied: after a rollback nobody would have the message."""
+    """A bridge deletes what it has copied: after a rollback the message would be lost."""
     counts, said = copied(in_topic(QUEUED), Home(System.SQS, "images-returned"))
     assert (counts.written, counts.skipped, said) == (1, 0, [])
 
 
 @pytest.mark.parametrize("place", ["images", None])
-def test_a_copy_does_not_go_back_and_one_line_says_so(place: str | None) -> None:
+def test_a_copy_does_not_return_to_its_origin_and_is_logged_in_one_line(place: str | None) -> None:
     counts, said = copied(in_topic(QUEUED), Home(System.SQS, place))
     assert (counts.written, counts.skipped, counts.acknowledged) == (0, 1, 1)
     (line,) = said

@@ -110,7 +110,7 @@ def test_writes_without_an_id_are_counted() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abswflrt"), st.integers(0, 4)), max_size=60), st.booleans())
-def test_counts_add_up_whatever_happens(steps: list[tuple[str, int]], unique: bool) -> None:
+def test_counts_add_up_after_any_sequence_of_events(steps: list[tuple[str, int]], unique: bool) -> None:
     there = window(limit=3, remembered=2)
     writing: list[Entry] = []
     for action, number in steps:

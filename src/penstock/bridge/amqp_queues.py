@@ -14,7 +14,10 @@ from penstock.bridge.mapping import AMQP_PROPERTIES, KeyRule, from_amqp, to_amqp
 from penstock.bridge.message import Bridged, System
 from penstock.bridge.ports import Done
 
-__all__ = ["AmqpSource", "AmqpTarget"]
+__all__ = ["LOGGERS", "AmqpSource", "AmqpTarget"]
+
+#: the client library logs to these what it tries again, and raises the rest
+LOGGERS: Final = ("aio_pika", "aiormq")
 
 _CONNECT_S: Final = 10
 _CONFIRM_S: Final = 30

@@ -14,7 +14,10 @@ from penstock.bridge.mapping import KeyRule, NatsCopy, from_nats, to_nats
 from penstock.bridge.message import Bridged, System
 from penstock.bridge.ports import Done
 
-__all__ = ["NatsServers", "NatsSource", "NatsTarget"]
+__all__ = ["LOGGERS", "NatsServers", "NatsSource", "NatsTarget"]
+
+#: the client library logs to these what it tries again, and raises the rest
+LOGGERS: Final = ("nats",)
 
 _CONNECT_S: Final = 5
 _FLUSH_S: Final = 10

@@ -15,7 +15,10 @@ from penstock.bridge.message import Bridged, System
 from penstock.bridge.ports import Done
 from penstock.bridge.sqs_mapping import SqsCopy, from_sqs, to_sqs
 
-__all__ = ["SqsQueue", "SqsSource", "SqsTarget"]
+__all__ = ["LOGGERS", "SqsQueue", "SqsSource", "SqsTarget"]
+
+#: the client library logs to these what it tries again, and raises the rest
+LOGGERS: Final = ("boto3", "botocore", "urllib3")
 
 T = TypeVar("T")
 

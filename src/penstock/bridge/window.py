@@ -49,7 +49,6 @@ class Entry:
     """A message in flight."""
 
     message: Bridged
-    is_written: bool = False
     #: the connection that delivered the message is gone
     is_lost: bool = False
     error: WriteFailed | None = None
@@ -110,7 +109,6 @@ class Window:
         elif message.has_unique_id:
             self._remember(message.id)
         if not entry.is_lost:
-            entry.is_written = True
             self._due.append(entry)
 
     def failed(self, entry: Entry, error: WriteFailed) -> None:
