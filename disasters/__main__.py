@@ -16,6 +16,7 @@ from disasters.published import PAGE, published
 from disasters.run import Runner
 from disasters.system import SYSTEMS
 from disasters.table import ALL
+from docs import measured
 from lab import MissingTool
 from tools.arguments import Arguments
 
@@ -27,6 +28,7 @@ def main() -> int:
         return 0
     if given.publish:
         PAGE.write_text(published(PAGE.read_text()))
+        measured.write()
         return 0
     chosen = _chosen(given)
     # As for an interrupt: the brokers must end with the run.
@@ -45,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", choices=tuple(SYSTEMS), default="penstock", help="which brokers")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names, or numbers of rows")
     parser.add_argument("--list", action="store_true", help="name the disasters and stop")
-    parser.add_argument("--publish", action="store_true", help="put results into docs/storage.md and stop")
+    parser.add_argument("--publish", action="store_true", help="put results into the pages and stop")
     parser.add_argument("--fresh", action="store_true", help="a cluster of its own for each disaster")
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
     parser.add_argument("--results", type=Path, help="a JSON file that the results are merged into")
@@ -58,7 +60,7 @@ def _chosen(given: argparse.Namespace) -> list[Disaster]:
     if unknown := names - {d.name for d in known} - {str(d.row) for d in ALL if d.row}:
         sys.exit(f"no disaster {', '.join(sorted(unknown))}; see --list")
     chosen = [d for d in known if d.name in names or str(d.row) in names] if names else list(ALL)
-    return [disaster for disaster in chosen if given.against in disaster.systems]
+    return [disaster for disaster in chosen if SYSTEMS[given.against].name in disaster.systems]
 
 
 def _run(chosen: list[Disaster], given: argparse.Namespace, directory: Path) -> list[Result]:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from disasters.cluster import wait_until
 
-__all__ = ["PARTITIONS", "Client", "Ledger", "Place"]
+__all__ = ["PARTITIONS", "VALUE_BYTES", "Client", "Ledger", "Place"]
 
 PARTITIONS: Final = 3
 #: bytes of a value; a segment holds some 120 of them
@@ -226,6 +226,7 @@ class Client:
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
                 "check.crcs": True,
                 "fetch.wait.max.ms": 50,
                 "retry.backoff.ms": 20,

@@ -32,6 +32,8 @@ class Shape:
     directories: int = 1
     #: whether each data directory is a small file system of its own, which Kafka needs to run full
     small_disks: bool = False
+    #: whether clocks can be set while the brokers run
+    moving_clocks: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,7 +50,9 @@ class Cluster:
         self._directory = directory
         self._servers: dict[int, Server] = {}
         self._mounts: list[Path] = []
-        self.conditions = dict.fromkeys(self.nodes, Conditions())
+        #: the conditions of a machine without a fault
+        self.usual = Conditions(clock_moves=shape.moving_clocks)
+        self.conditions = dict.fromkeys(self.nodes, self.usual)
 
     def __enter__(self) -> Self:
         ports = free_ports(2 * len(self.nodes))
@@ -119,6 +123,11 @@ class Cluster:
 
     def home(self, node: int) -> Path:
         return self._directory / f"broker-{node}"
+
+    def set_clocks(self, ahead_ms: int) -> None:
+        """Sets the wall clocks of all brokers, which run."""
+        for node in self.nodes:
+            self.system.set_clock(self.home(node), ahead_ms)
 
     def disk(self, node: int) -> Disk:
         names = ("data", *(f"data-{number}" for number in range(2, self.shape.directories + 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.model.errors import CorruptMessage
@@ -11,17 +12,18 @@ from penstock.records.record import iter_batches, iter_records
 __all__ = ["records_of"]
 
 
-def records_of(partition: Path) -> dict[int, bytes]:
+def records_of(partition: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> dict[int, bytes]:
     """Returns the value of every readable record in a partition's folder, by offset.
 
-    A segment is read up to the first batch that is torn; batches with a wrong checksum are left out.
+    `read` returns the content of a file. A segment is read up to the first batch that is torn; batches with a
+    wrong checksum are left out.
     """
     found: dict[int, bytes] = {}
     if not partition.is_dir():
         return found
     for segment in sorted(partition.glob("*.log")):
         if segment.is_file():
-            _read_segment(segment.read_bytes(), found)
+            _read_segment(read(segment), found)
     return found
 
 

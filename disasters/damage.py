@@ -5,17 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from penstock.records.batch import BatchHeader
+from penstock.records.record import iter_batches
 
 __all__ = [
     "append_garbage",
+    "batches",
+    "cut_batches",
     "cut_tail",
     "flip_bit",
     "remove_files",
     "remove_segment",
     "segments",
+    "set_base_offset",
+    "set_epoch",
+    "set_magic",
     "swap",
     "zero_tail",
 ]
+
+#: where the fields lie in a batch that no checksum covers
+_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
+_LONG: Final = Struct(">q")
+_INT: Final = Struct(">i")
 
 
 def segments(partition: Path) -> list[Path]:
@@ -69,6 +85,44 @@ def flip_bit(file: Path, position: int) -> None:
         assert byte, f"{file} has no byte {position}"
         opened.seek(position)
         opened.write(bytes([byte[0] ^ 0x10]))
+
+
+def batches(segment: Path) -> list[tuple[int, BatchHeader]]:
+    """Returns position and header of each batch of a segment."""
+    return list(iter_batches(segment.read_bytes()))
+
+
+def cut_batches(partition: Path, count: int) -> None:
+    """Cuts the last `count` batches off a partition; at least one batch has to be left."""
+    for segment in reversed(segments(partition)):
+        found = batches(segment)
+        if len(found) > count:
+            os.truncate(segment, found[-count][0] if count else segment.stat().st_size)
+            return
+        count -= len(found)
+        remove_segment(segment)
+    raise AssertionError(f"{partition} has no batch left")
+
+
+def set_epoch(segment: Path, position: int, epoch: int) -> None:
+    """Changes the leader epoch of the batch at `position`; no checksum covers it."""
+    _overwrite(segment, position + _EPOCH_AT, _INT.pack(epoch))
+
+
+def set_base_offset(segment: Path, position: int, offset: int) -> None:
+    """Changes the base offset of the batch at `position`; no checksum covers it."""
+    _overwrite(segment, position, _LONG.pack(offset))
+
+
+def set_magic(segment: Path, position: int, magic: int) -> None:
+    """Changes the magic byte of the batch at `position`; no checksum covers it."""
+    _overwrite(segment, position + _MAGIC_AT, bytes([magic]))
+
+
+def _overwrite(file: Path, position: int, data: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(data)
 
 
 def swap(one: Path, other: Path) -> None:

@@ -171,8 +171,9 @@ def _flip_in_metadata(scene: Scene, node: int) -> None:
     """Flips one bit of the topic's name in the metadata log."""
     needle = scene.topic.encode()
     for segment in segments(scene.disk(node).metadata_log()):
-        if (at := segment.read_bytes().find(needle)) >= 0:
-            flip_bit(segment, at)
+        system = scene.cluster.system
+        if (at := system.read(segment).find(needle)) >= 0:
+            flip_bit(segment, system.position(segment, at))
             return
     raise AssertionError(f"the metadata log of broker {node} does not name {scene.topic}")
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from disasters import report
-from disasters.destructive import DESTRUCTIVE
-from disasters.table import HARMLESS
+from disasters.table import HARMFUL, HARMLESS
 
 __all__ = ["PAGE", "published"]
 
@@ -22,7 +21,7 @@ def published(page: str) -> str:
     return report.publish(
         page,
         {
-            "destructive disasters": report.markdown(DESTRUCTIVE.disasters, columns),
+            "destructive disasters": report.markdown(HARMFUL, columns),
             "harmless disasters": report.markdown(HARMLESS, columns),
         },
     )

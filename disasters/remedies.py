@@ -15,15 +15,21 @@ def restore_metadata(scene: Scene) -> None:
     scene.start()
 
 
-def recover_quorum(scene: Scene, survivor: int) -> None:
-    """Recovers the quorum from one node's metadata; the other nodes rejoin, as in the runbook."""
+def recover_quorum(scene: Scene, survivor: int, *merged: int) -> None:
+    """Recovers the quorum on one node, with the metadata of `merged`; the others rejoin (the runbook)."""
     if scene.cluster.system.name != "penstock":
         return
     scene.stop(*scene.cluster.running)
-    for node in scene.cluster.nodes:
-        command = "recover" if node == survivor else "rejoin"
-        directories = map(str, scene.disk(node).directories)
-        scene.penstock("quorum", command, *directories, "--yes")
+    others = [node for node in scene.cluster.nodes if node != survivor]
+    options = []
+    for node in others:
+        if node in merged:
+            options += [option for path in scene.disk(node).directories for option in ("--with", str(path))]
+        else:
+            options += ["--without", str(node)]
+    scene.penstock("quorum", "recover", *map(str, scene.disk(survivor).directories), "--yes", *options)
+    for node in others:
+        scene.penstock("quorum", "rejoin", *map(str, scene.disk(node).directories), "--yes")
     scene.start(survivor)
     scene.cluster.wait_ready(scene.cluster.system.whole_s)
     scene.start()

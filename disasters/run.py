@@ -17,7 +17,7 @@ from disasters.clients import Place
 from disasters.cluster import Cluster, Shape, wait_until
 from disasters.judge import Examination, Result, Verdict, compare, verdict_of
 from disasters.scene import Scene
-from disasters.system import Conditions, System
+from disasters.system import System
 from lab import LabError, MissingTool
 from lab.server import HOST, METADATA_ALL_TOPICS_V0, call
 
@@ -115,7 +115,7 @@ class Runner:
     def _is_odd(self) -> bool:
         """Whether the cluster still suffers from a condition that a script has set."""
         return self._cluster is not None and any(
-            conditions != Conditions() for conditions in self._cluster.conditions.values()
+            conditions != self._cluster.usual for conditions in self._cluster.conditions.values()
         )
 
     def _drop(self) -> None:

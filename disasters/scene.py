@@ -115,9 +115,11 @@ class Scene:
         return self._spare / f"{name}-{node}"
 
     def forget(self, topic: str) -> None:
-        """Takes a topic that is going to be deleted out of the ledger."""
+        """Takes a topic that is going to be deleted out of the ledger, and the offsets committed in it."""
         del self.topics[topic]
         ledger = self.client.ledger
+        for key in [key for key in ledger.commits if key[0] == topic]:
+            del ledger.commits[key]
         for place in [place for place in ledger.acknowledged if place.topic == topic]:
             del ledger.acknowledged[place]
             ledger.acknowledgements -= 1
@@ -228,7 +230,8 @@ class Scene:
 
     def penstock(self, *arguments: str, tolerant: bool = False) -> None:
         """Runs a command of the console; one that fails is a complaint."""
-        command = [sys.executable, "-m", "penstock", *arguments]
+        home = self.cluster.home(self.cluster.nodes[0])
+        command = [sys.executable, "-m", "penstock", *self.cluster.system.options(home), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode and not tolerant:
             said = done.stderr.strip() or done.stdout.strip()
@@ -269,7 +272,7 @@ class Scene:
         found: dict[Place, bytes] = {}
         for topic, spread in self.topics.items():
             for number in range(spread.partitions):
-                records = records_of(self.disk(node).partition(topic, number))
+                records = records_of(self.disk(node).partition(topic, number), self.cluster.system.read)
                 found |= {Place(topic, number, offset): value for offset, value in records.items()}
         return {place for place, value in acknowledged.items() if found.get(place) != value}
 
@@ -289,7 +292,8 @@ class Scene:
         for data in self.disk(node).directories:
             for folder in data.glob(f"quarantine/{self.topic}-*/data/partition-*"):
                 number = int(folder.name.rpartition("-")[2])
-                found |= {Place(self.topic, number, o): value for o, value in records_of(folder).items()}
+                records_there = records_of(folder, self.cluster.system.read)
+                found |= {Place(self.topic, number, o): value for o, value in records_there.items()}
         if missing := sum(found.get(place) != value for place, value in records.items()):
             self.complaints.append(f"the quarantine of broker {node} lacks {missing} records")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,16 +17,19 @@ from disasters.layout import KAFKA, PENSTOCK, Layout
 from lab import LabError
 from lab.apache_kafka import CLUSTER_ID, kafka_node, tool
 from lab.home import command
+from lab.kafka_clock import with_clock
 from lab.server import Server
+from penstock.broker.base.system_ports import OsFiles
+from penstock.encryption.files import EncryptedFiles
+from penstock.encryption.keys import parse_keys
 
 __all__ = ["SYSTEMS", "Conditions", "System"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
-#: shifts the wall clock of a process that is not ours; Debian's package faketime
-_FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 #: room for a small broker: three of them share a machine with everything else
 _KAFKA_HEAP: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _BALLAST: Final = "ballast"
+_CLOCK: Final = "clock"
 _PAGE_BYTES: Final = 4096
 _SMALL_DISK_BYTES: Final = 256 << 20
 
@@ -35,6 +39,8 @@ class Conditions:
     """The faults of the machine that a broker is started on."""
 
     clock_ms: int = 0
+    #: whether the clock can be set while the broker runs, which takes another class of Kafka
+    clock_moves: bool = False
     descriptors_max: int | None = None
 
 
@@ -55,6 +61,9 @@ class System(Protocol):
     def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
         """Sets the command and environment of the next start."""
 
+    def set_clock(self, home: Path, ahead_ms: int) -> None:
+        """Sets the wall clock of a broker that runs."""
+
     def format(self, home: Path) -> None:
         """Prepares a broker to start on empty directories, as an operator must."""
 
@@ -63,6 +72,15 @@ class System(Protocol):
 
     def free(self, home: Path) -> None:
         """Makes room again."""
+
+    def read(self, path: Path) -> bytes:
+        """Returns the content of a file of a broker."""
+
+    def position(self, path: Path, at: int) -> int:
+        """Returns where a file has the byte at a position of its content."""
+
+    def options(self, home: Path) -> list[str]:
+        """Returns the options of commands that read the files of a broker."""
 
 
 class _Penstock:
@@ -79,15 +97,18 @@ class _Penstock:
         return Server(self.name, port, command, home / "broker.log")
 
     def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
-        (home / "clock").write_text(str(conditions.clock_ms))
+        self.set_clock(home, conditions.clock_ms)
         paths = [str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
         server.environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            CLOCK: str(home / "clock"),
+            CLOCK: str(home / _CLOCK),
             DISK_FULL: str(home / "full"),
             MEMORY: str(home / "faulty"),
         }
         server.command = _limited(server.command, conditions)
+
+    def set_clock(self, home: Path, ahead_ms: int) -> None:
+        _write_clock(home, ahead_ms)
 
     def format(self, home: Path) -> None:
         """An empty directory is formatted at the start."""
@@ -98,6 +119,36 @@ class _Penstock:
     def free(self, home: Path) -> None:
         (home / "full").unlink(missing_ok=True)
 
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def position(self, path: Path, at: int) -> int:
+        return at
+
+    def options(self, home: Path) -> list[str]:
+        return []
+
+
+class _EncryptedPenstock(_Penstock):
+    """Penstock with encryption at rest: damage strikes ciphertext."""
+
+    settings: Mapping[str, str] = {"penstock.encryption.keys": f"disasters:{b64encode(bytes(32)).decode()}"}
+
+    def read(self, path: Path) -> bytes:
+        return self._files().read(str(path))
+
+    def position(self, path: Path, at: int) -> int:
+        return self._files().stored_position(str(path), at)
+
+    def options(self, home: Path) -> list[str]:
+        return ["--encryption-config", str(home / "server.properties")]
+
+    def _files(self) -> EncryptedFiles:
+        """The files of a broker, as an operator with the keys reads copies in any place."""
+        return EncryptedFiles(
+            OsFiles(), parse_keys(self.settings["penstock.encryption.keys"]), is_bound=False
+        )
+
 
 class _Kafka:
     name = "kafka"
@@ -107,6 +158,8 @@ class _Kafka:
     settings: Mapping[str, str] = {
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
+        # else retention begins half a minute after the start
+        "log.initial.task.delay.ms": "1000",
         "log.cleaner.dedupe.buffer.size": str(8 << 20),
     }
 
@@ -124,16 +177,13 @@ class _Kafka:
         return server
 
     def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
-        server.environment = {}
-        if conditions.clock_ms:
-            if not _FAKETIME.exists():
-                raise LabError("a wrong clock takes libfaketime (Debian's package faketime)")
-            server.environment = {
-                "LD_PRELOAD": str(_FAKETIME),
-                "FAKETIME": f"{conditions.clock_ms / 1000:+.0f}",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
-        server.command = _limited(server.command, conditions)
+        self.set_clock(home, conditions.clock_ms)
+        clock = home / _CLOCK if conditions.clock_ms or conditions.clock_moves else None
+        broker = with_clock(_limited(server.command, Conditions()), clock)
+        server.command = _limited(broker, conditions)
+
+    def set_clock(self, home: Path, ahead_ms: int) -> None:
+        _write_clock(home, ahead_ms)
 
     def format(self, home: Path) -> None:
         storage_tool = [*tool("kafka.tools.StorageTool"), "format", "-t", CLUSTER_ID]
@@ -150,6 +200,22 @@ class _Kafka:
     def free(self, home: Path) -> None:
         (home / "data" / _BALLAST).unlink(missing_ok=True)
 
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def position(self, path: Path, at: int) -> int:
+        return at
+
+    def options(self, home: Path) -> list[str]:
+        return []
+
+
+def _write_clock(home: Path, ahead_ms: int) -> None:
+    """Sets the shift that brokers read; a reader finds the old content or the new one."""
+    written = home / f"{_CLOCK}.new"
+    written.write_text(str(ahead_ms))
+    written.replace(home / _CLOCK)
+
 
 def _limited(command: Sequence[str], conditions: Conditions) -> list[str]:
     """Returns the command with a descriptor limit, which replaces an earlier one."""
@@ -159,4 +225,8 @@ def _limited(command: Sequence[str], conditions: Conditions) -> list[str]:
     return ["prlimit", f"--nofile={conditions.descriptors_max}", "--", *plain]
 
 
-SYSTEMS: Final[Mapping[str, System]] = {"penstock": _Penstock(), "kafka": _Kafka()}
+SYSTEMS: Final[Mapping[str, System]] = {
+    "penstock": _Penstock(),
+    "penstock-encrypted": _EncryptedPenstock(),
+    "kafka": _Kafka(),
+}

@@ -25,6 +25,6 @@ def test_the_end_of_a_partition_is_requested_again_while_its_leader_moves() -> N
     assert clients._end_of(Moving(3), TopicPartition("t", 0)) == 310
 
 
-def test_a_partition_that_nobody_leads_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_without_a_leader_has_no_end_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_STALLED_S", 0.0)
     assert clients._end_of(Moving(1 << 30), TopicPartition("t", 0)) == 0

@@ -7,11 +7,16 @@ import pytest
 from disasters.contents import records_of
 from disasters.damage import (
     append_garbage,
+    batches,
+    cut_batches,
     cut_tail,
     flip_bit,
     remove_files,
     remove_segment,
     segments,
+    set_base_offset,
+    set_epoch,
+    set_magic,
     swap,
     zero_tail,
 )
@@ -91,6 +96,25 @@ def test_swaps_two_folders(tmp_path: Path) -> None:
     assert (one / "b").exists()
     assert (other / "a").exists()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_changes_the_fields_that_no_checksum_covers(partition: Path) -> None:
+    first = segments(partition)[0]
+    position, header = batches(first)[1]
+    set_epoch(first, position, 7)
+    set_base_offset(first, position, 201)
+    changed = batches(first)[1][1]
+    assert (changed.leader_epoch, changed.base_offset, changed.crc) == (7, 201, header.crc)
+    set_magic(first, position, 3)
+    assert sorted(records_of(partition)) == [0, 2, 3, 4, 5]
+
+
+def test_cuts_whole_batches_across_segments(partition: Path) -> None:
+    cut_batches(partition, 3)
+    assert sorted(records_of(partition)) == [0, 1, 2]
+    assert len(segments(partition)) == 2
+    with pytest.raises(AssertionError):
+        cut_batches(partition, 3)
 
 
 def test_removes_files_by_pattern(partition: Path) -> None:

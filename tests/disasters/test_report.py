@@ -17,7 +17,7 @@ _LOST = Result(
 )
 
 
-def test_a_line_has_the_counts_and_what_is_wrong() -> None:
+def test_a_line_has_the_counts_and_the_losses() -> None:
     line = report.line(_LOST)
     assert line.split()[:6] == ["lost", "930", "30", "900+3c", "20", "LOST"]
     assert "broker 1 lacks 900" in line
@@ -50,7 +50,7 @@ def test_a_table_takes_the_place_of_the_one_between_its_marks() -> None:
     assert report.publish(page, {"one": "new"}) == page.replace("old", "new")
 
 
-def test_the_summary_counts_what_passed_failed_and_was_not_run() -> None:
+def test_the_summary_counts_passed_failed_and_unrun_disasters() -> None:
     skipped = Result("skipped", "", Verdict.SKIPPED, 0.1, Examination())
     assert report.summary([_KEPT, _LOST, skipped]) == (
         "1 passed, 1 failed, 1 skipped; 900 acknowledged records lost"
