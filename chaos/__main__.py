@@ -10,6 +10,7 @@ from pathlib import Path
 from chaos.links import Links
 from chaos.namespaces import Namespaces, are_allowed
 from chaos.nemesis import KINDS
+from chaos.queue_kills import KILLS, run_queues
 from chaos.run import run
 from chaos.workers import CLIENTS, DEFAULT_MEMBERS, JAVA_CLIENTS
 from lab import LabError
@@ -44,7 +45,23 @@ def main() -> int:
         metavar="CLIENT",
         help="the clients of the share group: " + " ".join(CLIENTS),
     )
+    parser.add_argument(
+        "--queues",
+        action="store_true",
+        help="a share group and a delay topic through kills in quick succession, and nothing else",
+    )
+    parser.add_argument("--kills", type=int, default=KILLS, help="with --queues: how many leaders are killed")
+    parser.add_argument(
+        "--in-turn",
+        action="store_true",
+        help="with --queues: leader, group coordinator and state leader of one share partition in turn",
+    )
     given = parser.parse_args()
+    if given.queues:
+        print(f"seed {given.seed}, {given.kills} kills", flush=True)
+        counted = run_queues(given.seed, given.kills, _say, given.keep, in_turn=given.in_turn)
+        print("\n".join(counted.lines()))
+        return 0 if counted.is_good else 1
     _prepare_java(given.members, given.secured)
     network = given.network or ("namespaces" if are_allowed() else "proxy")
     print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)

@@ -42,6 +42,7 @@ class Writer:
         history: History,
         values: itertools.count[int],
         security: Mapping[str, str] = _PLAINTEXT,
+        delivery_ms: int = _DELIVERY_MS,
     ) -> None:
         self.name = name
         self._history = history
@@ -61,7 +62,7 @@ class Writer:
                 "linger.ms": 2,
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 100,
-                "delivery.timeout.ms": _DELIVERY_MS,
+                "delivery.timeout.ms": delivery_ms,
                 "request.timeout.ms": 5_000,
             }
         )

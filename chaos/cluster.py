@@ -26,10 +26,13 @@ from penstock.net.client_security import client_security
 from penstock.security.client_names import java_names
 from penstock.testing.security import SECURE_LISTENER, new_security
 
-__all__ = ["Cluster"]
+__all__ = ["DELIVERIES_MAX", "Cluster"]
 
 _ROOT: Final = Path(__file__).parent.parent
 _REPLICAS: Final = 3
+#: The largest limit that a broker takes. A record counts as delivered when it is acquired, as in Kafka, also
+#: if its response was lost with a broker, so that kills in quick succession use up a lower limit.
+DELIVERIES_MAX: Final = 25
 _STOP_S: Final = 60.0
 #: for metrics and health, in a network of its own
 _MONITORING_PORT: Final = 9404
@@ -168,6 +171,7 @@ class Cluster:
                 "offsets.topic.replication.factor": _REPLICAS,
                 "offsets.topic.num.partitions": 3,
                 "transaction.state.log.num.partitions": 3,
+                "group.share.max.delivery.count.limit": DELIVERIES_MAX,
                 # A Metadata request that a paused broker executes late would create a deleted topic again.
                 "auto.create.topics.enable": "false",
                 # Namespaces have addresses of their own, which only this machine can reach.

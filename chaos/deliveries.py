@@ -34,6 +34,8 @@ class Delivery:
     accepted_at: float | None = None
     #: the kind of client
     client: str = ""
+    #: how often a broker had acquired the record then; 0 if the client does not say
+    delivery_count: int = 0
 
 
 class Lost(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Final
 
 from chaos.checker import anomalies
 from chaos.clients import Reader, Writer, create_topic, fully_replicated, read_everything
-from chaos.cluster import Cluster
+from chaos.cluster import DELIVERIES_MAX, Cluster
 from chaos.history import History, Outcome
 from chaos.ledger import Ledger
 from chaos.links import Links
@@ -90,7 +90,8 @@ def run(
         ledger = Ledger(
             cluster.bootstrap, _HEALED_S, java=java and not secured, security=cluster.client_config
         )
-        workers = Workers(cluster.bootstrap, cluster.client_config, members, lab_root() / "kafka" / "libs")
+        jars = lab_root() / "kafka" / "libs"
+        workers = Workers(cluster.bootstrap, cluster.client_config, members, jars, DELIVERIES_MAX)
         return _suffer(cluster, ledger, workers, seconds, faults, say)
 
 

@@ -92,9 +92,11 @@ class _Thread(ABC):
     def _work(self) -> None:
         """Work until `stop`, or until an error."""
 
-    def _got(self, value: bytes) -> Delivery:
+    def _got(self, value: bytes, delivery_count: int) -> Delivery:
         accepts = self._rng.random() >= _RELEASES
-        delivery = Delivery(int(value), time.monotonic(), accepts, client=self.client)
+        delivery = Delivery(
+            int(value), time.monotonic(), accepts, client=self.client, delivery_count=delivery_count
+        )
         self._deliveries.append(delivery)
         return delivery
 
@@ -120,7 +122,7 @@ class QueueMember(_Thread):
             answers: list[asyncio.Task[None]] = []
             try:
                 async for message in queue:
-                    delivery = self._got(message.value)
+                    delivery = self._got(message.value, message.delivery_count)
                     if delivery.is_accepted:
                         answers.append(asyncio.create_task(_note(message.accept(), delivery)))
                         answers = [answer for answer in answers if not answer.done()]
@@ -171,7 +173,7 @@ class LibrdkafkaMember(_Thread):
     def _settle(self, consumer: ShareConsumer, messages: Sequence[Message]) -> None:
         accepted: dict[int, list[Delivery]] = {}
         for message in messages:
-            delivery = self._got(message.value())
+            delivery = self._got(message.value(), message.delivery_count())
             consumer.acknowledge(message, _ACCEPT if delivery.is_accepted else _RELEASE)
             if delivery.is_accepted:
                 accepted.setdefault(message.partition(), []).append(delivery)

@@ -23,7 +23,7 @@ from chaos.share_members import (
 )
 from penstock import Queue
 
-__all__ = ["CLIENTS", "DEFAULT_MEMBERS", "JAVA_CLIENTS", "Workers"]
+__all__ = ["CLIENTS", "DEFAULT_MEMBERS", "DELIVERIES", "JAVA_CLIENTS", "Workers"]
 
 _THREADS: Final = {kind.client: kind for kind in (QueueMember, LibrdkafkaMember)}
 _PROGRAMS: Final = {kind.client: kind for kind in (JavaMember, VerifiableMember, ConsoleMember)}
@@ -32,17 +32,25 @@ CLIENTS: Final = (*_THREADS, *_PROGRAMS)
 JAVA_CLIENTS: Final = tuple(_PROGRAMS)
 DEFAULT_MEMBERS: Final = ("queue", "queue", "librdkafka", "java")
 _LOOK_S: Final = 0.2
-#: As many as the broker allows. Members release every tenth message, and faults end deliveries, so that some
-#: of many values would reach a lower limit and be archived.
-_DELIVERIES: Final = 10
+_BEGIN_S: Final = 120.0
+#: As many as a broker allows by default. Members release every tenth message, and faults end deliveries, so
+#: that some of many values would reach a lower limit and be archived.
+DELIVERIES: Final = 10
 
 
 class Workers:
     """Members of the named clients. Those of the Java client are left out if `jars` has none, or for TLS."""
 
     def __init__(
-        self, bootstrap: str, security: Mapping[str, Any], members: Sequence[str], jars: Path
+        self,
+        bootstrap: str,
+        security: Mapping[str, Any],
+        members: Sequence[str],
+        jars: Path,
+        deliveries_max: int = DELIVERIES,
     ) -> None:
+        """`deliveries_max` is the group's limit: a value that reaches it is archived, as it should be."""
+        self._deliveries_max = deliveries_max
         self._bootstrap = bootstrap
         self._security = dict(security)
         self.deliveries: list[Delivery] = []
@@ -67,17 +75,25 @@ class Workers:
     async def _begin(self) -> None:
         """Set the configs of the group: `Queue` has it start with the first record."""
         async with Queue(
-            self._bootstrap, TOPIC, group=GROUP, max_deliveries=_DELIVERIES, config=self._security
+            self._bootstrap,
+            TOPIC,
+            group=GROUP,
+            max_deliveries=self._deliveries_max,
+            # The first group has its coordinator's topic created, on brokers that have just started.
+            connect_timeout=_BEGIN_S,
+            config=self._security,
         ):
             pass
 
+    def await_accepted(self, sends: Callable[[], Sequence[Send]], timeout_s: float) -> None:
+        """Wait until all acknowledged values are accepted, for a limited time."""
+        deadline = time.monotonic() + timeout_s
+        while "queue-lost" in self.anomalies(sends()) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+
     def finish(self, sends: Callable[[], Sequence[Send]], timeout_s: float) -> list[str]:
         """Wait until all acknowledged values are accepted. Returns the failures of liveness."""
-        deadline = time.monotonic() + timeout_s
-        while "queue-lost" in self.anomalies(sends()):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_LOOK_S)
+        self.await_accepted(sends, timeout_s)
         for member in self._members:
             member.stop()
         complaints = [
@@ -85,8 +101,12 @@ class Workers:
             for member in self._members
             if not member.finish(timeout_s)
         ]
-        idle = {member.client for member in self._members} - {d.client for d in self.deliveries}
-        return complaints + [f"no member with {client} got a message" for client in sorted(idle)]
+        return complaints + [f"no member with {client} got a message" for client in self.idle]
+
+    @property
+    def idle(self) -> list[str]:
+        """The kinds of clients of which no member has got a message."""
+        return sorted({member.client for member in self._members} - {d.client for d in self.deliveries})
 
     def anomalies(self, sends: Iterable[Send]) -> dict[str, Sequence[object]]:
         return queue_anomalies(sends, self.deliveries) if self._members else {}

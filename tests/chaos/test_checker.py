@@ -48,7 +48,7 @@ def test_the_anomaly_is_found(name: str) -> None:
     assert set(found) <= {name, *(["int-poll-skip"] if name == "lost-write" else [])}
 
 
-def test_a_clean_history_has_none() -> None:
+def test_a_clean_history_has_no_violation() -> None:
     sends = [*THREE, sent(13, None, UNKNOWN), sent(14, None, FAILED), sent(15, 5, producer="q")]
     polls = [polled((0, 10), (1, 11)), polled((2, 12), (3, 13), (5, 15))]
     assert anomalies(History(sends, polls)) == {}

@@ -94,7 +94,7 @@ def test_brokers_of_apache_kafka_are_known_by_their_names(links: Links, echo: in
         assert broker.recv(100) == request_by(name)
 
 
-def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
+def test_connections_to_a_closed_port_are_dropped(links: Links) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and never listens
         port = links.add(2, taken.getsockname()[1])
@@ -105,7 +105,9 @@ def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
                 return
 
 
-def test_the_end_leaves_nobody_who_was_just_accepted(echo: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_closes_connections_that_were_just_accepted(
+    echo: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unclosed: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", unclosed.append)
     for _ in range(10):

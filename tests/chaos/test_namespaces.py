@@ -55,7 +55,7 @@ def program(namespaces: Namespaces, node: int, text: str) -> subprocess.Popen[st
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_each_way_is_cut_alone_and_clients_reach_everybody(namespaces: Namespaces) -> None:
+def test_each_direction_is_cut_alone_and_clients_reach_all_brokers(namespaces: Namespaces) -> None:
     target = namespaces.place(2).host
     with program(namespaces, 2, _ECHO) as echo, program(namespaces, 1, _REQUEST) as requester:
         try:
@@ -95,7 +95,7 @@ def test_nothing_stays_behind() -> None:
     assert bridge not in {name for _, name in socket.if_nameindex()}
 
 
-def test_what_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_namespaces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NamespacesRefused):
         Namespaces([1]).start()

@@ -45,9 +45,9 @@ def test_a_counter_may_fall_with_its_process_only() -> None:
 
 def test_a_healthy_broker_causes_no_complaint() -> None:
     with broker(config=MONITORED) as running:
-        assert running.broker.monitor is not None
-        clients = ("127.0.0.1", running.broker.listeners[0].port)
-        watched = Watched(clients, ("127.0.0.1", running.broker.monitor.port))
+        assert running.broker.serving.monitor is not None
+        clients = ("127.0.0.1", running.broker.stages.listening.listeners[0].port)
+        watched = Watched(clients, ("127.0.0.1", running.broker.serving.monitor.port))
         assert leaderless(watched) == frozenset()
         watch = HealthWatch({1: watched})
         watch.start()
@@ -58,12 +58,12 @@ def test_a_healthy_broker_causes_no_complaint() -> None:
 
 def test_samples_of_deleted_topics_are_a_complaint() -> None:
     with broker(config=MONITORED) as running:
-        assert running.broker.monitor is not None
+        assert running.broker.serving.monitor is not None
         producer = Producer({"bootstrap.servers": running.bootstrap})
         producer.produce("passing-1", b"x")
         assert producer.flush(60) == 0
-        clients = ("127.0.0.1", running.broker.listeners[0].port)
-        watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.monitor.port))})
+        clients = ("127.0.0.1", running.broker.stages.listening.listeners[0].port)
+        watch = HealthWatch({1: Watched(clients, ("127.0.0.1", running.broker.serving.monitor.port))})
         watch.start()
         assert watch.finish(0.0, "other-") == []
         (complaint,) = HealthWatch.finish(watch, 0.0, "passing-")
