@@ -1,5 +1,8 @@
 """`python -m alarms`: prints one line per fault, and exits with 1 if an alert was not as it should be.
 
+With `--quiet`, no fault is caused: for that many seconds, an hour by default, no alert may fire with the
+rules as they are, while clients write and read, and each broker is restarted once as planned.
+
 It exits with 2 without Prometheus, and on a machine that is so busy that alerts fire without a fault.
 """
 
@@ -14,12 +17,15 @@ from typing import Final
 
 from alarms.cluster import Cluster
 from alarms.faults import FAULTS_IN_ORDER, Fault
-from alarms.rules import alert_names, shortened
+from alarms.quiet import is_quiet
+from alarms.rules import alert_names, as_shipped, shortened
 from lab.prometheus import Prometheus, prometheus_path
 from tools.arguments import Arguments
 
 #: how long an alert may take to fire, and to resolve
 _PATIENCE_S: Final = 90.0
+#: an hour, after which the longest windows of the rules are full
+_QUIET_S: Final = 3600.0
 #: how long no alert may fire before the first fault: longer than the shortened windows
 _CALM_S: Final = 15.0
 
@@ -30,6 +36,9 @@ def main() -> int:
         "--only", nargs="+", default=[], metavar="WORD", help="faults with a word in their name"
     )
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
+    parser.add_argument(
+        "--quiet", type=float, nargs="?", const=_QUIET_S, metavar="SECONDS", help="a time without a fault"
+    )
     given = parser.parse_args()
     chosen = [f for f in FAULTS_IN_ORDER if not given.only or any(word in f.name for word in given.only)]
     binary = prometheus_path("prometheus")
@@ -41,10 +50,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-alarms-") as temporary:
         home = given.keep or Path(temporary)
         (home / "prometheus").mkdir(parents=True)
+        rules = shortened() if given.quiet is None else as_shipped()
         with (
             Cluster(home) as cluster,
-            Prometheus(binary, home / "prometheus", cluster.targets, shortened()) as prometheus,
+            Prometheus(binary, home / "prometheus", cluster.targets, rules) as prometheus,
         ):
+            if given.quiet is not None:
+                return 0 if is_quiet(cluster, prometheus, given.quiet) else 1
             if fired := _fires_without_fault(prometheus):
                 print(f"alarms: the machine is too busy: without a fault there is {fired}", file=sys.stderr)
                 return 2

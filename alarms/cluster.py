@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,16 +26,21 @@ __all__ = ["Cluster", "Writer"]
 _OFFSET: Final = 20_000
 _SETTINGS: Final = {
     "penstock.metrics.listener": f"{HOST}:+{_OFFSET}",
+    # A broker with TLS and logins would serve no metrics without a token. Empty: they are open.
+    "penstock.metrics.token": "",
     # Responses wait for syncs, so that a slow disk makes slow requests.
     "penstock.flush": "group",
     "penstock.scrub.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
+#: few enough for a fault to use most of them
+_DESCRIPTORS_MAX: Final = 1024
 #: a listener of the first broker that only clients with a password use
 _LOGIN: Final = "SASL_PLAINTEXT"
 _USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
-ORDERS, SINGLE, STRICT, DAMAGED = "orders", "single", "strict", "damaged"
+ORDERS, SINGLE, STRICT, DAMAGED, JOBS = "orders", "single", "strict", "damaged", "jobs"
 #: days that certificates are valid: the alert fires at 14
 LONG_DAYS, SHORT_DAYS = 100, 3
 _TIMEOUT_S: Final = 30.0
@@ -69,6 +75,35 @@ class Writer:
             self._producer.poll(0)
 
 
+class Receiver:
+    """An OpenTelemetry receiver that takes everything, or refuses it while `is_refusing`."""
+
+    def __init__(self) -> None:
+        self.is_refusing = False
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(503 if receiver.is_refusing else 200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None: ...
+
+        self._server = ThreadingHTTPServer((HOST, 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class Cluster:
     """Use it in a `with`: leaving it stops every process."""
 
@@ -78,6 +113,7 @@ class Cluster:
         self._authority = new_authority("alarms", datetime.now(UTC), days=LONG_DAYS)
         self.issue_certificate(LONG_DAYS)
         self._tls_port, self._login_port = free_ports(2)
+        self.receiver = Receiver()
         for number, server in enumerate(self.servers, 1):
             self._adapt(number, server)
         self.writer = Writer(self.bootstrap, (ORDERS,))
@@ -114,6 +150,7 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.writer.stop()
+        self.receiver.close()
         for server in self.servers:
             if server.runs():
                 server.kill()
@@ -131,10 +168,12 @@ class Cluster:
             configs["ssl.keystore.location"] = str(self._home / "broker.pem")
             configs["sasl.enabled.mechanisms"] = "PLAIN"
             configs[f"listener.name.{_LOGIN.lower()}.plain.sasl.jaas.config"] = _USERS
+            configs["penstock.otlp.endpoint"] = self.receiver.address
         if number == 2:
             configs["log.dirs"] += f",{home / SECOND}"
         path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))
-        server.command = [sys.executable, "-m", "alarms.broker", "up", "--config", str(path)]
+        limited = ["prlimit", f"--nofile={_DESCRIPTORS_MAX}", "--"]
+        server.command = [*limited, sys.executable, "-m", "alarms.broker", "up", "--config", str(path)]
         server.environment = {FAULTS: str(home / "faults")}
 
     def _create_topics(self) -> None:
@@ -144,6 +183,7 @@ class Cluster:
             NewTopic(SINGLE, 1, replica_assignment=[[3]]),
             NewTopic(STRICT, 1, 3, config={"min.insync.replicas": "3"}),
             NewTopic(DAMAGED, 1, 3, config={"segment.bytes": str(1 << 20)}),
+            NewTopic(JOBS, 1, 3),
         ]
         for future in admin.create_topics(topics).values():
             future.result(_TIMEOUT_S)
@@ -152,6 +192,7 @@ class Cluster:
             producer.produce(DAMAGED, b"x" * 100_000)
         producer.produce(STRICT, b"x")
         producer.produce(SINGLE, b"x")
+        producer.produce(JOBS, b"x")
         assert producer.flush(_TIMEOUT_S) == 0
 
     def mark(self, number: int, fault: str) -> None:

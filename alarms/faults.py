@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from alarms.broker import BROKEN, FULL, LOW, SLOW
-from alarms.cluster import LONG_DAYS, ORDERS, SHORT_DAYS, Cluster
+from alarms.broker import AHEAD, BROKEN, CROWDED, FULL, LOW, SKEWED, SLOW, STALLED
+from alarms.cluster import JOBS, LONG_DAYS, ORDERS, SHORT_DAYS, SINGLE, Cluster
 from lab.server import HOST
+from penstock.client import Queue
 
 __all__ = ["FAULTS_IN_ORDER", "Fault"]
 
 _GROUP: Final = "billing"
+_WORKERS: Final = "workers"
+_FUSSY: Final = "fussy"
 _LIMIT: Final = "max.connections.per.ip"
 _TIMEOUT_S: Final = 30.0
 
@@ -160,6 +166,82 @@ def _commit(cluster: Cluster, at_end: bool) -> None:
     consumer.close()
 
 
+def _queue(cluster: Cluster, group: str) -> Queue:
+    return Queue(cluster.bootstrap, JOBS, group=group, acknowledgement="explicit")
+
+
+def _stand_still(cluster: Cluster) -> None:
+    """Have a share group receive one message, give it back, and leave."""
+
+    async def receive() -> None:
+        async with _queue(cluster, _WORKERS) as queue:
+            (await anext(queue)).release()
+
+    asyncio.run(asyncio.wait_for(receive(), _TIMEOUT_S))
+
+
+def _delete_group(cluster: Cluster, group: str = _WORKERS) -> None:
+    command = [sys.executable, "-m", "penstock", "share", "delete", group, "--bootstrap"]
+    subprocess.run([*command, cluster.bootstrap], check=True, capture_output=True, timeout=_TIMEOUT_S)
+
+
+class _Rejecting:
+    """A share group that rejects messages. It has no dead-letter topic that it may use, so letters fail."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, cluster: Cluster) -> None:
+        self._over.clear()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(cluster)), daemon=True)
+        self._thread.start()
+
+    async def _run(self, cluster: Cluster) -> None:
+        letters = {"errors.deadletterqueue.topic.name": "dlq.missing"}
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        async with Queue(
+            cluster.bootstrap, JOBS, group=_FUSSY, acknowledgement="explicit", group_config=letters
+        ) as queue:
+            while not self._over.is_set():
+                producer.produce(JOBS, b"x")
+                producer.flush(1)
+                with suppress(TimeoutError):
+                    (await asyncio.wait_for(anext(queue), 1)).reject()
+
+    def end(self, cluster: Cluster) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        # It leaves messages behind, and would fire the alert of share groups.
+        _delete_group(cluster, _FUSSY)
+
+
+def _leave_transaction(cluster: Cluster) -> None:
+    """Write to a partition of broker 3 in a transaction, and kill the broker: no marker can be written."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": "left",
+            "transaction.timeout.ms": 3000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(_TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(SINGLE, b"x")
+    producer.flush(_TIMEOUT_S)
+    cluster.servers[2].kill()
+
+
+def _refuse_spans(is_refusing: bool) -> Callable[[Cluster], None]:
+    def change(cluster: Cluster) -> None:
+        cluster.receiver.is_refusing = is_refusing
+
+    return change
+
+
+_REJECTING: Final = _Rejecting()
 _CONNECTIONS: Final = _TooManyConnections()
 _PASSWORDS: Final = _WrongPassword()
 #: those that leave all brokers running come first: a group's lag in seconds starts over with its coordinator
@@ -171,7 +253,24 @@ FAULTS_IN_ORDER: Final = (
         lambda cluster: _commit(cluster, at_end=True),
         begins_early=True,
     ),
-    Fault("slow disks", ("PenstockHighLatency",), *_on_disks(SLOW, 1, 2, 3)),
+    Fault(
+        "share group that stands still",
+        ("PenstockShareGroupLag",),
+        _stand_still,
+        _delete_group,
+        begins_early=True,
+    ),
+    Fault("rejected messages", ("PenstockDeadLetters",), _REJECTING.begin, _REJECTING.end),
+    Fault("slow disks", ("PenstockHighLatency", "PenstockSyncLatency"), *_on_disks(SLOW, 1, 2, 3)),
+    Fault("stalled event loop", ("PenstockLoopLag",), *_on_disks(STALLED, 1)),
+    Fault("few file descriptors", ("PenstockFileDescriptors",), *_on_disks(CROWDED, 2)),
+    Fault(
+        "receiver of spans that refuses",
+        ("PenstockTelemetryDropped",),
+        _refuse_spans(True),
+        _refuse_spans(False),
+    ),
+    Fault("clock of one broker ahead", ("PenstockClockSkew",), *_on_disks(SKEWED, 3)),
     Fault("disk nearly full", ("PenstockDiskSpaceLow",), *_on_disks(LOW, 1), "free, less than"),
     Fault(
         "refused connections",
@@ -197,6 +296,9 @@ FAULTS_IN_ORDER: Final = (
         "damaged segment", ("PenstockCorruption",), lambda cluster: cluster.damage(2), lambda cluster: None
     ),
     Fault(
+        "clocks ahead", ("PenstockClockSuspect",), *_on_disks(AHEAD, 1, 2, 3), "nothing is deleted by time"
+    ),
+    Fault(
         "producer that stops",
         ("PenstockLowThroughput",),
         lambda cluster: cluster.writer.stop(),
@@ -217,6 +319,13 @@ FAULTS_IN_ORDER: Final = (
         _kill(3),
         _start(3),
         "partitions have no leader",
+        is_calm=False,
+    ),
+    Fault(
+        "transaction that cannot end",
+        ("PenstockTransactionsOverdue",),
+        _leave_transaction,
+        _start(3),
         is_calm=False,
     ),
     Fault(
