@@ -95,6 +95,24 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         lambda _, difference: difference.ours < difference.theirs,
     ),
     Allowed(
+        "waiting-streams-heartbeat-interval",
+        "StreamsGroupHeartbeat",
+        "heartbeat_interval_ms",
+        "A member that waits for tasks, an assignment or internal topics is given a shorter heartbeat "
+        "interval.",
+        lambda _, difference: difference.ours < difference.theirs,
+    ),
+    Allowed(
+        "repeated-tasks",
+        "StreamsGroupHeartbeat",
+        "*_tasks",
+        "A member that reports other tasks than it has been assigned is told its tasks again: the response "
+        "with them may have been lost.",
+        lambda operation, difference: (
+            getattr(operation.request, "member_epoch", 0) > 0 and difference.theirs is None
+        ),
+    ),
+    Allowed(
         "own-topic-configs",
         "CreateTopics",
         "topics.configs",

@@ -43,6 +43,8 @@ SETTINGS: Final = {
     "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
 }
 _OURS: Final = {"node.id": "1"}
 _WARM_UP_S: Final = 60.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from random import Random
 from typing import Final
 
 from differential.normalise import CLOSED, SILENT, Closed
 from differential.operations import Operation
+from lab.raw_client import FrameClient
 from penstock.model.errors import ProtocolError
 from penstock.wire.messages import decode_response, encode_request
 from penstock.wire.schema import Struct
@@ -56,12 +56,12 @@ class Connection:
     def __init__(self, host: str, port: int, client_id: str = "differential") -> None:
         self._address = host, port
         self._client_id = client_id
-        self._socket: socket.socket | None = None
+        self._client: FrameClient | None = None
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def call(self, operation: Operation, request: Struct) -> Struct | str:
         """The response, or the broker's reaction without one."""
@@ -91,22 +91,8 @@ class Connection:
         return response
 
     def _exchange(self, frame: bytes, timeout_s: float, answered: bool) -> bytes | None:
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, _ANSWER_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(timeout_s)
-        self._socket.sendall(frame)
-        if not answered:
-            return None
-        (size,) = _SIZE.unpack(self._read(_SIZE.size))
-        return self._read(size)
-
-    def _read(self, size: int) -> bytes:
-        assert self._socket is not None
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionResetError("closed")
-            data += piece
-        return bytes(data)
+        if self._client is None:
+            self._client = FrameClient(self._address, _ANSWER_S)
+        self._client.socket.settimeout(timeout_s)
+        self._client.send(frame)
+        return self._client.receive() if answered else None

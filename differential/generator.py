@@ -10,6 +10,7 @@ from typing import Final
 from differential import admin_operations as admin
 from differential import data_operations as data
 from differential import group_operations as groups
+from differential import streams_operations as streams
 from differential import transaction_operations as transactions
 from differential.model import Model
 from differential.operations import Operation
@@ -48,6 +49,7 @@ KINDS: Final[dict[str, tuple[tuple[Make, int], ...]]] = {
     ),
     "classic": ((groups.classic_member, 10),),
     "consumer": ((groups.consumer_member, 10),),
+    "streams": ((streams.streams_member, 10), (streams.describe_streams, 3)),
     "groups": (
         (groups.delete_group, 1),
         (groups.describe_groups, 4),

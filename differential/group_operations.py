@@ -294,7 +294,7 @@ def describe_groups(model: Model) -> Operation:
 def list_groups(model: Model) -> Operation:
     request = ListGroupsRequest(
         states_filter=model.pick([], [], ["Stable"], ["empty"], ["Nothing"]),
-        types_filter=model.pick([], [], ["classic"], ["CONSUMER"], ["nothing"]),
+        types_filter=model.pick([], [], ["classic"], ["CONSUMER"], ["streams"], ["nothing"]),
     )
     return Operation("groups", LIST_GROUPS, model.version(LIST_GROUPS), request, is_read=True)
 

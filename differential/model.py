@@ -80,6 +80,8 @@ class Group:
     member: str = ""
     #: members of the consumer protocol, and the instance ids of the static ones
     members: dict[str, str | None] = field(default_factory=dict)
+    #: the topic that the topology of a streams group reads
+    source: str = ""
 
 
 @dataclass
@@ -101,6 +103,7 @@ class Model:
         self.sessions: list[Session] = []
         self.classic_groups = [Group(f"~classic-{n}") for n in range(2)]
         self.consumer_groups = [Group(f"~consumer-{n}") for n in range(2)]
+        self.streams_groups = [Group(f"~streams-{n}") for n in range(2)]
         self._members = 0
 
     # -- choices
@@ -167,4 +170,4 @@ class Model:
         return member_label(self._members)
 
     def group(self) -> Group:
-        return self.pick(*self.classic_groups, *self.consumer_groups)
+        return self.pick(*self.classic_groups, *self.consumer_groups, *self.streams_groups)

@@ -29,7 +29,9 @@ NO_ERROR_TEXT: Final = "NONE"
 
 _IGNORED: Final = frozenset({"throttle_time_ms", "cluster_id", "documentation"})
 #: compared for presence only
-_TEXTS: Final = frozenset({"error_message", "batch_index_error_message", "reason"})
+_TEXTS: Final = frozenset({"error_message", "batch_index_error_message", "reason", "status_detail"})
+#: lists of tasks, which any of several equal members may get: compared by their number
+_TASKS: Final = frozenset({"active_tasks", "standby_tasks", "warmup_tasks"})
 #: records bring times that are long past; a later one is of the broker's clock
 _TIMES: Final = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
 _CLOCK_FROM: Final = START_MS + 1_000_000_000
@@ -85,6 +87,10 @@ def _by_topic(response: FetchResponse) -> FetchResponse:
 
 
 def _list(name: str, values: list[Any], translation: Translation) -> Plain:
+    if name in _TASKS:
+        return sum(len(ids.partitions) for ids in values)
+    if name == "partitions_by_user_endpoint":
+        return len(values)
     plain = [_value(name, value, translation) for value in values]
     unordered = name in _SETS or (values and isinstance(values[0], Struct))
     return sorted(plain, key=repr) if unordered else plain

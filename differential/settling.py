@@ -36,6 +36,10 @@ from penstock.wire.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponseTopic,
 )
+from penstock.wire.apis.streams_group_heartbeat import (
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
 from penstock.wire.schema import Struct
 
 __all__ = ["settle"]
@@ -44,7 +48,11 @@ _PATIENCE_S: Final = 20.0
 _PAUSE_S: Final = 0.02
 #: from the moment that the metadata of a broker shows a change until its logs follow it
 _APPLY_S: Final = 0.15
+#: until Kafka's group coordinator, which applies metadata in a thread of its own, knows of new topics
+_COORDINATORS_S: Final = 0.5
 _METADATA_VERSION: Final = 12
+#: the status of a streams group whose coordinator creates topics
+_MISSING_INTERNAL_TOPICS: Final = 3
 _LIST_OFFSETS_VERSION: Final = 7
 
 
@@ -68,6 +76,9 @@ def settle(
         for deleted in response.responses:
             if deleted.error_code == ErrorCode.NONE and deleted.name:
                 _wait_for_absence(connection, deleted.name)
+    elif isinstance(response, StreamsGroupHeartbeatResponse):
+        if any(status.status_code == _MISSING_INTERNAL_TOPICS for status in response.status or ()):
+            _wait_for_internal_topics(connection, translation, getattr(request, "topology", None))
     elif api in (END_TXN, INIT_PRODUCER_ID):
         transactional_id = getattr(request, "transactional_id", None)
         if transactional_id:
@@ -139,3 +150,13 @@ def _wait_for_absence(connection: Connection, name: str) -> None:
             return
         time.sleep(_PAUSE_S)
     raise TimeoutError(f"topic {name} is still there")
+
+
+def _wait_for_internal_topics(
+    connection: Connection, translation: Translation, topology: Topology | None
+) -> None:
+    """Wait until the coordinator of a streams group has created the topics of the member's topology."""
+    for subtopology in () if topology is None else topology.subtopologies:
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            _wait_for_topic(connection, translation.name(topic.name), 1)
+    time.sleep(_COORDINATORS_S)

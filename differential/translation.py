@@ -18,6 +18,11 @@ from penstock.wire.apis.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from penstock.wire.apis.join_group import JoinGroupResponse
+from penstock.wire.apis.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
 from penstock.wire.schema import Struct
 
 __all__ = ["Translation"]
@@ -33,6 +38,8 @@ class Translation:
         self._labels: dict[tuple[type, object], object] = {}
         #: partitions that members were last assigned (KIP-848)
         self._assigned: dict[str, list[TopicPartitions]] = {}
+        #: active and standby tasks that members were last assigned (KIP-1071)
+        self._tasks: dict[str, tuple[list[TaskIds], list[TaskIds]]] = {}
 
     def bind(self, label: int | str | bytes, value: Any) -> None:
         self._values[label] = value
@@ -51,6 +58,9 @@ class Translation:
         request = self._fill(operation.request)
         if operation.acknowledges and isinstance(request, ConsumerGroupHeartbeatRequest):
             request.topic_partitions = self._assigned.get(operation.member or "", [])
+        if operation.acknowledges and isinstance(request, StreamsGroupHeartbeatRequest):
+            active, standby = self._tasks.get(operation.member or "", ([], []))
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = active, standby, []
         return request
 
     def _fill(self, message: Struct) -> Struct:
@@ -128,3 +138,7 @@ class Translation:
             self._values[epoch_label(operation.member)] = response.member_epoch
             if response.assignment is not None:
                 self._assigned[operation.member] = response.assignment.topic_partitions
+        elif isinstance(response, StreamsGroupHeartbeatResponse) and not response.error_code:
+            self._values[epoch_label(operation.member)] = response.member_epoch
+            if response.active_tasks is not None and response.standby_tasks is not None:
+                self._tasks[operation.member] = response.active_tasks, response.standby_tasks

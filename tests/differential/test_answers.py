@@ -107,7 +107,7 @@ def plain(producer_id: int, prefix: str, topics: tuple[str, ...] = ("a", "b")) -
     return normalise(fetched(producer_id, names), translation(prefix, producer_id))
 
 
-def test_what_brokers_choose_does_not_differ() -> None:
+def test_values_that_brokers_choose_do_not_differ() -> None:
     assert differences(plain(17, "run1-"), plain(99, "other-")) == []
 
 
@@ -206,7 +206,7 @@ def test_a_mangled_frame_is_still_a_frame() -> None:
     assert len({bytes(each) for each in changed}) > 10
 
 
-def test_shrinking_leaves_what_is_needed() -> None:
+def test_shrinking_leaves_the_items_that_fail() -> None:
     def fails(items: list[int]) -> bool:
         return {3, 7} <= set(items) and items[-1] == 20
 

@@ -26,9 +26,9 @@ class Outcome(NamedTuple):
 
 
 def listeners(running: BrokerThread) -> dict[str, int]:
-    internal = running.broker.internal
+    internal = running.broker.stages.listening.internal
     assert internal is not None
-    return {each.name: each.port for each in (*running.broker.listeners, internal.listener)}
+    return {each.name: each.port for each in (*running.broker.stages.listening.listeners, internal.listener)}
 
 
 @pytest.fixture(scope="module")
