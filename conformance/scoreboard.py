@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.apis import render_apis
 from conformance.goals import Goal, Goals
 from conformance.outcome import Outcome, Results, Verdict
 from conformance.runner import fallen
@@ -87,6 +88,7 @@ def render(
     `secured` has the verdicts of Penstock and of Kafka over SASL_SSL.
     """
     sections = [INTRODUCTION, _totals(goals, results, reference), _not_passed(goals, results, reference)]
+    sections.append(render_apis())
     if secured[0]:
         sections.append(_secured(goals, results, *secured))
     for suite in sorted({goal.suite for goal in goals.tests}):

@@ -55,7 +55,7 @@ def test_a_pass_whose_every_part_skipped_is_a_skip() -> None:
     assert "no second broker" in verdict(output).reason
 
 
-def test_a_pass_with_some_parts_skipped_says_so() -> None:
+def test_a_pass_with_skipped_parts_is_noted() -> None:
     output = PART.format("PASS (0.10s) ") + PART.format("SKIP: no second broker ")
     outcome = verdict(output + row("0036_partial_fetch", "PASSED", 1.0))
     assert outcome == Outcome(Verdict.PASSED, 1.0, "1 of 2 parts skipped: no second broker")
@@ -78,7 +78,7 @@ def test_a_process_that_never_ends_is_a_timeout() -> None:
     assert verdict("still running\n", ended=None).verdict is Verdict.TIMEOUT
 
 
-def test_a_crash_is_a_failure_with_what_was_said_last() -> None:
+def test_a_crash_is_a_failure_with_the_last_output() -> None:
     failure = (
         '\x1b[31m### Test "0036_partial_fetch (part)" failed at test.c:99:check() at Sun Nov 15: ###\n'
         "wrong offset 7\n"

@@ -67,13 +67,13 @@ def test_a_recorded_pass_gets_a_second_try() -> None:
     assert found == {"librdkafka": {"a": PASSED, "b": FAILED}}
 
 
-def test_what_never_passed_is_tried_once() -> None:
+def test_a_test_that_never_passed_is_tried_once() -> None:
     suite = ScriptedSuite({"a": [FAILED], "b": [FAILED]})
     found = run(suite, {"librdkafka": {"a": FAILED}}, ExternalBrokers("broker:1"), [])
     assert found == {"librdkafka": {"a": FAILED, "b": FAILED}}
 
 
-def test_a_test_that_kills_the_broker_has_failed_whatever_it_said() -> None:
+def test_a_test_that_kills_the_broker_has_failed_even_if_it_passed() -> None:
     suite = ScriptedSuite({"a": [PASSED], "b": [PASSED]})
     found = run(suite, {}, MortalBrokers(units=2), [])["librdkafka"]
     assert found["a"] == PASSED
@@ -107,14 +107,14 @@ def test_the_subset_takes_the_quickest_recorded_passes(budget: float, chosen: st
     assert "".join(picked.test[-1] for picked in subset(goals, recorded, budget)) == chosen
 
 
-def test_the_subset_counts_what_shares_a_process_together() -> None:
+def test_the_subset_counts_tests_that_share_a_process_together() -> None:
     goals = [goal("0001a"), goal("0001b"), goal("0002c")]
     slow = Outcome(Verdict.PASSED, 3.0)
     recorded = {"librdkafka": {"0001a": PASSED, "0001b": slow, "0002c": slow}}
     assert [picked.test for picked in subset(goals, recorded, 5.0)] == ["0002c"]
 
 
-def test_the_subset_leaves_out_what_fails_on_a_busy_machine() -> None:
+def test_the_subset_leaves_out_tests_that_fail_on_a_busy_machine() -> None:
     goals = [goal("0001a"), replace(goal("0002b"), timed=True)]
     recorded = {"librdkafka": {"0001a": PASSED, "0002b": PASSED}}
     assert [picked.test for picked in subset(goals, recorded, 100.0)] == ["0001a"]

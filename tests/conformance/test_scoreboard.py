@@ -23,13 +23,13 @@ PASSED = Outcome(Verdict.PASSED, 1.0)
 FAILED = Outcome(Verdict.FAILED, 1.0, "no | way")
 
 
-def test_what_a_run_gains_and_loses() -> None:
+def test_a_run_has_gains_and_losses() -> None:
     recorded: Results = {"s": {"a": PASSED, "b": FAILED, "c": PASSED}}
     change = compare({"s": {"a": FAILED, "b": PASSED, "c": PASSED, "d": PASSED}}, recorded)
     assert (change.gained, change.lost) == (["b", "d"], ["a"])
 
 
-def test_a_skip_of_what_passed_is_a_loss() -> None:
+def test_a_skip_of_a_passing_test_is_a_loss() -> None:
     skipped = Outcome(Verdict.SKIPPED, 0.0, "not today")
     assert compare({"s": {"a": skipped}}, {"s": {"a": PASSED}}).lost == ["a"]
 
@@ -52,7 +52,7 @@ def test_tests_that_did_not_run_keep_their_record() -> None:
     assert merge({"s": {"a": PASSED}}, {"s": {"b": PASSED}}, lower=True) == {"s": {"a": PASSED, "b": PASSED}}
 
 
-def test_the_page_counts_and_names_what_fails() -> None:
+def test_the_page_counts_and_names_failing_tests() -> None:
     goals = Goals(("broker",), frozenset(), (Goal("s", "a", "broker", 1.0), Goal("s", "b", "broker", 1.0)))
     page = render(goals, {"s": {"a": PASSED, "b": FAILED}}, {"s": {"a": PASSED, "b": PASSED}})
     assert "| s | broker | 2 | 1 | 2 |" in page
@@ -60,7 +60,7 @@ def test_the_page_counts_and_names_what_fails() -> None:
     assert "| `b` | broker | **failed** | 1.0 | passed | 1.0 | no \\| way |" in page
 
 
-def test_what_does_not_pass_is_listed_before_everything_else() -> None:
+def test_tests_that_do_not_pass_are_listed_first() -> None:
     tests = tuple(Goal("s", name, "broker", 1.0) for name in "abc")
     page = render(
         Goals(("broker",), frozenset(), tests), {"s": {"a": PASSED, "b": FAILED}}, {"s": {"b": PASSED}}
@@ -72,14 +72,14 @@ def test_what_does_not_pass_is_listed_before_everything_else() -> None:
     ]
 
 
-def test_the_page_says_what_a_test_waits_for() -> None:
+def test_the_page_names_the_missing_feature_of_a_skipped_test() -> None:
     tests = (Goal("s", "a", "broker", 1.0, needs=("groups",)), Goal("s", "b", "broker", 1.0, needs=("acls",)))
     page = render(Goals(("broker",), frozenset({"groups"}), tests), {"s": {"b": FAILED}}, {})
     assert "| `a` | broker | not run |  | not run |  | waits for groups |" in page
     assert "| `b` | broker | **failed** | 1.0 | not run |  | no \\| way |" in page
 
 
-def test_a_note_says_why_a_test_cannot_pass_here() -> None:
+def test_a_note_explains_why_a_test_cannot_pass_here() -> None:
     tests = tuple(Goal("s", name, "broker", 1.0, note="wants the moon") for name in "ab")
     page = render(Goals(("broker",), frozenset(), tests), {"s": {"a": PASSED, "b": FAILED}}, {})
     assert "| `a` | broker | passed | 1.0 | not run |  |  |" in page

@@ -16,7 +16,7 @@ def python(source: str, folder: Path, timeout: float) -> int | None:
     return run_logged([sys.executable, "-c", source], folder, {}, folder / "log", timeout)
 
 
-def test_its_exit_status_and_all_it_said(tmp_path: Path) -> None:
+def test_a_process_has_its_exit_status_and_its_whole_output(tmp_path: Path) -> None:
     source = "import sys; print('said'); print('complained', file=sys.stderr); sys.exit(7)"
     assert python(source, tmp_path, 30.0) == 7
     assert sorted((tmp_path / "log").read_text().split()) == ["complained", "said"]
