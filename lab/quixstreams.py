@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lab.home import built, command, lab_root
+from lab.environments import make_environment
+from lab.home import built, lab_root
 
 REQUIREMENTS = Path(__file__).with_name("quixstreams.txt")
 
@@ -17,6 +18,4 @@ def quixstreams_python() -> Path:
 
 
 def _install(folder: Path) -> None:
-    command([sys.executable, "-m", "venv", folder], folder)
-    pip = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    command([*pip, "--no-deps", "--requirement", REQUIREMENTS], folder)
+    make_environment(folder, "--no-deps", "--requirement", REQUIREMENTS)

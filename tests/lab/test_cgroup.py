@@ -34,6 +34,6 @@ def _entered(group: CpuGroup, root: Path) -> list[Path]:
     return groups(root)
 
 
-def test_a_machine_without_control_groups_is_said(tmp_path: Path) -> None:
+def test_a_machine_without_control_groups_is_reported(tmp_path: Path) -> None:
     with pytest.raises(MissingTool, match="cannot limit processor time"), CpuGroup("a", 0.5, tmp_path / "no"):
         raise AssertionError("not reached")

@@ -43,7 +43,7 @@ def test_servers_are_started_and_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_server_that_says_something_else_is_stopped(tmp_path: Path) -> None:
+def test_a_server_with_another_greeting_is_stopped(tmp_path: Path) -> None:
     there = server(tmp_path, b"AMQP", 0.3)
     with pytest.raises(LabError, match="hello gave no answer"), started(there):
         pass

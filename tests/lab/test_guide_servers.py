@@ -18,7 +18,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.process
-def test_what_cannot_be_installed_has_a_reason(bare: None) -> None:
+def test_servers_that_cannot_be_installed_have_a_reason(bare: None) -> None:
     assert guide_servers.install("NATS") == "apt-get and dpkg-deb not found on this machine"
 
 
