@@ -23,10 +23,10 @@ from pathlib import Path
 
 from bench import coefficients, load, results
 from bench.report import terminal, write
-from bench.results import LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
+from bench.results import INTERPRETERS, LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
 from bench.rows import ROWS
 from bench.table import ClusterMaker, Contender, Row, Starter, Values
-from docs import planned
+from docs import measured, planned
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.cluster import kafka_cluster, penstock_cluster
@@ -81,7 +81,8 @@ def keep(run: Run, quick: bool, whole: bool) -> None:
         return
     runs = [run] if whole else merged(results.load(LATEST), run)
     save(LATEST, runs)
-    write(runs)
+    write(runs, results.load(INTERPRETERS))
+    measured.write()
     if coefficients.write_if_complete(runs):
         planned.write()
 

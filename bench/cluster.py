@@ -195,14 +195,14 @@ ROWS = (
         ),
         _end_to_end,
         where=(
-            "75 % in the interpreter, 15 % in the kernel, 5 % in the event loop (perf). A slow broker is "
-            "spared work here: while it has not answered, its client gathers messages into fewer requests "
-            "(messages per Produce, above), so that its cores are those of a fraction of the work. "
-            "Ours answer within the linger, so that each message or two are a batch of their own, and each "
-            "batch wakes three brokers, for its Produce, two fetches of replicas and a consumer's. A fifth "
-            "fewer interpreter steps were a tenth less time: they run from cold caches (ADR 8). To hold "
-            "answers back for 1 to 4 ms saved 3 to 14 %, to compile the hot path 7 %; neither was kept. "
-            "`bench/relay.py` says what is left when Python processes only pass as many messages on."
+            "75 % in the interpreter, 15 % in the kernel, 5 % in the event loop (perf). While a broker "
+            "has not answered, its client gathers messages, so a slow broker gets fewer and larger "
+            "requests (messages per Produce, above) and does less work. Penstock answers within the "
+            "linger, so a batch has one or two messages, and each batch wakes three brokers: for the "
+            "Produce, two fetches of replicas and one of a consumer. A fifth fewer interpreter steps "
+            "saved a tenth of the time, because the steps run from cold caches (ADR 8). Delaying answers "
+            "by 1 to 4 ms saved 3 to 14 %, and compiling the hot path 7 %; neither was kept. "
+            "`bench/relay.py` measures Python processes that only pass messages on."
         ),
     ),
     _row(

@@ -2,11 +2,13 @@
 
 Each PYTHON is the path of an interpreter whose environment has the package. The brokers run side by side and
 rounds alternate. Load comes from raw sockets, so that no client library is needed; CPU is the broker's. It is
-the figure to compare, because it hardly depends on other load of the machine.
+the figure to compare, because it hardly depends on other load of the machine. The result is kept as JSON, and
+rendered into `docs/benchmarks.md`. NOTE has circumstances for the page, such as other work on the machine.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import subprocess
@@ -20,7 +22,20 @@ import crc32c
 
 from bench.load import topic
 from bench.process import thread_seconds
+from bench.report import write
 from bench.requests import SETTLE_S, _drain, _first_answer, _varint, fetch_frame, pipelined, produce_frame
+from bench.results import (
+    INTERPRETERS,
+    INTERPRETERS_ROW,
+    LATEST,
+    Run,
+    commit,
+    load,
+    machine,
+    save,
+    today,
+    versions,
+)
 from lab.penstock import penstock
 from lab.server import HOST, Server
 from tools.arguments import Arguments
@@ -82,7 +97,9 @@ def main(pythons: list[str]) -> int:
         subprocess.check_output([python, "-c", "import platform as p; print(p.python_version())"], text=True)
         for python in pythons
     ]
-    best: dict[str, list[float]] = {}
+    running_versions = [name.strip() for name in names]
+    run = Run(machine(), versions(), commit(), ROUNDS, 1.0, running_versions, date=today())
+    run.circumstances = os.environ.get("NOTE", "")
     with ExitStack() as running:
         servers = {}
         for name, python in zip(names, pythons, strict=True):
@@ -94,10 +111,9 @@ def main(pythons: list[str]) -> int:
             for name, server in servers.items():
                 found = [*produce_and_consume(server), requests(server)]
                 print(name, *(f"{value:.3g}" for value in found), file=sys.stderr)
-                best[name] = [min(pair) for pair in zip(best.get(name, found), found, strict=True)]
-    print("| Python | " + " | ".join(_LABELS) + " |\n|---|--:|--:|--:|")
-    for name, values in best.items():
-        print(f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + " |")
+                run.add(INTERPRETERS_ROW, name, dict(zip(_LABELS, found, strict=True)))
+    save(INTERPRETERS, [run])
+    write(load(LATEST), [run])
     return 0
 
 

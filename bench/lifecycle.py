@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import socket
+import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
@@ -20,6 +22,32 @@ SETTLE_S = 0.5
 RECOVERY_TIMEOUT_S = 120
 PARTITION_COUNTS = (1, 1000, 5000)
 STARTS = 3
+FIXTURES = 20
+#: tests of a session: each has a broker of its own, sends a message and reads it
+_FIXTURES = f"""
+import json, time
+began = time.perf_counter()
+from confluent_kafka import Consumer, Producer, TopicPartition
+from penstock.testing import broker
+
+def test():
+    began = time.perf_counter()
+    with broker() as running:
+        ready = time.perf_counter() - began
+        producer = Producer({{"bootstrap.servers": running.bootstrap, "linger.ms": 0}})
+        producer.produce("orders", b"one")
+        assert producer.flush(30) == 0
+        consumer = Consumer({{"bootstrap.servers": running.bootstrap, "group.id": "test"}})
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        assert consumer.poll(30).value() == b"one"
+        consumer.close()
+    return ready, time.perf_counter() - began
+
+test()
+first = time.perf_counter() - began
+ready, whole = zip(*[test() for _ in range({FIXTURES})])
+print(json.dumps([first, sorted(ready)[{FIXTURES // 2}], sorted(whole)[{FIXTURES // 2}]]))
+"""
 
 
 def _starting(contender: Contender, scale: float) -> Values:
@@ -33,6 +61,14 @@ def _starting(contender: Contender, scale: float) -> Values:
         finally:
             server.stop()
     return {"first Metadata answer": seconds, "resident, idle": idle / 1e6}
+
+
+def _fixtures(contender: Contender, scale: float) -> Values:
+    """Brokers in a test's own process, one for each test."""
+    command = [contender.python, "-P", "-c", _FIXTURES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=RECOVERY_TIMEOUT_S)
+    first, ready, whole = json.loads(done.stdout)
+    return {"first test, with imports": first, "broker ready": ready * 1e3, "whole test": whole * 1e3}
 
 
 def _starting_with_partitions(contender: Contender, scale: float) -> Values:
@@ -143,6 +179,18 @@ ROWS = (
             "four fifths import modules (`python -X importtime -m penstock up`): a quarter of all is the "
             "command line's parser, a sixth asyncio and uvloop; the rest creates and syncs the empty log."
         ),
+    ),
+    Row(
+        "fixture",
+        f"a broker for each of {FIXTURES} tests (`penstock.testing`), a message sent and read in each",
+        (
+            Metric("broker ready", "ms", False, limit=100),
+            Metric("whole test", "ms", False),
+            Metric("first test, with imports", "s", False),
+        ),
+        _fixtures,
+        alone="Kafka has no broker that runs inside a test of Python",
+        runs_package=True,
     ),
     Row(
         "start-partitions",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench import cluster, latency
 from bench.charts import charts, number
-from bench.results import Run, together
+from bench.results import INTERPRETERS_ROW, Run, together
 from bench.rows import ROWS
 from bench.table import Metric, Row
 from bench.throughput import BROKER_CORES, CLIENT_CORES, PRODUCER
@@ -30,7 +30,8 @@ INTRODUCTION = """\
 librdkafka and shares the machine's cores with the broker. CPU is the broker's, user and system; for
 three brokers it is the sum. Each cell has the best round, then the median. The column *target* compares
 best with best. Rows on three brokers start a cluster each, warm it up with load that does not count, and
-run alone.
+run alone. [The comparison](comparison.md) has lower rates for the same broker, because its clients are in
+Python, and one client process is the limit there.
 """
 
 
@@ -77,12 +78,12 @@ def _best(metric: Metric, values: dict[str, list[float]], name: str) -> float | 
     return metric.best(values[name]) if name in values else None
 
 
-def write(runs: Sequence[Run]) -> None:
+def write(runs: Sequence[Run], interpreters: Sequence[Run]) -> None:
     """The page and its pictures."""
     PICTURES.mkdir(exist_ok=True)
     for name, _, drawn in charts(together(runs)):
         (PICTURES / f"{name}.svg").write_text(drawn)
-    PAGE.write_text(page(runs))
+    PAGE.write_text(page(runs, interpreters))
 
 
 def terminal(run: Run) -> str:
@@ -95,14 +96,15 @@ def terminal(run: Run) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
-def page(runs: Sequence[Run]) -> str:
+def page(runs: Sequence[Run], interpreters: Sequence[Run] = ()) -> str:
     run = together(runs)
     settings = ", ".join(f"`{key}={value}`" for key, value in PRODUCER.items())
     found = list(lines(run))
     parts = [
         INTRODUCTION,
         *_circumstances(runs),
-        f"- Settings: brokers as shipped, but for what a row names; client {settings}",
+        "- Settings: the defaults of the commit that measured a row, but for what the row names; "
+        f"client {settings}",
         "",
         "| row | metric | " + " | ".join(run.contenders) + " | target |",
         "|---|---|" + "--:|" * len(run.contenders) + "---|",
@@ -116,29 +118,36 @@ def page(runs: Sequence[Run]) -> str:
         _limits(run),
         _misses(found),
         _gaps(run),
-        _PYTHONS,
+        _interpreters(interpreters),
         _pictures(run),
     ):
         parts += ["", *section] if section else []
     return "\n".join(parts) + "\n"
 
 
-_PYTHONS = """\
-## Newer interpreters
+def _interpreters(runs: Sequence[Run]) -> list[str]:
+    """What the same broker costs on several interpreters: the best of the rounds."""
+    return [line for run in runs for line in _on_interpreters(run)]
 
-`python -m bench.interpreters /a/bin/python3.11 /b/bin/python3.14` (environments that have the package)
-alternates rounds between brokers on several interpreters, with load from raw sockets in batches of 100 KB.
-Broker CPU, best of 5 rounds, Debian's builds of both, on 2026-11-16 with other work on both cores: rounds of
-one interpreter differ by up to a factor of two.
 
-| Python | produce, s per million 1-KB messages | consume, s per GB | one-record Produce, µs per request |
-|---|--:|--:|--:|
-| 3.11.2 | 3.21 | 0.407 | 24.6 |
-| 3.14.10 | 3.55 | 0.379 | 24.9 |
+def _on_interpreters(run: Run) -> list[str]:
+    explained = (
+        "`python -m bench.interpreters /a/bin/python3.11 /b/bin/python3.13` (environments that have the "
+        "package) alternates rounds between brokers on several interpreters, with load from raw sockets in "
+        f"batches of 100 KB. Broker CPU, best and median of {run.rounds} rounds, at commit {_commit(run)}. "
+        f"{run.circumstances}"
+    )
+    measured = run.values[INTERPRETERS_ROW]
+    rows = [
+        f"| {python} | {' | '.join(_lowest(by[python]) for by in measured.values())} |"
+        for python in run.contenders
+    ]
+    head = ["| Python | " + " | ".join(measured) + " |", "|---|" + "--:|" * len(measured)]
+    return ["## Newer interpreters", "", *textwrap.wrap(explained, 110), "", *head, *rows]
 
-A run before it, cut off after three rounds, gave 2.76 and 3.18 s for produce, 0.334 and 0.41 s for consume,
-23.2 and 29.7 µs for requests. Produce costs 10 to 15 % more on 3.14 in both; the other two differ between the
-runs.""".splitlines()
+
+def _lowest(values: list[float]) -> str:
+    return f"{number(min(values))} ({number(statistics.median(values))})"
 
 
 def _circumstances(runs: Sequence[Run]) -> Iterator[str]:

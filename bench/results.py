@@ -18,11 +18,16 @@ from pathlib import Path
 
 import msgspec
 
+import penstock
+
 FOLDER = Path(__file__).with_name("results")
 LATEST = FOLDER / "latest.json"
 COMPARED = FOLDER / "compare.json"
 CORES = FOLDER / "cores.json"
 SEMANTICS = FOLDER / "semantics.json"
+INTERPRETERS = FOLDER / "interpreters.json"
+INTERPRETERS_ROW = "interpreters"
+"""The row of a run of several interpreters, whose contenders are the versions of Python."""
 PARTIAL = FOLDER / "partial.json"
 REPOSITORY = Path(__file__).resolve().parent.parent
 WRITTEN = (
@@ -139,8 +144,8 @@ def machine() -> str:
 
 
 def versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("penstock", "uvloop", "crc32c")}
-    return {"Python": platform.python_version(), **packages}
+    packages = {name: version(name) for name in ("uvloop", "crc32c")}
+    return {"Python": platform.python_version(), "penstock": penstock.__version__, **packages}
 
 
 def commit() -> str:

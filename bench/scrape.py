@@ -22,6 +22,9 @@ from lab.server import Server
 PARTITIONS = 5000
 GROUPS = 1000
 SCRAPES = 10
+#: what `/metrics` may be asked for, on a broker with topics of 20 partitions
+DETAILS = ("", "buckets=0", "detail=topic", "detail=broker")
+DETAILED_TOPICS = 250
 #: longer than a page is shared, and than the pause between two samples of the groups' lag
 PAUSE_S = 0.6
 SAMPLED_S = 6.0
@@ -57,6 +60,26 @@ def _scraping(contender: Contender, scale: float) -> Values:
     }
 
 
+def asked(detail: str) -> str:
+    """The name of a parameter of a scrape."""
+    return detail or "all"
+
+
+def _details(contender: Contender, scale: float) -> Values:
+    values: Values = {}
+    allow_open_files(100_000)
+    settings = {"penstock.metrics.listener": f"127.0.0.1:+{OFFSET}"}
+    with fresh(contender, settings) as server, ExitStack() as topics:
+        for _ in range(int(DETAILED_TOPICS * scale)):
+            topics.enter_context(topic(server.bootstrap, 20))
+        time.sleep(SAMPLED_S)
+        for detail in DETAILS:
+            text = _scrape(_port(server), detail)
+            values[f"size, {asked(detail)}"] = len(text) / 1e6
+            values[f"samples, {asked(detail)}"] = sum(not line.startswith("#") for line in text.splitlines())
+    return values
+
+
 def _commit(bootstrap: str, name: str, groups: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     futures = []
@@ -68,10 +91,10 @@ def _commit(bootstrap: str, name: str, groups: int) -> None:
         future.result(TIMEOUT_S)
 
 
-def _scrape(port: int) -> str:
+def _scrape(port: int, detail: str = "") -> str:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", f"/metrics?{detail}" if detail else "/metrics")
         return connection.getresponse().read().decode()
     finally:
         connection.close()
@@ -160,6 +183,18 @@ ROWS = (
             Metric("memory that scrapes leave", "MB", False),
         ),
         _scraping,
+        heavy=True,
+        alone="Apache Kafka has no such port",
+    ),
+    Row(
+        "scrape-details",
+        f"one scrape of {DETAILED_TOPICS} topics of 20 partitions, by its parameters",
+        tuple(
+            Metric(f"{what}, {asked(detail)}", unit, False)
+            for detail in DETAILS
+            for what, unit in (("size", "MB"), ("samples", ""))
+        ),
+        _details,
         heavy=True,
         alone="Apache Kafka has no such port",
     ),

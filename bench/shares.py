@@ -18,10 +18,10 @@ from typing import Any, Final
 from bench.lifecycle import allow_open_files
 from bench.load import produce, topic
 from bench.process import cpu_seconds
-from bench.raw_client import RawClient
 from bench.requests import p99
 from bench.table import Contender, Metric, Row, Values, fresh
 from bench.throughput import PER_MILLION, PRODUCER
+from lab.raw_client import RawClient
 from lab.server import Server
 from penstock.wire.apis import incremental_alter_configs as configs
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -48,7 +48,7 @@ class Member(RawClient):
     """A member of a share group, which accepts with each fetch what the last one brought."""
 
     def __init__(self, server: Server, group: str, topic_id: bytes, records: int) -> None:
-        super().__init__(server.port)
+        super().__init__(server.bootstrap)
         self.id = uuid.uuid4().hex
         self._group, self._topic_id, self._records = group, topic_id, records
         self._epoch = 0
@@ -110,7 +110,7 @@ def _members(server: Server, name: str, count: int, records: int) -> Iterator[li
     group = f"share-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
         admin = Member(server, group, b"", 0)
-        stack.callback(admin.socket.close)
+        stack.callback(admin.close)
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         topic_id = admin.call(METADATA, 12, wanted).topics[0].topic_id
         change = configs.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
@@ -120,7 +120,7 @@ def _members(server: Server, name: str, count: int, records: int) -> Iterator[li
         )
         made = [Member(server, group, topic_id, records) for _ in range(count)]
         for member in made:
-            stack.callback(member.socket.close)
+            stack.callback(member.close)
         # ShareFetch does not check the membership: one member is enough for the share partition to exist.
         made[0].join(name)
         yield made

@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -16,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from bench.cluster import BROKERS, CLIENT, PATIENCE_S, running, wait_for_all_replicas
 from bench.load import Flow, commits, consume, produce, topic, transactions
 from bench.process import cpu_seconds, thread_seconds
-from bench.raw_client import RawClient
 from bench.requests import p99
 from bench.steady import longest_gap
 from bench.table import Contender, Metric, Row, Values
 from bench.throughput import CONSUMER, PER_MILLION, PRODUCER
 from lab.cluster import REPLICAS, Cluster
+from lab.raw_client import RawClient
 from lab.server import Server
 from penstock.coordination.partitioning import partition_of
 from penstock.model.errors import ErrorCode
@@ -96,21 +95,19 @@ def _requesting(contender: Contender, scale: float) -> Values:
     """Produce and EndTxn, as a client of KIP-890 sends them, until both are answered without an error."""
     server = contender.server
     waits: list[float] = []
-    with topic(server.bootstrap, partitions=1) as name:
-        client = RawClient(server.port)
-        with closing(client.socket):
-            wanted = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[name])
-            _until_done(lambda: client.call(FIND_COORDINATOR, 4, wanted).coordinators[0].error_code)
-            init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+    with topic(server.bootstrap, partitions=1) as name, RawClient(server.bootstrap) as client:
+        wanted = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[name])
+        _until_done(lambda: client.call(FIND_COORDINATOR, 4, wanted).coordinators[0].error_code)
+        init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        identity = client.call(INIT_PRODUCER_ID, 5, init)
+        while identity.error_code:
+            time.sleep(_RETRY_S)
             identity = client.call(INIT_PRODUCER_ID, 5, init)
-            while identity.error_code:
-                time.sleep(_RETRY_S)
-                identity = client.call(INIT_PRODUCER_ID, 5, init)
-            key = identity.producer_id, identity.producer_epoch
-            for _ in range(max(40, int(2 * COMMITS * scale))):
-                before = time.perf_counter()
-                key = _transact(client, name, *key)
-                waits.append((time.perf_counter() - before) * 1e3)
+        key = identity.producer_id, identity.producer_epoch
+        for _ in range(max(40, int(2 * COMMITS * scale))):
+            before = time.perf_counter()
+            key = _transact(client, name, *key)
+            waits.append((time.perf_counter() - before) * 1e3)
     # The first half warms up.
     measured = waits[len(waits) // 2 :]
     return {"p50": statistics.median(measured), "p99": p99(measured)}

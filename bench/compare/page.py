@@ -40,7 +40,8 @@ Load comes from each project's recommended Python client, in one process, which 
 with the servers. confluent-kafka is C under a thin layer; nats-py, aio-pika and rstream are Python on uvloop;
 redis-py parses in C. So *messages/s* compares a server with its client, and in many rows the client is the
 limit. *Server CPU per million* is what the server itself costs, and *client CPU per million* what an
-application pays. Each system has one ordered log or queue: one partition, one stream, one queue.
+application pays. [The benchmarks](benchmarks.md) drive brokers with a client in C and therefore have higher
+rates. Each system has one ordered log or queue: one partition, one stream, one queue.
 
 The three servers of a cluster share the two cores, too, and are started anew in each round. Kafka's latencies
 of seconds in the classes with three servers are those of three young JVMs on two cores, in spite of a

@@ -78,7 +78,7 @@ class Peer:
         self._here = here
         self._drain = bytearray(1 << 20)
         self.wire = Wire(here)
-        self._connection = Connection(broker.server, broker.listeners[0])
+        self._connection = Connection(broker.stages.listening.server, broker.stages.listening.listeners[0])
         self._connection.connection_made(cast(Any, self.wire))
 
     def send(self, frame: bytes) -> int:

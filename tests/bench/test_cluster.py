@@ -35,12 +35,12 @@ def test_a_minute_goes_by_even_where_nothing_changes(monkeypatch: pytest.MonkeyP
     assert counted(monkeypatch, []) == (12, PASSES)
 
 
-def test_it_takes_longer_while_passes_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_takes_longer_while_passes_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = [2.0 * 0.8**number for number in range(14)]
     assert counted(monkeypatch, [*costs, costs[-1] * 1.05]) == (15, PASSES)
 
 
-def test_it_takes_no_longer_than_a_minute_and_a_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_takes_at_most_ninety_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted(monkeypatch, (0.8**number for number in range(100))) == (18, PASSES)
 
 

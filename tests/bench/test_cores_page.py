@@ -68,7 +68,7 @@ def test_a_part_that_was_measured_again_replaces_its_own_alone() -> None:
     assert "| 1 | 100 (100) |" not in text
 
 
-def test_without_results_the_page_says_so() -> None:
+def test_without_results_the_page_states_it() -> None:
     assert "Not measured yet" in section([])
 
 

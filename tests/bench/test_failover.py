@@ -21,7 +21,7 @@ def test_the_longest_gap(times: list[float], expected: float) -> None:
     assert longest_gap(times, 1.0, 4.0) == expected
 
 
-def test_who_is_cut_off_is_so_from_everybody_both_ways() -> None:
+def test_an_isolated_broker_is_cut_off_from_all_nodes_in_both_directions() -> None:
     ways = _all_ways(2)
     assert len(ways) == len(set(ways)) == 6
     assert all(2 in way for way in ways)

@@ -22,5 +22,5 @@ def test_a_message_comes_back_when_all_three_have_it() -> None:
         assert len(content) == len(clients) * SIZE
 
 
-def test_what_it_costs_is_what_the_three_take() -> None:
+def test_the_cost_of_the_relay_is_that_of_its_three_processes() -> None:
     assert 0 < relay.cores(300, 0.5) < relay.PROCESSES

@@ -12,7 +12,7 @@ from bench.__main__ import is_due, keep, measure, measure_row
 from bench.charts import charts, number
 from bench.latency import floor_of
 from bench.report import limit, page, terminal
-from bench.results import Run, load, merged, save, together
+from bench.results import INTERPRETERS_ROW, Run, load, merged, save, together
 from bench.rows import ROWS
 from bench.table import Contender, Row, Values
 from lab.cluster import Cluster, penstock_cluster
@@ -82,7 +82,7 @@ def test_a_chart_has_a_bar_for_each_contender() -> None:
     ("broker", "client", "expected"),
     [(0.95, 0.5, "the broker"), (0.6, 0.9, "the client"), (0.9, 1.0, "the machine")],
 )
-def test_who_is_the_limit(broker: float, client: float, expected: str) -> None:
+def test_the_busier_side_is_the_limit(broker: float, client: float, expected: str) -> None:
     assert limit(broker, client, 2) == expected
 
 
@@ -91,7 +91,7 @@ def test_every_row_has_its_own_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_what_was_not_measured_is_said() -> None:
+def test_unmeasured_values_are_shown_as_such() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
     run.failures.append("recovery on kafka: it did not come back")
     assert "- recovery on kafka: it did not come back" in page([run])
@@ -119,7 +119,7 @@ def test_a_row_that_fails_is_noted_and_the_run_goes_on(capsys: pytest.CaptureFix
     assert "FAILED" in capsys.readouterr().err
 
 
-def test_what_a_row_measures_several_times_while_brokers_are_warm_all_counts() -> None:
+def test_all_measurements_of_a_row_on_warm_brokers_count() -> None:
     def twice(contender: Contender, scale: float) -> list[Values]:
         return [{"cores": 1.0}, {"cores": 2.0}]
 
@@ -184,7 +184,7 @@ def test_a_part_refreshes_the_page_and_a_quick_run_does_not(
     written: list[list[Run]] = []
     monkeypatch.setattr(runner, "LATEST", latest)
     monkeypatch.setattr(runner, "PARTIAL", tmp_path / "partial.json")
-    monkeypatch.setattr(runner, "write", written.append)
+    monkeypatch.setattr(runner, "write", lambda runs, interpreters: written.append(runs))
     keep(at("first", {"produce-1k": 1.0, "produce-100": 1.0}), quick=False, whole=True)
     keep(at("part", {"produce-100": 2.0}), quick=False, whole=False)
     keep(at("quick", {"produce-100": 3.0}), quick=True, whole=False)
@@ -227,3 +227,15 @@ def test_rows_of_clusters_are_measured_when_no_other_broker_runs(monkeypatch: py
     monkeypatch.setattr(runner, "STARTERS", {"penstock": (lambda folder, settings: server, Cluster)})
     measure([note("three", 3), note("one", 1)], ["penstock"], quick=True)
     assert seen == [("one", True), ("three", False)]
+
+
+def test_the_page_has_the_best_and_the_median_of_each_interpreter() -> None:
+    measured = Run("2 cores", {}, "abc1234", 3, 1.0, ["3.11.7", "3.13.0"], date="2026-11-19")
+    for python, seconds in (("3.11.7", (3.0, 2.0, 4.0)), ("3.13.0", (1.0, 2.5, 2.0))):
+        for value in seconds:
+            measured.add(INTERPRETERS_ROW, python, {"produce, s": value})
+    shown = page([a_run(CPU_per_million={"penstock": [0.7]})], [measured])
+    assert "## Newer interpreters" in shown
+    assert "of 3 rounds, at commit abc1234, measured on 2026-11-19." in " ".join(shown.split())
+    assert "| Python | produce, s |\n|---|--:|\n| 3.11.7 | 2 (3) |\n| 3.13.0 | 1 (2) |" in shown
+    assert "Newer interpreters" not in page([a_run(CPU_per_million={"penstock": [0.7]})])

@@ -20,7 +20,7 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_a_run_writes_itself_does_not_make_the_commit_another_one(
+def test_files_that_a_run_writes_do_not_change_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured, written = tmp_path / "broker.py", tmp_path / "bench" / "results" / "latest.json"

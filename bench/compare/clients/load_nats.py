@@ -10,10 +10,9 @@ import nats
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 
-from bench.compare.clients.protocol import WORK_BATCH, LoadClient, serve
+from bench.compare.clients.protocol import POLL_S, WORK_BATCH, Arrivals, LoadClient, serve
 
 _CALL_S = 30.0
-_POLL_S = 0.2
 _PENDING = 4000
 """Messages without an acknowledgement; the library's own default."""
 
@@ -85,25 +84,15 @@ class NatsLoad(LoadClient):
 
     async def read(self) -> AsyncIterator[list[bytes]]:
         """An ordered consumer: the server pushes, with flow control."""
-        arrived: list[bytes] = []
-        changed = asyncio.Event()
+        arrived = Arrivals[bytes]()
 
         async def take(message: Any) -> None:
-            arrived.append(message.data)
-            changed.set()
+            arrived.add(message.data)
 
         yield []
         await self._stream.subscribe(self.target, stream=self.target, ordered_consumer=True, cb=take)
-        while True:
-            if not arrived:
-                changed.clear()
-                try:
-                    await asyncio.wait_for(changed.wait(), _POLL_S)
-                except TimeoutError:
-                    yield []
-                    continue
-            taken, arrived[:] = arrived[:], []
-            yield taken
+        async for batch in arrived.batches():
+            yield batch
 
     async def read_one(self) -> AsyncIterator[list[bytes]]:
         config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT)
@@ -131,7 +120,7 @@ class NatsLoad(LoadClient):
         yield []
         while True:
             try:
-                messages = await subscription.fetch(batch, timeout=_POLL_S)
+                messages = await subscription.fetch(batch, timeout=POLL_S)
             except (TimeoutError, NatsTimeout):
                 messages = []
             yield messages

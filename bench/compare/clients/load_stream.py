@@ -17,10 +17,9 @@ from rstream import (
     RawMessage,
 )
 
-from bench.compare.clients.protocol import BATCH, LoadClient, serve
+from bench.compare.clients.protocol import BATCH, Arrivals, LoadClient, serve
 
 _CALL_S = 30.0
-_POLL_S = 0.2
 _PENDING = 5000
 """Messages without a confirmation."""
 _SUBSCRIBER = "reader"
@@ -99,28 +98,18 @@ class StreamLoad(LoadClient):
 
     async def _subscribed(self) -> AsyncIterator[list[tuple[bytes, int]]]:
         """Messages with their offsets, as many as have arrived."""
-        arrived: list[tuple[bytes, int]] = []
-        changed = asyncio.Event()
+        arrived = Arrivals[tuple[bytes, int]]()
 
         def take(message: Any, context: MessageContext) -> None:
-            arrived.append((message, context.offset))
-            changed.set()
+            arrived.add((message, context.offset))
 
         yield []
         first = ConsumerOffsetSpecification(OffsetType.FIRST, None)
         await self._consumer.subscribe(
             self.target, take, offset_specification=first, initial_credit=50, subscriber_name=_SUBSCRIBER
         )
-        while True:
-            if not arrived:
-                changed.clear()
-                try:
-                    await asyncio.wait_for(changed.wait(), _POLL_S)
-                except TimeoutError:
-                    yield []
-                    continue
-            taken, arrived[:] = arrived[:], []
-            yield taken
+        async for batch in arrived.batches():
+            yield batch
 
 
 if __name__ == "__main__":

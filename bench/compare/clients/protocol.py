@@ -24,7 +24,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 BATCH = 500
 """Messages that a client without batching of its own puts into one batch."""
@@ -35,6 +35,9 @@ IDLE_S = 2.0
 WARM_MESSAGES = 50
 _NUMBER = struct.Struct(">q")
 _NOT_TIMED = 0
+_Item = TypeVar("_Item")
+POLL_S = 0.2
+"""A reader yields an empty batch after so long without a message."""
 
 
 class LoadClient(ABC):
@@ -96,6 +99,30 @@ class LoadClient(ABC):
     def work(self) -> AsyncIterator[list[bytes]]:
         """A work queue: up to `WORK_BATCH` messages at a time, each acknowledged before the next batch."""
         raise NotImplementedError("the system has no work queue")
+
+
+class Arrivals(Generic[_Item]):
+    """What a library hands to a callback, for a reader: batches of all that has arrived since the last."""
+
+    def __init__(self) -> None:
+        self._arrived: list[_Item] = []
+        self._changed = asyncio.Event()
+
+    def add(self, item: _Item) -> None:
+        self._arrived.append(item)
+        self._changed.set()
+
+    async def batches(self) -> AsyncIterator[list[_Item]]:
+        while True:
+            if not self._arrived:
+                self._changed.clear()
+                try:
+                    await asyncio.wait_for(self._changed.wait(), POLL_S)
+                except TimeoutError:
+                    yield []
+                    continue
+            taken, self._arrived[:] = self._arrived[:], []
+            yield taken
 
 
 class Clock:

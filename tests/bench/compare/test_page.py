@@ -66,7 +66,7 @@ def test_differences_within_noise_have_no_winner() -> None:
     assert "None in this run." in page([run])
 
 
-def test_losses_are_shown_with_what_was_acknowledged() -> None:
+def test_losses_are_shown_with_the_number_of_acknowledged_messages() -> None:
     run = a_run(
         cache__power={
             "acknowledged": {"nats": [5000.0, 4000.0], "penstock": [100.0]},
@@ -76,7 +76,7 @@ def test_losses_are_shown_with_what_was_acknowledged() -> None:
     assert "| 0 of 100 | 4,000 of 9,000 |" in page([run])
 
 
-def test_losses_are_compared_by_their_share_of_what_was_acknowledged() -> None:
+def test_losses_are_compared_by_their_share_of_acknowledged_messages() -> None:
     run = a_run(
         cache__power={
             "acknowledged": {"penstock": [1000.0], "nats": [10.0], "valkey": [10.0]},
@@ -95,7 +95,7 @@ def test_rows_have_the_names_by_which_the_recommendations_call_them() -> None:
     assert "- cache: `produce-1k` (messages/s)" in text
 
 
-def test_a_system_that_is_not_there_is_said() -> None:
+def test_a_missing_system_is_named() -> None:
     run = a_run(cache__produce_1k={"messages/s": {"penstock": [1.0]}})
     run.absent["nats"] = "go not found on this machine"
     assert "NATS JetStream was not measured: go not found on this machine." in page([run])

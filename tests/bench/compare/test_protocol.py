@@ -83,7 +83,7 @@ def test_all_that_was_produced_is_consumed(monkeypatch: pytest.MonkeyPatch) -> N
     assert said[2]["seconds"] > 0
 
 
-def test_one_by_one_each_message_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unbatched_messages_are_sent_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     produce = job("produce", size=10, batched=False, most=5)
     said = run(monkeypatch, job("create"), produce, {"go": True})
     assert said[-1]["messages"] == 5
@@ -121,7 +121,7 @@ def test_numbers_as_ranges(numbers: list[int], ranges: list[tuple[int, int]]) ->
     assert as_ranges(numbers) == ranges
 
 
-def test_what_was_acknowledged_and_is_not_there_is_lost() -> None:
+def test_acknowledged_messages_that_are_missing_are_lost() -> None:
     assert lost([(0, 9), (20, 20)], [(0, 4), (8, 30)]) == 3
     assert lost([], [(0, 9)]) == 0
 
@@ -134,3 +134,20 @@ def test_percentiles() -> None:
 
 def test_a_number_is_read_back() -> None:
     assert number_of(b"\0" * 7 + b"\x07padding") == 7
+
+
+def test_a_reader_gets_all_that_has_arrived_or_an_empty_batch() -> None:
+    async def read() -> None:
+        arrived = protocol.Arrivals[bytes]()
+        batches = arrived.batches()
+        assert await anext(batches) == []
+        arrived.add(b"a")
+        arrived.add(b"b")
+        assert await anext(batches) == [b"a", b"b"]
+        waiting = asyncio.ensure_future(anext(batches))
+        await asyncio.sleep(0)
+        arrived.add(b"c")
+        assert await waiting == [b"c"]
+        assert await anext(batches) == []
+
+    asyncio.run(read())

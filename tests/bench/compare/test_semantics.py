@@ -28,7 +28,7 @@ def cells(run: Run, name: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")[2:-2]]
 
 
-def test_cells_have_what_was_observed() -> None:
+def test_cells_have_the_observed_semantics() -> None:
     run = a_run()
     for system, value in (("penstock", 1.0), ("elasticmq", 0.0), ("moto-sqs", 1.0), ("moto-sns", 0.0)):
         run.add("count", system, {OBSERVED: value})
@@ -78,7 +78,7 @@ def test_only_scenarios_that_a_system_has_are_run() -> None:
         (LabError("pip ended with 1:\nat /a/path"), "it could not be downloaded or installed"),
     ],
 )
-def test_a_system_that_cannot_be_had_is_said(
+def test_a_system_that_cannot_be_installed_is_named(
     error: LabError, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def absent(*_: object) -> Any:
@@ -115,7 +115,7 @@ def test_a_system_that_was_not_run_has_no_column() -> None:
     assert cells(run, "count") == ["yes", "yes", "no"]
 
 
-def test_the_page_says_what_emulators_do_not_show() -> None:
+def test_the_page_lists_the_limits_of_emulators() -> None:
     measured = Run("a machine", {}, "abc1234", 1, 1.0, [])
     text = page([measured])
     assert "Emulators of them say nothing about speed, and a service can differ" in text
