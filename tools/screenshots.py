@@ -17,17 +17,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.cli.cluster.planner import plan_for_console
 from penstock.client import Admin, Consumer, Producer, Record
-from penstock.console.kafka.cluster import parse_bootstrap
 from penstock.console.web.app import ConsoleSettings
 from penstock.console.web.fleet_routes import Telemetry
+from penstock.model.addresses import parse_bootstrap
 from penstock.testing import cluster
-from tests.console.browser import Page, chromium
+from tests.console.browser import Browser, Page, chromium
 from tests.console.fleet import telemetry_api
 from tests.console.serving import serving
 from tools.chromium import HOW_TO, find_chromium
 
-__all__ = ["main"]
+__all__ = ["Traffic", "main"]
 
 _FOLDER: Final = Path(__file__).parents[1] / "docs" / "console"
 _TOPICS: Final = {"orders": 6, "payments": 3, "clickstream": 12, "users": 3, "orders.dead-letters": 1}
@@ -38,7 +39,7 @@ _TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _ROWS: Final = "document.querySelectorAll('main tbody tr').length > 5 && document.querySelector('.drawer')"
 
 
-class _Traffic:
+class Traffic:
     """Producers and consumers in a thread, until `stop`."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -158,6 +159,42 @@ def _open_message(page: Page) -> None:
     page.until("document.querySelector('.drawer pre')")
 
 
+def _reassignment(browser: Browser, folder: Path) -> None:
+    """A cluster whose last broker is new, with a move in progress and a plan."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    with cluster(4, config={"min.insync.replicas": "1"}) as brokers:
+        admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+        places = {"orders": [[1, 2, 3], [2, 3, 1]] * 4, "payments": [[1, 2]] * 6, "archive": [[1]]}
+        new = [NewTopic(name, len(own), replica_assignment=own) for name, own in places.items()]
+        for future in admin.create_topics(new).values():
+            future.result(60)
+        asyncio.run(_large_messages(brokers.bootstrap, "orders", "archive"))
+        bootstrap = parse_bootstrap(brokers.bootstrap)
+        settings = ConsoleSettings(bootstrap=bootstrap, planner=plan_for_console, timeout_s=20.0)
+        with serving(settings) as url:
+            page = browser.page(1360, 1150)
+            page.open(f"{url}/#/topics/archive/partitions")
+            page.until("document.querySelector('[aria-label=\"Move partition 0\"]')?.checkVisibility()")
+            page.js("document.querySelector('[aria-label=\"Move partition 0\"]').click()")
+            page.click("Add a replica")
+            page.type("Throttle per second and broker", "20 KiB")
+            page.click("Move", "dialog footer button")
+            page.until("!document.querySelector('dialog')")
+            page.open(f"{url}/#/cluster/reassignment")
+            page.until_text("archive-0", "main")
+            page.click("Make a plan")
+            page.until("document.querySelector('[aria-label=\"Planned moves\"]')?.dataset.rows > 1")
+            page.screenshot(folder / "reassignment.png")
+
+
+async def _large_messages(bootstrap: str, *topics: str) -> None:
+    async with Producer(bootstrap) as producer:
+        for topic in topics:
+            for n in range(12):
+                await producer.send(topic, random.Random(n).randbytes(400_000), key=str(n).encode())
+
+
 def main(folder: Path) -> int:
     path = find_chromium()
     if path is None:
@@ -171,7 +208,7 @@ def main(folder: Path) -> int:
         settings = ConsoleSettings(bootstrap=bootstrap, telemetry=Telemetry(api, "s3cret"))
         url = stack.enter_context(serving(settings))
         browser = stack.enter_context(chromium(path))
-        traffic = _Traffic(brokers.bootstrap)
+        traffic = Traffic(brokers.bootstrap)
         light, dark = browser.page(1360, 860), browser.page(1360, 860, dark=True)
         phone = browser.page(390, 800)
         for page in (light, dark, phone):
@@ -193,6 +230,7 @@ def main(folder: Path) -> int:
             time.sleep(1.0)  # plots follow the size of their box
             page.screenshot(folder / f"{name}.png")
         traffic.stop()
+        _reassignment(browser, folder)
     return 0
 
 

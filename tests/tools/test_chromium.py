@@ -22,7 +22,7 @@ def test_system_packages_only_as_root_in_ci(
     assert chromium.may_install(environment, is_root, has_apt) is wanted
 
 
-def test_one_line_says_how_to_get_one(
+def test_one_line_explains_how_to_install_chromium(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(chromium, "find_chromium", lambda: None)

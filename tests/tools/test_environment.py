@@ -40,14 +40,14 @@ def test_more_packages_than_were_expected_do_not_overflow_it() -> None:
         ("print('Collecting no-such'); print('ERROR: none'); exit(3)", 3, "no-such\nERROR: none\n"),
     ],
 )
-def test_only_a_failure_shows_what_pip_said(
+def test_only_a_failure_shows_the_output_of_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, code: int, shown: str
 ) -> None:
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!{sys.executable}\n{script}\n")
     python.chmod(0o755)
-    (tmp_path / "constraints.txt").write_text("numpy==2.0\n")
+    (tmp_path / "hashes.txt").write_text("numpy==2.0 \\\n    --hash=sha256:00\n")
     monkeypatch.chdir(tmp_path)
     screen = io.StringIO()
     assert make(tmp_path / ".venv", screen) == code
