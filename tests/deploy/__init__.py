@@ -1,0 +1,1 @@
+"""Tests of the files in deploy/: the image, compose, systemd, the chart."""
