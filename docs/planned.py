@@ -1,28 +1,28 @@
 """Render the numbers of `penstock plan` on the pages: the text between `<!-- planned: NAME -->` and
 `<!-- planned: end -->`. They follow from the coefficients in the package, which benchmarks measure again.
 
-`python -m docs.planned` writes the pages; `make docs` and a run of the benchmarks do, too.
+`python -m docs.planned` writes the pages; `make pages` and a run of the benchmarks do, too.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from docs import parts
+from docs.parts import Parts, table
 from penstock.cli.planning.shipped import shipped_coefficients
 from penstock.planning.plan import Plan, make_plan
 from penstock.planning.units import format_bits, format_bytes, format_count
 from penstock.planning.workload import Hardware, Workload
 
-__all__ = ["PAGES", "PAPER_CLUSTERS", "PAPER_HARDWARE", "PARTS", "PaperCase", "rendered", "write"]
+__all__ = ["KIND", "PAGES", "PAPER_CLUSTERS", "PAPER_HARDWARE", "PARTS", "PaperCase", "rendered", "write"]
 
+KIND = "planned"
 FOLDER = Path(__file__).parent
-PAGES = (FOLDER / "planning.md", FOLDER / "cores.md")
+PAGES = (FOLDER.parent / "README.md", FOLDER / "planning.md", FOLDER / "cores.md")
 WEEK_S = 7 * 86_400.0
 
-_PART = re.compile(r"(<!-- planned: (?P<name>[a-z-]+) -->)(?P<text>.*?)(<!-- planned: end -->)", re.DOTALL)
 _KIB16, _MB = 16_384, 1_000_000
 _SHOWN = (
     *("machines", "brokers", "partitions", "cores_per_machine", "memory_bytes_per_machine", "disks"),
@@ -63,13 +63,12 @@ PAPER_CLUSTERS = (
 
 def rendered(text: str) -> str:
     """The text of a page with the numbers of today's coefficients."""
-    return _PART.sub(lambda found: f"{found[1]}{PARTS[found['name']]()}{found[4]}", text)
+    return parts.rendered(KIND, PARTS, text)
 
 
 def write() -> None:
     """Render all pages that have numbers of plans."""
-    for page in PAGES:
-        page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
+    parts.write(KIND, PARTS, PAGES)
 
 
 def _plan(workload: Workload, hardware: Hardware | None = None) -> Plan:
@@ -94,7 +93,7 @@ def _example() -> str:
             f"{rate} messages/s, {stored}, {later.sizing.machines:,} machines, {later.disks:,} disks",
         ),
     ]
-    return _table(("", ""), rows)
+    return table(("", ""), rows)
 
 
 def _limit(batch_bytes: int, fan_out: int) -> str:
@@ -108,11 +107,15 @@ def _limit(batch_bytes: int, fan_out: int) -> str:
 def _partition_limits() -> str:
     batches = (("16 KiB", _KIB16), ("128 KiB", 8 * _KIB16), ("1 MB", _MB))
     header = ("batches", "one consumer group", "three consumer groups")
-    return _table(header, [(name, _limit(size, 1), _limit(size, 3)) for name, size in batches])
+    return table(header, [(name, _limit(size, 1), _limit(size, 3)) for name, size in batches])
 
 
 def _core() -> str:
     return f"{_limit(_KIB16, 1)} in batches of 16 KiB, and {_limit(_MB, 1)} in batches of 1 MB"
+
+
+def _partition() -> str:
+    return f"{_limit(_MB, 1)} in batches of 1 MB"
 
 
 def _resident() -> str:
@@ -121,7 +124,7 @@ def _resident() -> str:
 
 def _paper() -> str:
     header = ("messages/s", "size", "batches", "machines", "brokers", "partitions", "checked by")
-    return _table(header, [_paper_row(case) for case in PAPER_CLUSTERS])
+    return table(header, [_paper_row(case) for case in PAPER_CLUSTERS])
 
 
 def _paper_row(case: PaperCase) -> tuple[str, ...]:
@@ -145,16 +148,11 @@ def _paper_hardware() -> str:
     )
 
 
-def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table on lines of its own."""
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-PARTS: Mapping[str, Callable[[], str]] = {
+PARTS: Parts = {
     "example": _example,
     "partition-limits": _partition_limits,
     "core": _core,
+    "partition": _partition,
     "resident": _resident,
     "paper": _paper,
     "machine": _paper_hardware,

@@ -1,5 +1,6 @@
-"""Render the pages that come from code: `configuration.md` from config keys, `metrics.md` from metrics, and
-the numbers of `penstock plan` on other pages.
+"""Render the pages that come from code: `configuration.md` from config keys, `metrics.md` from metrics,
+`cli-reference.md` from commands, the index of decisions, and the numbers of `penstock plan` and of results on
+other pages; the dashboards and alert rules of the Helm chart.
 """
 
 from __future__ import annotations
@@ -7,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from docs import planned
+from docs import commands, decisions, measured, planned
+from penstock.cli.commands.dashboards import write_files
 from penstock.model.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
 from penstock.model.config.declared import TOPIC_SHORT_NAMES
 from penstock.model.config.sections import SECTION_KEYS, SectionKey
-from penstock.observability.families import Family
-from penstock.observability.kafka_names import KAFKA_GROUPS
-from penstock.observability.names import ANALOG, GROUPS
+from penstock.observability.family import Family
+from penstock.observability.kafka_families import KAFKA_GROUPS
+from penstock.observability.metrics import ANALOG, BACKUP, GROUPS
 
 PAGE = Path(__file__).parent / "configuration.md"
 METRICS_PAGE = Path(__file__).parent / "metrics.md"
+#: dashboards and alert rules in the Helm chart
+CHART_FILES = Path(__file__).parents[1] / "deploy/helm/penstock/files"
 
 #: A whole config file; the tests read it.
 EXAMPLE = """\
@@ -58,7 +62,7 @@ topics:
 """
 
 _INTRODUCTION = """\
-<!-- Rendered by `make docs` from the tables of config keys; edit those, not this page. -->
+<!-- Rendered by `make pages` from the tables of config keys; edit those, not this page. -->
 # Configuration
 
 Configs have Kafka's names, defaults and limits, so Kafka's documentation applies. Penstock's own configs
@@ -202,7 +206,7 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 _METRICS = """\
-<!-- Rendered by `make docs` from the metric tables; edit those, not this page. -->
+<!-- Rendered by `make pages` from the metric tables; edit those, not this page. -->
 # Metrics
 
 [Observability](observability.md) describes the port that serves these metrics. A family without samples is
@@ -223,10 +227,15 @@ def render_metrics() -> str:
     own = "".join(_families(title, families) for title, families in GROUPS.items())
     kafka = "".join(_families(title, families) for title, families in KAFKA_GROUPS.items())
     analog = _families("Names of the original design", ANALOG)
-    return f"{_METRICS}\n## `/metrics`\n{own}{analog}\n## `/metrics/kafka`\n{kafka}"
+    backup = _families("Of `penstock backup run`", BACKUP)
+    return f"{_METRICS}\n## `/metrics`\n{own}{analog}\n## `/metrics/kafka`\n{kafka}\n## Backups\n{backup}"
 
 
 if __name__ == "__main__":
     PAGE.write_text(render(), encoding="utf-8")
     METRICS_PAGE.write_text(render_metrics(), encoding="utf-8")
+    decisions.write()
+    commands.PAGE.write_text(commands.render_commands(), encoding="utf-8")
     planned.write()
+    measured.write()
+    write_files(CHART_FILES)

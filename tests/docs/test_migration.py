@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -16,7 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import broker
-from tests.docs.walkthrough import blocks
+from tests.docs.tutorials import check, page, steps
+from tests.docs.walkthrough import Shell, blocks
 
 PAGE = "docs/migrating-from-kafka.md"
 WAIT_S = 60
@@ -30,16 +32,23 @@ class Systems(NamedTuple):
     topic: str
 
 
+CONFIG = {"group.initial.rebalance.delay.ms": "0"}
+
+
 @pytest.fixture(params=["penstock", pytest.param("kafka", marks=pytest.mark.process)])
-def systems(request: pytest.FixtureRequest) -> Iterator[Systems]:
-    config = {"group.initial.rebalance.delay.ms": "0"}
-    topic = f"orders-{uuid4().hex[:8]}"
-    with ExitStack() as running:
-        new = running.enter_context(broker(config=config)).bootstrap
-        if request.param == "kafka":
-            yield Systems(request.getfixturevalue("real_kafka"), new, topic)
-        else:
-            yield Systems(running.enter_context(broker(config=config)).bootstrap, new, topic)
+def old(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of the other system."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("real_kafka")
+    else:
+        with broker(config=CONFIG) as running:
+            yield running.bootstrap
+
+
+@pytest.fixture
+def systems(old: str) -> Iterator[Systems]:
+    with broker(config=CONFIG) as new:
+        yield Systems(old, new.bootstrap, f"orders-{uuid4().hex[:8]}")
 
 
 def create(address: str, topic: NewTopic) -> None:
@@ -167,3 +176,21 @@ def test_records_that_are_not_sent_back_are_committed_in_large_steps() -> None:
     names["Consumer"] = names["Producer"] = Committing
     assert names["copy_records"]("orders") == 0
     assert commits == [1000, 2000, 2500]
+
+
+def test_the_tutorial(
+    old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`penstock backup` and `penstock restore` move an application, as docs/tutorials/from-kafka.md shows."""
+    pytest.importorskip("obstore", reason="no obstore: pip install 'penstock-mq[archive]'")
+    monkeypatch.chdir(tmp_path)
+    new = ""
+    with ExitStack() as running:
+        shell = Shell(monkeypatch, capfd)
+        shell.use(old)
+        for block, expected in steps(page("from-kafka")):
+            if block.code.startswith("penstock up"):
+                new = running.enter_context(broker(config=CONFIG, data=tmp_path / "restored")).bootstrap
+                continue
+            block = block._replace(code=block.code.replace("127.0.0.1:9192", new))
+            check(block, shell.run(block), expected)

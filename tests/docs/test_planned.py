@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import planned
+from docs import parts, planned
 from docs.planned import PAGES, PAPER_CLUSTERS, rendered
 
 
@@ -16,12 +16,12 @@ def test_the_numbers_of_plans_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text == rendered(text), (
         f"{page.name} has other numbers than `penstock plan` with the coefficients of the package: "
-        "run `make docs`, and commit the page"
+        "run `make pages`, and commit the page"
     )
 
 
 def test_every_part_is_on_a_page() -> None:
-    names = [name for page in PAGES for name in re.findall(r"<!-- planned: ([a-z-]+) -->", page.read_text())]
+    names = [name for page in PAGES for name in parts.names(planned.KIND, page.read_text())]
     assert names[1::2] == ["end"] * (len(names) // 2)
     assert sorted(names[::2]) == sorted(planned.PARTS)
 

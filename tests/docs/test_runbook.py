@@ -55,7 +55,7 @@ def test_its_errors_are_of_the_protocol() -> None:
     assert named <= set(ErrorCode.__members__)
 
 
-def test_its_entries_say_what_one_sees_and_what_to_do() -> None:
+def test_entries_of_the_runbook_have_symptoms_and_actions() -> None:
     entries = re.split(r"^### ", RUNBOOK, flags=re.MULTILINE)[1:]
     assert len(entries) > 10
     for entry in entries:

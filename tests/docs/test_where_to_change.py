@@ -33,3 +33,12 @@ def test_each_row_names_a_module() -> None:
         path for path in rows() if not (SOURCE / path).exists() and not (SOURCE / "broker" / path).exists()
     }
     assert missing == set()
+
+
+def test_the_places_to_add_something_exist() -> None:
+    page = (PAGES / "adding.md").read_text(encoding="utf-8")
+    table = "\n".join(line for line in page.splitlines() if line.startswith("|"))
+    named = set(re.findall(r"`([\w/]+\.(?:py|js|yaml))`", table))
+    there = [str(path) for folder in (SOURCE, ROOT / "deploy") for path in folder.rglob("*.*")]
+    assert {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)} == set()
+    assert len(named) > 20

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -24,17 +24,21 @@ from tests.cli.running import run_here
 __all__ = ["ROOT", "Block", "Shell", "blocks", "pages", "running_broker"]
 
 ROOT: Final = Path(__file__).parents[2]
-_WAIT_S: Final = 90
+_WAIT_S: Final = 240
 _BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_README_LINK: Final = re.compile(r"^\| \[(?P<page>[\w./-]+\.md)\]", re.MULTILINE)
+_README_LINK: Final = re.compile(r"\]\((?P<page>[\w./-]+\.md)\)")
 #: where the pages say that the broker is
 _ADDRESS: Final = re.compile(r"\b(?:127\.0\.0\.1|localhost):9092\b")
+#: a line that fails says so
+_EXIT_CODE: Final = re.compile(r"# exit code (\d+)")
 #: no group of a test waits for members that are never started
 _QUICK: Final = (
     "group.initial.rebalance.delay.ms=0",
     "group.consumer.min.heartbeat.interval.ms=100",
     "group.consumer.heartbeat.interval.ms=100",
     "group.consumer.assignment.interval.ms=0",
+    "group.share.min.heartbeat.interval.ms=100",
+    "group.share.heartbeat.interval.ms=100",
 )
 
 
@@ -47,9 +51,10 @@ class Block(NamedTuple):
 
 
 def pages() -> list[str]:
-    """The pages in the order of the README's table, the README first."""
+    """The pages in the order of the README's links to the documentation, the README first."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return ["README.md", *_README_LINK.findall(readme)]
+    _, documentation = readme.split("\n## Documentation\n")
+    return ["README.md", *dict.fromkeys(_README_LINK.findall(documentation))]
 
 
 def blocks(page: str, *languages: str) -> list[Block]:
@@ -86,12 +91,16 @@ class Shell:
         *,
         skipped: Callable[[str], bool] = lambda line: False,
         rewritten: Callable[[str], str] = lambda line: line,
+        names: dict[str, Any] | None = None,
     ) -> None:
+        """With `names` the blocks in Python share them; otherwise each has its own."""
         self._monkeypatch = monkeypatch
         self._capfd = capfd
         self._skipped = skipped
         self._rewritten = rewritten
+        self._names = names
         self._bootstrap = ""
+        self._expected = 0
 
     def use(self, bootstrap: str) -> None:
         """Let commands and code reach the broker at that address instead of the pages'."""
@@ -101,7 +110,8 @@ class Shell:
     def run(self, block: Block) -> str:
         """Run a block; its standard output."""
         if block.language == "python":
-            exec(_ADDRESS.sub(self._bootstrap, block.code), {"__name__": "__main__"})
+            with _ending(f"{block.page}: {block.code}"):
+                exec(_ADDRESS.sub(self._bootstrap, block.code), self._names or {"__name__": "__main__"})
             return self._capfd.readouterr().out
         lines = block.code.replace("\\\n", " ").splitlines()
         return "".join(self.run_line(line, block.page) for line in lines if line.strip())
@@ -110,6 +120,8 @@ class Shell:
         """Run one line: commands with pipes between them, and perhaps a file for the output."""
         if self._skipped(line):
             return ""
+        stated = _EXIT_CODE.search(line)
+        self._expected = int(stated[1]) if stated else 0
         words = _words(self._rewritten(_ADDRESS.sub(self._bootstrap, line)))
         target = None
         if ">" in words:
@@ -135,7 +147,7 @@ class Shell:
         with _ending(what):
             code = run_here(*arguments)
         output, errors = self._capfd.readouterr()
-        assert code == 0, f"{what}\n{output}{errors}"
+        assert code == self._expected, f"{what}\n{output}{errors}"
         return output
 
 
@@ -174,6 +186,8 @@ def _stages(words: list[str]) -> Iterator[list[str]]:
 
 def _end_of(arguments: Sequence[str]) -> list[str]:
     """Options that end a command which otherwise runs until Ctrl-C."""
+    if "--rounds" in arguments or "--duration" in arguments:
+        return []
     if arguments[0] == "consume" and not {"--exit-at-end", "--count"} & set(arguments):
         return ["--exit-at-end"]
     if arguments[:2] == ["telemetry", "simulate"]:
