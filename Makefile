@@ -13,9 +13,17 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Stands for an environment with the packages of pyproject.toml and constraints.txt.
-$(READY): pyproject.toml constraints.txt
+# Stands for an environment with the packages of pyproject.toml, by their hashes.
+$(READY): pyproject.toml hashes.txt hashes-build.txt
 	@$(PYTHON) -m tools.environment $(VENV)
+	@touch $@
+
+# The tools that build the site of the documentation, apart from the packages of the project.
+DOCS_READY := $(VENV)/docs/.ready
+SITE := NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/python -m mkdocs build --strict --config-file build/docs/mkdocs.yml
+
+$(DOCS_READY): hashes-docs.txt
+	@$(PYTHON) -m tools.environment $(VENV)/docs hashes-docs.txt
 	@touch $@
 
 run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
@@ -32,7 +40,7 @@ CLI_TESTS := tests/cli tests/docs
 CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
 INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 # They compare with Apache Kafka, which one part starts once.
-KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py tests/docs/test_migration.py
+KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py tests/broker/links/test_apache_kafka.py tests/docs/test_migration.py
 # They use the clients and servers of other systems.
 BRIDGE_TESTS := tests/bridge
 GUIDE_TESTS := $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
@@ -83,7 +91,16 @@ check-replicas: $(READY)
 # The first two need no environment: they run while it is made.
 test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "six parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-cli test-conformance test-pages test-guides test-brokers test-interop test-core test-clients
+	@rm -f .skipped
+	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-core test-cli test-conformance test-brokers test-interop test-pages test-guides test-clients; \
+		status=$$?; $(PYTHON) -m tools.skipped .skipped; exit $$status
+
+.PHONY: test-tools
+test-tools: $(READY) ## install what skipped tests need, as far as this machine allows: packages as root, the lab's builds
+	@$(PYTHON) -m tools.test_tools
+	@$(PYTHON) -m lab.librdkafka
+	@$(PY) -m lab.guide_servers > /dev/null
+	-@$(PY) -m lab.helm
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
@@ -97,7 +114,7 @@ test-scenarios: $(READY) ## the simulated seeds that run with every test
 test-brokers: $(READY) ## tests of the broker
 	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
-test-cli: $(READY) ## tests of the command line and the documentation
+test-cli: $(READY) test-site-tools ## tests of the command line and the documentation
 	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS) $(GUIDE_TESTS))
 
 test-guides: $(READY) ## bridges and migration guides against NATS, RabbitMQ and moto, if they install within seconds
@@ -131,7 +148,8 @@ console-cost: $(READY) ## what ten open consoles cost a cluster of three brokers
 fleet-start: $(READY) ## seconds from `make run` to live data on the page of the GPU fleet (on a quiet machine)
 	@$(PY) -m tools.fleet_start
 
-screenshots: $(READY) ## pictures of the web console in docs/console
+screenshots: docs ## pictures of the web console and the site in docs/, and of the site on other screens in build/docs/screenshots
+	@$(PY) -m tools.site_screenshots
 	@$(PY) -m tools.screenshots
 
 test-conformance: $(READY) test-librdkafka ## a part of other people's tests
@@ -144,12 +162,46 @@ lint: $(READY) ## style, types, import contracts, commit subjects
 	$(BESIDE) $(VENV)/bin/lint-imports
 	$(PY) -m tools.commit_subjects
 
+.PHONY: audit
+audit: $(READY) ## known vulnerabilities (from an offline copy of the advisory database) and licences of the dependencies
+	$(PY) -m tools.audit
+
+.PHONY: sbom
+sbom: $(READY) ## a software bill of materials of the pinned packages, as CycloneDX: `make sbom > sbom.json`
+	@$(PY) -m tools.sbom
+
 format: $(READY) ## put the code into shape
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-docs: $(READY) ## render the pages that come from code
+docs: $(READY) $(DOCS_READY) ## render the pages that come from code, and build the site in build/docs/site; warnings are errors
 	$(PY) -m docs.render
+	$(PY) -m docs.site
+	$(SITE)
+
+.PHONY: release newcomer
+release: $(READY) ## the distribution of the last commit in dist/: wheel, sources, SBOM, checksums; the same bytes each time
+	@rm -rf dist
+	@$(PY) -m tools.release dist
+
+newcomer: release ## the first five minutes: the wheel in a fresh environment, the README's blocks in order; docs/newcomer.md
+	$(PY) -m tools.newcomer dist/*.whl
+
+.PHONY: image
+image: $(READY) ## the container image as an OCI archive in build/image, without a registry (ARGS=--measure: start a broker on it, as root)
+	@$(PY) -m tools.image --revision "$$(git rev-parse HEAD)" $(ARGS)
+
+.PHONY: roll
+roll: $(READY) ## roll three brokers under load: 0.1.0 and the last version, this one, back, and this one again (MIXED=120 seconds between)
+	ROLL=all ROLL_MIXED_S=$(or $(MIXED),60) $(PY) -m pytest -q --timeout 3000 tests/rolling/test_rolls.py
+
+.PHONY: pages test-site-tools
+pages: $(READY) ## render the pages that come from code, without the site
+	$(PY) -m docs.render
+
+# The tests of the site are skipped where its tools cannot be installed; the list of skipped tests then says so.
+test-site-tools: $(READY)
+	@$(MAKE) --no-print-directory $(DOCS_READY) || echo "the tools of the documentation's site cannot be installed: the tests of the site are skipped"
 
 bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 	ROWS='$(ROWS)' QUICK='$(QUICK)' AGAINST='$(AGAINST)' $(PY) -m bench
@@ -164,8 +216,12 @@ cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
-hostile: $(READY) ## clients that try to grow a broker's metrics and memory (NAMES=100000)
+hostile: $(READY) ## clients that try to stall a broker, and to grow its metrics and memory (NAMES=100000, SIZE=20000, APIS=…, SECONDS=60)
 	$(PY) -m tests.broker.monitoring.hostile $(or $(NAMES),100000)
+	$(PY) -m tests.hostile.memory
+	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
+	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
+	$(PY) -m tests.hostile --largest $(or $(SIZE),20000) $(if $(APIS),--apis $(APIS))
 
 fuzz-authentication: $(READY) ## attack secured listeners before authentication for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
@@ -179,16 +235,28 @@ security-matrix: $(READY) ## wrong clients of every mechanism against Penstock a
 security-tools: $(READY) ## Kafka's tools for ACLs, passwords, quotas and tokens against secured Penstock and Apache Kafka
 	nice -n 5 $(PY) -m differential.secured_tools
 
-sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1, SECURED=1)
-	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(SECURED),--secured)
+sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3, SECONDS=… for long runs, OPERATED=1, DISASTERS=1, TRANSACTIONS=1, SHARES=1, ARCHIVED=1, SECURED=1)
+	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters) $(if $(TRANSACTIONS),--transactions) $(if $(SHARES),--shares) $(if $(ARCHIVED),--archived) $(if $(SECURED),--secured)
 
 .PHONY: migration
 migration: $(READY) ## run the migration guide between Apache Kafka and Penstock, there and back
 	$(PY) -m pytest -q tests/docs/test_migration.py
 
+.PHONY: links
+links: $(READY) ## links between clusters: leaders that are killed, sources that misbehave, a move from Apache Kafka
+	$(PY) -m pytest -q tests/linking tests/broker/links
+
 .PHONY: bridges
 bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ, ElasticMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
 	PENSTOCK_BRIDGES=1 "$$($(PY) -m lab.bridge_clients)" -m pytest -q --timeout 900 $(BRIDGE_TESTS) $(GUIDE_TESTS)
+
+.PHONY: archive
+archive: $(READY) ## the archive format, tiered storage, backups of Apache Kafka, and restores under load from a real S3 server, which it builds
+	ARCHIVE_TESTS=1 $(PY) -m pytest -q --timeout 900 tests/archive tests/backup tests/objectstore tests/remote tests/tiering tests/broker/app/test_copies.py tests/broker/app/test_local_retention.py
+
+.PHONY: vault
+vault: $(READY) ## build Vault and install moto in the lab, and test the key providers with them
+	PENSTOCK_KEY_SERVICES=1 $(PY) -m pytest -q --timeout 1800 tests/broker/base/test_key_providers.py
 
 .PHONY: paper
 paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clusters
@@ -197,11 +265,11 @@ paper: $(READY) ## check plans for up to 10 M messages/s of 10 KB on paper clust
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
 	$(PY) -m tests.testing.simulation.mutants $(GUARDS)
 
-chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1, MEMBERS='queue java …')
-	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured) $(if $(MEMBERS),--members $(MEMBERS))
+chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…, SECURED=1, MEMBERS='queue java …', or QUEUES=1 KILLS=… IN_TURN=1)
+	$(PY) -m chaos $(if $(QUEUES),--queues $(if $(KILLS),--kills $(KILLS)) $(if $(IN_TURN),--in-turn)) --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED)) $(if $(SECURED),--secured) $(if $(MEMBERS),--members $(MEMBERS))
 
-alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker')
-	$(PY) -m alarms $(if $(ONLY),--only $(ONLY))
+alarms: $(READY) ## cause faults on real brokers and see a real Prometheus fire each alert (ONLY='disk broker', or QUIET=3600: no fault, no alert)
+	$(PY) -m alarms $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet $(QUIET))
 
 differential: $(READY) ## send the same random requests to Apache Kafka and compare the answers (SEED=…, SEEDS=…, ONLY=fetch,…)
 	nice -n 5 $(PY) -m differential --seeds $(or $(SEEDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
@@ -212,7 +280,7 @@ share-errors: $(READY) ## bad input to share groups against Penstock and Apache 
 share-tools: $(READY) ## run Kafka's share-group tools against Penstock and Apache Kafka, and compare their output
 	nice -n 5 $(PY) -m differential.share_tools
 
-disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka)
+disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka, AGAINST=penstock-encrypted)
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
 		status=$$?; $(PY) -m disasters --publish && exit $$status
 
@@ -232,7 +300,8 @@ deaths: $(READY) ## kill Python processes and the JVM below the pipeline's comma
 	DEATHS=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_deaths.py
 
 detectors: $(READY) ## recall and precision of alerts on held-out simulated fleets (HOSTS=250, SEEDS='101 102 …')
-	$(PY) -m tests.telemetry.pipeline.detecting $(or $(HOSTS),250) $(SEEDS)
+	$(PY) -m tests.telemetry.pipeline.detecting $(if $(HOSTS)$(SEEDS),$(or $(HOSTS),250) $(SEEDS))
+	@$(PY) -m docs.measured
 
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
