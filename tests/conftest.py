@@ -10,6 +10,7 @@ the beginning, whichever test comes first.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import resource
 import shutil
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.rehearsals import events_of, recorded_events
+from tools import skipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         settings.load_profile("fast")
         _count_processes(config.stash)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Keep the reasons of skipped tests for the end of `make test`: those of one part scroll away."""
+    path = os.environ.get(skipped.VARIABLE)
+    reports = terminalreporter.stats.get("skipped", [])
+    if path and reports:
+        reasons = [str(each.longrepr[2]).removeprefix("Skipped: ") for each in reports]
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(f"{reason.splitlines()[0]}\n" for reason in reasons if reason))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

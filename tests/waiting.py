@@ -8,16 +8,23 @@ from collections.abc import Callable
 __all__ = ["eventually"]
 
 _PATIENCE_S = 60.0
+_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
 
 
 def eventually(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
-    """Return when `condition` holds; a KeyError is one that does not hold yet."""
+    """Return when `condition` holds; a KeyError is one that does not hold yet.
+
+    A pause is as long as the check before it: what it waits for gets at least half of a core.
+    """
     deadline = time.monotonic() + patience_s
     while True:
+        began = time.monotonic()
         try:
             if condition():
                 return
         except KeyError:
             pass
-        assert time.monotonic() < deadline, "the condition never held"
-        time.sleep(0.02)
+        ended = time.monotonic()
+        assert ended < deadline, "the condition never held"
+        time.sleep(min(max(_PAUSE_S, ended - began), _LONGEST_PAUSE_S))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -48,10 +47,6 @@ def new_topic(bootstrap: str) -> NewTopicNamed:
         return name
 
     return create
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ class _Disk(FaultyDisk):
 
     def sync(self, inode: Inode) -> None:
         super().sync(inode)
-        time.sleep(_SYNC_S)
+        time.sleep(_SYNC_S)  # the latency of a disk
 
     def power_off(self) -> None:
         self._off = True
@@ -140,9 +140,9 @@ class Machine:
         finally:
             if self._disk.went_off.is_set():
                 # A machine without power says nothing more; only our own process has to be tidied up.
-                await broker.server.stop()
-                await broker.dispatcher.stop()
-                await broker.maintenance.stop()
+                await broker.stages.listening.server.stop()
+                await broker.serving.dispatcher.stop()
+                await broker.stages.replication.maintenance.stop()
                 workers.close()
             else:
                 await broker.stop()

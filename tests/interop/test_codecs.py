@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.interop.adapters import ADAPTERS, Adapter
-from tests.interop.conftest import NewTopicNamed, needs
+from tests.interop.conftest import NewTopicNamed
+from tests.interop.kcat import JSON, needs_kcat
 from tests.interop.message import CODECS, Headers, Message
 
 DUPLICATES: Headers = (("a", b"1"), ("b", b"x"), ("a", b"2"), ("a", b"1"))
@@ -29,7 +30,8 @@ MESSAGES = (
     *(Message(b"key-%d" % (i % 7), b"value %d " % i * 40, (("number", b"%d" % i),)) for i in range(20)),
 )
 
-adapters = [pytest.param(a, id=a.name, marks=[needs("kcat")] if a.name == "kcat" else []) for a in ADAPTERS]
+KCAT = needs_kcat(JSON, "gzip", "snappy", "lz4", "zstd")
+adapters = [pytest.param(a, id=a.name, marks=[KCAT] if a.name == "kcat" else []) for a in ADAPTERS]
 Produced = Callable[[Adapter, str], tuple[str, list[Message]]]
 StoredCodecs = Callable[[str], set[str]]
 

@@ -289,7 +289,7 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: st
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_static_member_that_restarts_disturbs_nobody(
+def test_a_static_member_that_restarts_causes_no_rebalance(
     bootstrap: str, topic: str, group: str, protocol: str
 ) -> None:
     """KIP-345: within its session it gets its partitions back, without a rebalance."""

@@ -186,7 +186,7 @@ def lag(admin: AdminClient, group: str, topic: str) -> int:
     return sum(ends[TopicPartition(topic, p.partition)].result(60).offset - p.offset for p in committed)
 
 
-def test_a_group_that_nobody_knows_has_committed_nothing(bootstrap: str, topic: str, group: str) -> None:
+def test_an_unknown_group_has_committed_nothing(bootstrap: str, topic: str, group: str) -> None:
     with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})) as reader:
         (found,) = reader.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
     assert (found.offset, found.error) == (-1001, None)

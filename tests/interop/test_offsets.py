@@ -18,7 +18,8 @@ from kafka import TopicPartition as KafkaPythonTopicPartition
 from kafka.admin import OffsetSpec as KafkaPythonOffsetSpec
 
 from tests.interop.adapters import ConfluentKafka
-from tests.interop.conftest import NewTopicNamed, needs
+from tests.interop.conftest import NewTopicNamed
+from tests.interop.kcat import needs_kcat
 from tests.interop.message import Message
 
 START = 1_700_000_000_000
@@ -243,7 +244,7 @@ def kcat(bootstrap: str, *arguments: str) -> list[str]:
 
 
 @pytest.mark.process
-@needs("kcat")
+@needs_kcat()
 @pytest.mark.parametrize(
     ("start", "first"),
     [("beginning", 0), ("4", 4), ("-3", 7), (f"s@{TIMES[4]}", 4), (f"s@{TIMES[6] + 1}", 7), ("end", 10)],
@@ -254,7 +255,7 @@ def test_kcat_starts(bootstrap: str, topic: str, start: str, first: int) -> None
 
 
 @pytest.mark.process
-@needs("kcat")
+@needs_kcat()
 @pytest.mark.parametrize(("timestamp", "offset"), [(-2, 0), (-1, 10), (TIMES[3], 3), (AFTER_ALL, -1)])
 def test_kcat_queries(bootstrap: str, topic: str, timestamp: int, offset: int) -> None:
     assert kcat(bootstrap, "-Q", "-t", f"{topic}:0:{timestamp}") == [f"{topic} [0] offset {offset}"]

@@ -60,7 +60,7 @@ class Forgetful(Random):
 
 
 @pytest.mark.parametrize("change", range(1, 6))
-def test_what_a_killed_broker_left_counts_only_once_it_is_synced(change: int) -> None:
+def test_records_that_a_killed_broker_left_count_only_after_a_sync(change: int) -> None:
     """A retry is answered from what recovery found, so recovery must have made that durable."""
     machine = Machine(Forgetful(0), penstock_flush="group")
     assert machine.start()

@@ -87,5 +87,5 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
             load.stop()
         assert end(server, signal.SIGTERM) == 0
     with broker(data=tmp_path / "data") as again:
-        assert all(partition.log.recovery.clean for partition in again.broker.partitions)
+        assert all(partition.log.recovery.clean for partition in again.broker.stages.storage.partitions)
         load.check(read_all(again.bootstrap, TOPIC, PARTITIONS))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.testing import BrokerThread, broker
 from tests.interop.adapters import Adapter, AioKafka, ConfluentKafka, KafkaPython, Kcat
-from tests.interop.conftest import needs
+from tests.interop.kcat import JSON, SCRAM, require_kcat
 from tests.interop.message import Message
 from tests.secured import HOST, pki
 
@@ -56,11 +56,14 @@ def python(mechanism: str) -> dict[str, Any]:
     }
 
 
+#: of kcat, for each mechanism
+_FEATURES = {"MUTUAL": (), "PLAIN": ("sasl_plain",), "SCRAM-SHA-512": (SCRAM,)}
+
 CLIENTS: list[Any] = [
     pytest.param(lambda mechanism: ConfluentKafka(librdkafka(mechanism)), id="confluent-kafka"),
     pytest.param(lambda mechanism: KafkaPython(python(mechanism)), id="kafka-python"),
     pytest.param(lambda mechanism: AioKafka(python(mechanism)), id="aiokafka"),
-    pytest.param(lambda mechanism: Kcat(librdkafka(mechanism)), id="kcat", marks=needs("kcat")),
+    pytest.param(lambda mechanism: Kcat(librdkafka(mechanism)), id="kcat"),
 ]
 
 
@@ -70,7 +73,9 @@ def test_a_client_writes_and_reads(
     secured: BrokerThread, client: Callable[[str], Adapter], mechanism: str
 ) -> None:
     adapter = client(mechanism)
-    ports = {listener.name: listener.port for listener in secured.broker.listeners}
+    if isinstance(adapter, Kcat):
+        require_kcat(JSON, "ssl", *_FEATURES[mechanism])
+    ports = {listener.name: listener.port for listener in secured.broker.stages.listening.listeners}
     bootstrap = f"{HOST}:{ports['MUTUAL' if mechanism == 'MUTUAL' else 'SASL_SSL']}"
     topic = f"{adapter.name}-{mechanism}"
     adapter.produce(bootstrap, topic, MESSAGES)

@@ -14,7 +14,8 @@ from kafka import errors as kafka_python_errors
 from penstock import Producer
 from penstock.model.config.units import Unit, plain
 from tests.interop.adapters import ADAPTERS, AioKafka, ConfluentKafka, KafkaPython, Kcat
-from tests.interop.conftest import NewTopicNamed, needs
+from tests.interop.conftest import NewTopicNamed
+from tests.interop.kcat import JSON, needs_kcat
 from tests.interop.message import CODECS, Message
 
 MEGABYTE = 1 << 20
@@ -56,7 +57,7 @@ def test_a_value_of_exactly_the_largest_message_passes(bootstrap: str, new_topic
     assert [m.value for m in ConfluentKafka().consume(bootstrap, topic, len(values))] == values
 
 
-@needs("kcat")
+@needs_kcat(JSON)
 def test_a_megabyte_through_kcat(bootstrap: str, new_topic: NewTopicNamed) -> None:
     topic = new_topic(max_message_bytes=str(2 * MEGABYTE))
     message = Message(b"kcat", noise(MEGABYTE))
@@ -107,7 +108,7 @@ def _kcat(bootstrap: str, topic: str, message: Message) -> None:
 
 @pytest.mark.parametrize("codec", ["default", "recompressed"])
 @pytest.mark.parametrize(
-    "refused", [_confluent, _kafka_python, _aiokafka, pytest.param(_kcat, marks=needs("kcat"))]
+    "refused", [_confluent, _kafka_python, _aiokafka, pytest.param(_kcat, marks=needs_kcat())]
 )
 def test_too_large_is_the_clients_own_error(
     bootstrap: str, new_topic: NewTopicNamed, refused: Callable[[str, str, Message], None], codec: str

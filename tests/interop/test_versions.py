@@ -10,7 +10,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaConnectionError
 
-from tests.interop.conftest import NewTopicNamed, needs
+from tests.interop.conftest import NewTopicNamed
+from tests.interop.kcat import needs_kcat
 
 #: the brokers that kafka-python knows, from the first with today's record batches on
 AGES = [(0, 11), (1, 0), (1, 1), (2, 0), (2, 1), (2, 3), (2, 5), (2, 8), (3, 3), (3, 9), (4, 0)]
@@ -52,7 +53,7 @@ def test_a_producer_from_before_record_batches_is_turned_away(
 
 
 @pytest.mark.process
-@needs("kcat")
+@needs_kcat("gzip")
 @pytest.mark.parametrize("age", ["0.11.0.0", "1.0.0", "2.0.0"])
 def test_librdkafka_without_api_versions(bootstrap: str, new_topic: NewTopicNamed, age: str) -> None:
     topic = new_topic()
