@@ -91,9 +91,9 @@ check-replicas: $(READY)
 # The first two need no environment: they run while it is made.
 test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "six parts run at once; each reports when it is done"
-	@rm -f .skipped
-	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-core test-cli test-conformance test-brokers test-interop test-pages test-guides test-clients; \
-		status=$$?; $(PYTHON) -m tools.skipped .skipped; exit $$status
+	@rm -f .skipped .failed
+	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped PENSTOCK_FAILED=$(CURDIR)/.failed $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-core test-cli test-conformance test-brokers test-interop test-pages test-guides test-clients; \
+		status=$$?; $(PYTHON) -m tools.unstable .failed || status=1; $(PYTHON) -m tools.skipped .skipped; exit $$status
 
 .PHONY: test-tools
 test-tools: $(READY) ## install what skipped tests need, as far as this machine allows: packages as root, the lab's builds

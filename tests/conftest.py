@@ -15,6 +15,7 @@ import re
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.rehearsals import events_of, recorded_events
-from tools import skipped
+from tools import skipped, unstable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,8 @@ settings.load_profile("penstock")
 
 _CHILDREN = pytest.StashKey[int]()
 _STARTED = pytest.StashKey[list[object]]()
+_FAILED = pytest.StashKey[list[str]]()
+_FAILED_FILE = pytest.StashKey[str | None]()
 
 
 #: fixtures that start a JVM or brokers in processes of their own
@@ -52,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Out of the environment: the runs of pytest that a test starts judge themselves.
+    config.stash[_FAILED_FILE] = os.environ.pop(unstable.VARIABLE, None)
+    config.stash[_FAILED] = []
     if config.getoption("--fast"):
         settings.load_profile("fast")
         _count_processes(config.stash)
@@ -65,6 +71,24 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         reasons = [str(each.longrepr[2]).removeprefix("Skipped: ") for each in reports]
         with open(path, "a", encoding="utf-8") as file:
             file.write("".join(f"{reason.splitlines()[0]}\n" for reason in reasons if reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    failed = item.config.stash[_FAILED]
+    if report.failed and item.nodeid not in failed:
+        failed.append(item.nodeid)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave the verdict on failures that can be accidents of time to `tools.unstable`."""
+    path, failed = session.config.stash[_FAILED_FILE], session.config.stash[_FAILED]
+    if path and session.exitstatus == pytest.ExitCode.TESTS_FAILED and unstable.may_run_again(failed):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(f"{sys.executable}\t{name}\n" for name in failed))
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
