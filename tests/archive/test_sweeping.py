@@ -10,14 +10,15 @@ from penstock.archive.collection import GRACE_MS
 from penstock.archive.cuts import Cut, CutPartition, CutTopic
 from penstock.archive.documents import encode
 from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
-from penstock.archive.names import cut_name
+from penstock.archive.names import BACKUP, TIER, cut_name, object_name
 from penstock.archive.objects import put_certain
 from penstock.archive.sweeping import collect, cut_manifest, find_cut, list_cuts, named_objects, prune_cuts
 from penstock.archive.verifying import verify_partition
+from penstock.archive.writing import PartitionWriter
 from penstock.model.ids import format_topic_id
 from penstock.testing.simulation.object_store import SimulatedStore, StoreFaults
 from penstock.testing.simulation.ports import SimRng
-from tests.archive.logs import OWNER, FixedClock, in_loop, log_of, new_store, writer
+from tests.archive.logs import OWNER, FixedClock, chain, in_loop, log_of, new_store, writer
 
 RNG = SimRng(Random(3))
 
@@ -78,7 +79,7 @@ async def test_nothing_that_a_cut_names_is_collected() -> None:
     clock = FixedClock()
     store = new_store(clock=clock)
     await three_cuts(store)
-    named = await named_objects(store)
+    named = (await named_objects(store)).objects
     for _ in range(4):
         await collect(store, RNG, 0)
         clock.time_ms += GRACE_MS
@@ -137,6 +138,65 @@ async def test_a_damaged_document_stops_the_collection() -> None:
     with pytest.raises((ArchiveDamaged, ArchiveRefused)):
         await collect(store, RNG, 0)
     assert store.objects == before
+
+
+async def collect_twice(store: SimulatedStore, clock: FixedClock) -> None:
+    for _ in range(2):
+        await collect(store, RNG, 0)
+        clock.time_ms += GRACE_MS
+    await collect(store, RNG, 0)
+
+
+def segments_of(store: SimulatedStore) -> set[str]:
+    return {name for name in store.objects if name.endswith(".segment")}
+
+
+@pytest.mark.parametrize("writer_name", [TIER, BACKUP])
+@in_loop
+async def test_segments_behind_a_rolled_back_manifest_stay(writer_name: str) -> None:
+    """The store has lost the newest manifests: their segments may be the only copy of records."""
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    end = await write(store, writer_name, 0)
+    before = dict(store.objects)
+    await write(store, writer_name, end)
+    after = dict(store.objects)
+    for name in after.keys() - before.keys():
+        if name.endswith(".manifest"):
+            store.lose(name)
+
+    await collect_twice(store, clock)
+
+    assert segments_of(store) == {name for name in after if name.endswith(".segment")}
+    for name in [each for each in store.objects if each.endswith(".manifest")]:
+        store.lose(name)
+    await collect_twice(store, clock)
+    assert segments_of(store) == {name for name in after if name.endswith(".segment")}
+
+
+@in_loop
+async def test_segments_without_a_name_go_when_a_manifest_has_come_past_them() -> None:
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    end = await write(store, TIER, 0)
+    failed = OWNER.object(object_name(end, 0, bytes(8), "segment"))
+    await put_certain(store, failed, b"a copy that failed")
+    await collect_twice(store, clock)
+    assert failed in store.objects
+
+    await write(store, TIER, end)
+
+    await collect_twice(store, clock)
+    assert failed not in store.objects and segments_of(store)
+
+
+async def write(store: SimulatedStore, writer_name: str, start: int) -> int:
+    """Continue the manifests of a writer by segments of their own; returns the end."""
+    manifests = chain(store, name=writer_name)
+    archived = PartitionWriter(store, manifests, RNG, leader_epoch=0, segment_bytes=600)
+    await archived.open(0, compacted=False)
+    await archived.append(log_of(start, 20, size=100))
+    return (await archived.commit(0, 0)).next_offset
 
 
 @pytest.mark.parametrize("seed", range(12))

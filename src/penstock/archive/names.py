@@ -27,6 +27,7 @@ __all__ = [
     "TIER",
     "TOPICS",
     "ArchivedPartition",
+    "base_offset_of",
     "candidates_name",
     "cut_name",
     "cut_time_ms",
@@ -83,6 +84,13 @@ def object_name(base_offset: int, leader_epoch: int, random: bytes, kind: str) -
     """The name of a new segment or page in the folder of its partition; `random` has 8 bytes."""
     assert len(random) == 8 and kind in (SEGMENT, PAGE)
     return f"{base_offset:020d}-{leader_epoch}-{random.hex()}.{kind}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset in the name of a segment, relative to its folder; None for another object."""
+    digits = name.partition("-")[0]
+    is_segment = name.endswith(f".{SEGMENT}") and len(digits) == 20 and digits.isdigit()
+    return int(digits) if is_segment else None
 
 
 def parse_partition(name: str) -> tuple[ArchivedPartition, str] | None:

@@ -2,10 +2,15 @@
 
 Whatever cannot be read stops a collection before anything is deleted: an unreadable document may name any
 object.
+
+A segment behind the end of the newest manifest stays, although no document names it. Why: a store
+that was rolled back, or has lost manifests, has such segments: they may be the only copy of their records.
+Those of a copy that failed go later, when a manifest has come past them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.archive.chain import newest_manifest
@@ -18,9 +23,11 @@ from penstock.archive.names import (
     BACKUP,
     COLLECTIONS,
     CUTS,
+    TIER,
     TOPICS,
     WRITERS,
     ArchivedPartition,
+    base_offset_of,
     candidates_name,
     cut_time_ms,
     parse_partition,
@@ -30,7 +37,16 @@ from penstock.archive.reading import PartitionReader
 from penstock.model.ids import parse_topic_id
 from penstock.ports import ObjectStore, Rng
 
-__all__ = ["Collected", "collect", "cut_manifest", "find_cut", "list_cuts", "named_objects", "prune_cuts"]
+__all__ = [
+    "Collected",
+    "Named",
+    "collect",
+    "cut_manifest",
+    "find_cut",
+    "list_cuts",
+    "named_objects",
+    "prune_cuts",
+]
 
 
 async def list_cuts(store: ObjectStore) -> dict[str, int]:
@@ -75,9 +91,29 @@ async def prune_cuts(store: ObjectStore, before_ms: int) -> list[str]:
     return old
 
 
-async def named_objects(store: ObjectStore) -> set[str]:
-    """All objects that a cut, or the newest manifest of a writer, names; themselves included."""
+class Named(NamedTuple):
+    """What the documents of an archive say about its objects."""
+
+    #: all objects that a cut, or the newest manifest of a writer, names; themselves included
+    objects: set[str]
+    #: where the newest manifest of a partition ends: that of `tier`, if there is one
+    ends: Mapping[ArchivedPartition, int]
+
+    def keeps(self, name: str) -> bool:
+        """Returns true if an object has a name, or may be missing in a manifest that was lost."""
+        if name in self.objects:
+            return True
+        parsed = parse_partition(name)
+        base_offset = None if parsed is None else base_offset_of(parsed[1])
+        if parsed is None or base_offset is None:
+            return False
+        return base_offset >= self.ends.get(parsed[0], 0)
+
+
+async def named_objects(store: ObjectStore) -> Named:
+    """What all cuts, and the newest manifests of all writers, name."""
     found: set[str] = set()
+    ends: dict[ArchivedPartition, int] = {}
     seen: set[str] = set()
     for name in await list_cuts(store):
         cut, _ = await read_document(store, name, Cut)
@@ -87,12 +123,16 @@ async def named_objects(store: ObjectStore) -> set[str]:
                     seen.add(partition.sha256)
                     await _add(store, await cut_manifest(store, topic, partition), found)
     owners = {parsed[0] for each in await store.listing(TOPICS) if (parsed := parse_partition(each.name))}
-    for owner in owners:
-        for writer in WRITERS:
+    for owner in sorted(owners):
+        for writer in sorted(WRITERS):
             newest = await newest_manifest(store, owner, writer)
-            if newest is not None and newest[1] not in seen:
+            if newest is None:
+                continue
+            if writer == TIER or owner not in ends:
+                ends[owner] = newest[0].next_offset
+            if newest[1] not in seen:
                 await _add(store, newest[0], found)
-    return found
+    return Named(found, ends)
 
 
 async def _add(store: ObjectStore, manifest: Manifest, found: set[str]) -> None:
@@ -116,7 +156,8 @@ async def collect(store: ObjectStore, rng: Rng, now_ms: int, grace_ms: int = GRA
     `now_ms` is for the name of the new list only; times that count are those of the store.
     """
     listing = await store.listing(TOPICS)
-    named = await named_objects(store)
+    known = await named_objects(store)
+    named = {each.name for each in listing if known.keeps(each.name)} | known.objects
     noted = candidates(listing, named)
     own = candidates_name(now_ms, rng.token(8))
     await put_certain(store, own, encode(noted))
