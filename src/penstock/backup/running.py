@@ -15,7 +15,7 @@ from typing import Final
 from penstock.archive.cuts import Cut
 from penstock.archive.errors import ArchiveError
 from penstock.archive.sweeping import find_cut, list_cuts, prune_cuts
-from penstock.archive.verifying import CutVerification, verify_cut
+from penstock.archive.verifying import PartitionVerification, verify_cut
 from penstock.backup.source import SourceFailed
 from penstock.backup.taking import Backup
 from penstock.broker.monitoring.documents import ALIVE, LIVENESS, Document, plain_text
@@ -179,5 +179,5 @@ class RunningBackup:
             self._report(_problem(each))
 
 
-def _problem(found: CutVerification) -> str:
+def _problem(found: PartitionVerification) -> str:
     return f"{found.topic}-{found.partition} cannot be restored from the newest cut: {found.problem}"

@@ -109,7 +109,10 @@ _MESSAGES: Final = {
         "penstock backup run --to ./archive",
     ),
     "backup list": ("penstock backup list ./archive",),
-    "backup verify": ("penstock backup verify ./archive@2026-11-17T12:00",),
+    "backup verify": (
+        "penstock backup verify ./archive@2026-11-17T12:00",
+        "penstock backup verify s3://bucket/tier --tiered",
+    ),
     "backup prune": ("penstock backup prune ./archive --keep 30d",),
     "restore": (
         "penstock restore ./archive@2026-11-17T12:00 --data ./restored",

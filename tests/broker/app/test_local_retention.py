@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.broker.requests import (
     read_all,
     request_topic,
 )
+from tests.cli.running import run_here
 from tests.waiting import eventually
 
 pytest.importorskip("obstore", reason="no obstore: pip install 'penstock-mq[archive]'")
@@ -118,6 +120,25 @@ def test_a_restart_keeps_the_local_start(archive: Path, tmp_path: Path) -> None:
                 log = log_of(running, topic)
                 assert log.local_log_start_offset >= local and not log.recovery.corruption
                 assert values(client, topic) == EXPECTED
+
+
+def test_tiered_storage_is_verified_from_its_address(
+    running: BrokerThread, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verify = ("backup", "verify", "--tiered", str(archive), "--json")
+    with RawClient(running.bootstrap) as client:
+        topic = freed_topic(running, client)
+    assert run_here(*verify) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["topic"], row["ok"], row["segments"] > 1) == (topic.name, "yes", True)
+    first = min(archive.rglob("*.segment"))
+    data = first.read_bytes()
+    first.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+
+    assert run_here(*verify) == 1
+
+    shown = capsys.readouterr()
+    assert first.name in shown.out and "1 of 1 partitions cannot be read from tiered storage" in shown.err
 
 
 def test_a_lost_archive_is_an_error_and_no_reset(running: BrokerThread, archive: Path) -> None:

@@ -56,6 +56,7 @@ def test_from_a_broker_to_a_folder_and_back(tmp_path: Path, capsys: pytest.Captu
         (("prune", ".", "--keep", "soon"), "--keep 'soon' is not a duration like 60s, 24h or 30d"),
         (("prune", ".", "--keep", "-1"), "is not a duration"),
         (("verify", ".@2026-99-99"), "is neither milliseconds nor a time"),
+        (("verify", "--tiered", ".@2026-11-17"), "name the archive without a time"),
         (("run", "--to", "x", "--metrics", "9100"), "give --every, too"),
         (("run", "--to", "x", "--every", "1s", "--metrics", "a:b"), "--metrics 'a:b' is neither a port"),
         (("list", "."), "there is no archive: archive.json is missing"),

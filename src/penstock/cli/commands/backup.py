@@ -18,6 +18,7 @@ from penstock.cli.requirements import require_extra
 
 if TYPE_CHECKING:
     from penstock.archive.cuts import Cut
+    from penstock.archive.verifying import PartitionVerification
     from penstock.ports import ObjectStore
 
 app = typer.Typer(help="Back up any Kafka cluster to an archive, and look after it.", no_args_is_help=True)
@@ -174,38 +175,52 @@ def list_(archive: Address, store_config: StoreConfig = None, as_json: AsJson = 
 
 
 @app.command()
-def verify(archive: Address, store_config: StoreConfig = None, as_json: AsJson = False) -> None:
+def verify(
+    archive: Address,
+    tiered: Annotated[
+        bool,
+        typer.Option("--tiered", help="Verify the segments of tiered storage instead, which are in no cut."),
+    ] = False,
+    store_config: StoreConfig = None,
+    as_json: AsJson = False,
+) -> None:
     """Read every object of a cut, and prove that nothing is damaged or missing.
 
     ARCHIVE@TIME verifies the newest cut at or before that time; without a time, the newest one.
     """
     require_extra("obstore", "archive")
     address, moment_ms = split_moment(archive)
+    if tiered and moment_ms is not None:
+        misused("--tiered verifies what tiered storage has now: name the archive without a time")
 
     async def work(store: ObjectStore) -> list[dict[str, Any]]:
         from penstock.archive.objects import read_root
         from penstock.archive.sweeping import find_cut
-        from penstock.archive.verifying import verify_cut
+        from penstock.archive.verifying import verify_cut, verify_tiered
 
         await read_root(store)
-        _, cut = await find_cut(store, moment_ms)
-        rows = []
-        for each in await verify_cut(store, cut):
-            row: dict[str, Any] = {"topic": each.topic, "partition": each.partition}
-            if each.verified is None:
-                row |= {"ok": "no", "problem": each.problem}
-            else:
-                row |= {"ok": "yes", "problem": ""}
-                row |= {"segments": each.verified.segments, "bytes": each.verified.object_bytes}
-            rows.append(row)
-        return rows
+        if tiered:
+            return [_verification(each) for each in await verify_tiered(store)]
+        return [
+            _verification(each) for each in await verify_cut(store, (await find_cut(store, moment_ms))[1])
+        ]
 
     rows = in_store(address, store_config, work)
     columns = ["topic", "partition", "ok", "segments", "bytes", "problem"]
-    print_rows(rows, as_json=as_json, columns=columns, empty="the cut has no topics")
+    empty = "tiered storage has no segments" if tiered else "the cut has no topics"
+    print_rows(rows, as_json=as_json, columns=columns, empty=empty)
     damaged = sum(row["ok"] == "no" for row in rows)
     if damaged:
-        raise Failure(f"{damaged} of {len(rows)} partitions cannot be restored from this cut")
+        what = "cannot be read from tiered storage" if tiered else "cannot be restored from this cut"
+        raise Failure(f"{damaged} of {len(rows)} partitions {what}")
+
+
+def _verification(found: PartitionVerification) -> dict[str, Any]:
+    row: dict[str, Any] = {"topic": found.topic, "partition": found.partition}
+    if found.verified is None:
+        return row | {"ok": "no", "problem": found.problem}
+    row |= {"ok": "yes", "problem": ""}
+    return row | {"segments": found.verified.segments, "bytes": found.verified.object_bytes}
 
 
 @app.command()
