@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model.config.links import check_link, check_link_name, describe_link
+from penstock.model.config.links import (
+    check_link,
+    check_link_name,
+    describe_link,
+    link_trust_changes,
+)
 from penstock.model.errors import InvalidConfig, InvalidRequest
 
 LINK = {"bootstrap.servers": "a:9092"}
@@ -50,3 +55,33 @@ def test_secrets_are_sensitive_and_defaults_are_shown() -> None:
     assert entries["sasl.mechanism"].value == "PLAIN"
     assert [each.name for each in describe_link(values, ["prefix"])] == ["prefix"]
     assert describe_link({}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"paused": "true", "topics": "*", "source.cluster.id": "x"}, []),
+        ({"bootstrap.servers": "b:9092"}, ["bootstrap.servers"]),
+        ({"security.protocol": "SASL_PLAINTEXT"}, ["security.protocol"]),
+        ({"ssl.endpoint.identification.algorithm": ""}, ["ssl.endpoint.identification.algorithm"]),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://b"}, ["sasl.oauthbearer.token.endpoint.url"]),
+        # With all its secrets, the request could make another link.
+        ({"bootstrap.servers": "b:9092", "sasl.jaas.config": "secret"}, []),
+        ({"sasl.jaas.config": "other"}, []),
+        ({"sasl.jaas.config": "secret", "ssl.keystore.location": "/key.pem"}, ["ssl.keystore.location"]),
+        (
+            {"sasl.jaas.config": "x", "sasl.oauthbearer.token.endpoint.url": " FILE:///etc/key"},
+            ["sasl.oauthbearer.token.endpoint.url"],
+        ),
+    ],
+)
+def test_a_link_does_not_give_secrets_away(changes: dict[str, str], refused: list[str]) -> None:
+    current = {**LINK, "security.protocol": "SASL_SSL", "sasl.jaas.config": "secret"}
+    assert link_trust_changes(current, {**current, **changes}, set(changes)) == refused
+
+
+def test_a_file_of_a_link_stays_with_its_source() -> None:
+    current = {**LINK, "security.protocol": "SSL", "ssl.keystore.location": "/key.pem"}
+    moved = {**current, "bootstrap.servers": "b:9092"}
+    assert link_trust_changes(current, moved, {"bootstrap.servers"}) == ["bootstrap.servers"]
+    assert link_trust_changes(current, {}, set()) == []

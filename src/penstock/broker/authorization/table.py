@@ -58,7 +58,10 @@ RULES: Final[dict[int, Rule]] = {
     16: Rule("Cluster Describe, or Group Describe of each group", groups.check_list_groups),
     17: Rule("nothing", open_to_all),
     18: Rule("nothing", open_to_all),
-    19: Rule("Topic or Cluster Create; Topic DescribeConfigs to see configs", topics.check_create_topics),
+    19: Rule(
+        "Topic or Cluster Create; Topic DescribeConfigs to see configs; Cluster Alter for `penstock.link`",
+        topics.check_create_topics,
+    ),
     20: Rule("Topic or Cluster Delete", topics.check_delete_topics),
     21: Rule("Topic Delete", topics.check_delete_records),
     22: Rule(
@@ -81,7 +84,7 @@ RULES: Final[dict[int, Rule]] = {
         topics.config_check(_OP.DESCRIBE_CONFIGS, "results"),
     ),
     33: Rule(
-        "AlterConfigs on the Topic, the Group or the Cluster",
+        "AlterConfigs on the Topic, the Group or the Cluster; Cluster Alter for roles, links and mirrors",
         topics.config_check(_ALTER_CONFIGS, "responses", LegacyAlteration),
     ),
     34: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_log_dirs)),
@@ -93,7 +96,7 @@ RULES: Final[dict[int, Rule]] = {
     42: Rule("Group Delete", groups.check_delete_groups),
     43: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_elections)),
     44: Rule(
-        "AlterConfigs on the Topic, the Group or the Cluster; Cluster Alter for roles",
+        "AlterConfigs on the Topic, the Group or the Cluster; Cluster Alter for roles, links and mirrors",
         topics.config_check(_ALTER_CONFIGS, "responses", Alteration),
     ),
     45: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_reassignments)),

@@ -14,13 +14,14 @@ from penstock.broker.authorization.forms import (
 )
 from penstock.broker.base.context import Context
 from penstock.metadata.configs import GROUP as GROUP_CONFIGS
-from penstock.metadata.image import LINK, REVOCATION, ROLE
+from penstock.metadata.image import LINK, REVOCATION, ROLE, ClusterImage
 from penstock.metadata.image import TOPIC as TOPIC_CONFIGS
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.records.batch import ATTRIBUTES_LOW, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.security.acls import Operation, ResourceType
 from penstock.wire.api import Api
+from penstock.wire.apis.alter_configs import AlterConfigsResource as LegacyResource
 from penstock.wire.apis.create_partitions import CreatePartitionsTopicResult
 from penstock.wire.apis.create_topics import CreatableTopicResult
 from penstock.wire.apis.delete_records import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
@@ -45,6 +46,10 @@ __all__ = [
 
 _TOPIC: Final = ResourceType.TOPIC
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_CLUSTER_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+#: the config of a mirrored topic. A link brings records that its user may read at the source, so who may
+#: name a link there decides who may read them here.
+_LINK_CONFIG: Final = "penstock.link"
 _IDS_FROM: Final = 6
 
 
@@ -183,6 +188,11 @@ def _create_topics(environment: Environment, context: Context, request: Any) -> 
             context, Operation.CREATE, _TOPIC, request.topics, lambda topic: str(topic.name)
         )
         request.topics = allowed
+    linked = [topic for topic in request.topics if _names_link(topic)]
+    if linked and access.allows_on_cluster(context, Operation.ALTER):
+        linked = []
+    if linked:
+        request.topics = [topic for topic in request.topics if not _names_link(topic)]
 
     def merge(response: Any) -> Any:
         for topic in response.topics:
@@ -196,9 +206,19 @@ def _create_topics(environment: Environment, context: Context, request: Any) -> 
             CreatableTopicResult(name=topic.name, error_code=_DENIED, error_message="Authorization failed.")
             for topic in denied
         ]
+        response.topics += [
+            CreatableTopicResult(
+                name=topic.name, error_code=_CLUSTER_DENIED, error_message=REASONS[_CLUSTER_DENIED]
+            )
+            for topic in linked
+        ]
         return response
 
     return merge
+
+
+def _names_link(topic: Any) -> bool:
+    return any(config.name == _LINK_CONFIG for config in topic.configs)
 
 
 def _delete_topics(environment: Environment, context: Context, request: Any) -> Merge | None:
@@ -266,21 +286,25 @@ def config_check(
     """A check of configs by resource: of topics, of groups, and of the cluster for all others.
 
     The members of a role are configs of the role. To change them needs Alter on the cluster, as ACLs do, and
-    so do closing the connections of a principal and links to other clusters.
+    so do closing the connections of a principal, links to other clusters, and mirrored topics.
     """
+    alters = operation is Operation.ALTER_CONFIGS
 
     def may(environment: Environment, context: Context, resource: Any) -> ErrorCode:
         access, name = environment.access, resource.resource_name
         if resource.resource_type == TOPIC_CONFIGS:
-            return ErrorCode.NONE if access.allows(context, operation, _TOPIC, name) else _DENIED
+            if not access.allows(context, operation, _TOPIC, name):
+                return _DENIED
+            if not alters or not _changes_link(environment.image, resource):
+                return ErrorCode.NONE
+            return ErrorCode.NONE if access.allows_on_cluster(context, Operation.ALTER) else _CLUSTER_DENIED
         if resource.resource_type == GROUP_CONFIGS:
             allowed = access.allows(context, operation, ResourceType.GROUP, name)
             return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
         needed = operation
         if resource.resource_type in (ROLE, REVOCATION, LINK):
-            needed = Operation.ALTER if operation is Operation.ALTER_CONFIGS else Operation.DESCRIBE
-        allowed = access.allows_on_cluster(context, needed)
-        return ErrorCode.NONE if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            needed = Operation.ALTER if alters else Operation.DESCRIBE
+        return ErrorCode.NONE if access.allows_on_cluster(context, needed) else _CLUSTER_DENIED
 
     def split(environment: Environment, context: Context, request: Any) -> Merge | None:
         decided = [(resource, may(environment, context, resource)) for resource in request.resources]
@@ -302,3 +326,15 @@ def config_check(
         return merge if denied else None
 
     return splitting(split)
+
+
+def _changes_link(image: ClusterImage, resource: Any) -> bool:
+    """Whether a change of a topic's configs may change the link that mirrors it.
+
+    AlterConfigs replaces all configs: one that leaves the link out removes it.
+    """
+    named = [config for config in resource.configs if config.name == _LINK_CONFIG]
+    if not isinstance(resource, LegacyResource):
+        return bool(named)
+    current = image.topic_configs(resource.resource_name).get(_LINK_CONFIG)
+    return [config.value for config in named] != ([] if current is None else [current])

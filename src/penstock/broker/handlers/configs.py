@@ -198,8 +198,8 @@ class ConfigHandlers:
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
             replace = _replacer(resource.configs) if counts[key] == 1 else _refuse_twice
-            secrets = [each.name for each in resource.configs if is_sensitive(each.name)]
-            code, message = await self._alter(context, key, replace, secrets, request.validate_only)
+            named = [each.name for each in resource.configs if key[0] == LINK or is_sensitive(each.name)]
+            code, message = await self._alter(context, key, replace, named, request.validate_only)
             response.responses.append(
                 legacy.AlterConfigsResourceResponse(
                     error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
@@ -230,6 +230,8 @@ class ConfigHandlers:
             values = alter(current)
             if resource[0] == BROKER:
                 self._trust.check(context, changed_names(current, values))
+            elif resource[0] == LINK:
+                self._trust.check_link(context, current, values, named)
             self._check_values(resource, values, current)
             if resource[0] == TOPIC and resource[1] not in image.topics:
                 # After the check of the values: like Kafka, which reports invalid values for any topic.

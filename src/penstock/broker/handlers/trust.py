@@ -1,4 +1,4 @@
-"""Refuses changes of trust by clients that are not super users (ADR 58).
+"""Refuses changes of trust by clients that are not super users (ADR 58, ADR 93 for links).
 
 `model.config.trust_keys` has the keys. The active controller checks each change when it decides about it, for
 the principal in the Envelope, so the broker that received the request makes no difference.
@@ -6,11 +6,12 @@ the principal in the Envelope, so the broker that received the request makes no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
+from penstock.model.config.links import link_trust_changes
 from penstock.model.config.listeners import Endpoint
 from penstock.model.config.trust_keys import internal_trust_changes, trust_changes
 from penstock.model.errors import ApiError, ErrorCode
@@ -42,12 +43,32 @@ class TrustGuard:
 
     def check(self, context: Context, names: Sequence[str]) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED if the request may not change one of the configs."""
-        denied = self.denied(context, names)
+        self._refuse(context, self.denied(context, names))
+
+    def check_link(
+        self,
+        context: Context,
+        current: Mapping[str, str],
+        values: Mapping[str, str],
+        named: Collection[str],
+    ) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED if a change of a link would give secrets of brokers away."""
+        if self._access is not None and not self._access.is_super_user(context):
+            reason = (
+                "only a super user may change it, unless the request has all secrets of the link, and no file"
+            )
+            self._refuse(context, link_trust_changes(current, values, named), reason)
+
+    def _refuse(
+        self,
+        context: Context,
+        denied: Sequence[str],
+        reason: str = "only a super user may change it at runtime",
+    ) -> None:
         if not denied:
             return
         if self._access is not None:
             self._access.denied_trust(context)
-            reason = "only a super user may change it at runtime"
         else:
             reason = "without an authorizer it can only be set in the config files of the brokers"
         shown = ", ".join(denied[:_SHOWN_MAX])

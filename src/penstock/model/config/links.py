@@ -18,6 +18,7 @@ __all__ = [
     "check_link_name",
     "describe_link",
     "is_secret_of_link",
+    "link_trust_changes",
 ]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -152,6 +153,33 @@ def check_link(values: Mapping[str, str]) -> None:
 def is_secret_of_link(name: str) -> bool:
     """Whether the value of a link's config must not be shown."""
     return name not in LINK_KEYS and name not in _SHOWN
+
+
+def link_trust_changes(
+    current: Mapping[str, str], values: Mapping[str, str], named: Collection[str]
+) -> list[str]:
+    """The changes of a link that would use, or give away, secrets that the user may not know.
+
+    These are files of the brokers, which they use, or send as a token; and another source, or weaker checks
+    of it, for secrets that the link has. The request knows the values of the configs that it sets: `named`.
+    """
+    changed = [name for name in {**current, **values} if current.get(name) != values.get(name)]
+    found = [name for name in changed if name in values and _is_file(name, values[name])]
+    kept = any(
+        current.get(name) == text and name not in named and (is_secret_of_link(name) or _is_file(name, text))
+        for name, text in values.items()
+    )
+    if kept:
+        connecting = (name for name in changed if name == "bootstrap.servers" or name not in LINK_KEYS)
+        found += [name for name in connecting if not is_secret_of_link(name) and name not in found]
+    return found
+
+
+def _is_file(name: str, value: str) -> bool:
+    """Whether a security setting names a file."""
+    return name not in LINK_KEYS and (
+        name.endswith((".location", ".file", ".path")) or value.strip().lower().startswith("file:")
+    )
 
 
 def describe_link(values: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
