@@ -143,9 +143,14 @@ def test_secrets_never_enter_a_state() -> None:
     password = ConfigRecord(
         resource_type=4, resource_name="1", name="ssl.keystore.password", value="s3cret-pw"
     )
-    log = log_of(scram, password, scram)
-    shown = repr((log.state_at(2).items, log.page("", "", None, 10)))
-    for secret in ("SALT", "STORED", "SERVER", "s3cret-pw"):
+    of_link = [
+        ConfigRecord(resource_type=102, resource_name="west", name=name, value=f"s3cret-{name}")
+        for name in ("sasl.jaas.config", "ssl.keystore.key", "sasl.oauthbearer.assertion.claims")
+    ]
+    log = log_of(scram, password, scram, *of_link)
+    shown = repr((log.state_at(5).items, log.page("", "", None, 10)))
+    assert "ssl.keystore.key of link west" in shown
+    for secret in ("SALT", "STORED", "SERVER", "s3cret-"):
         assert secret not in shown
     assert difference(log.state_at(1), log.state_at(2))["rows"][0]["fields"] == [
         {"field": "passwords set", "before": "1", "after": "2"}

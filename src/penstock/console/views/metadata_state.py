@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.console.views.access import acl_row
 from penstock.model.config import is_sensitive
+from penstock.model.config.links import is_secret_of_link
 from penstock.security.acls import Acl
 from penstock.security.mechanisms import scram_name
 from penstock.wire.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
@@ -46,6 +47,8 @@ __all__ = ["Change", "Item", "MetadataState"]
 Item: TypeAlias = tuple[str, str]
 _HIDDEN: Final = "hidden"
 _SAME_LEADER: Final = -2
+#: the resource type of cluster links
+_LINK: Final = 102
 _RESOURCES: Final = {
     2: "topic",
     4: "broker",
@@ -53,6 +56,7 @@ _RESOURCES: Final = {
     16: "client metrics",
     32: "group",
     100: "role",
+    _LINK: "link",
 }
 #: parts of names of configs whose values are secrets, for configs that this version does not know
 _SECRETS: Final = ("password", "secret", "jaas", "keystore.key", "credential")
@@ -219,7 +223,7 @@ class MetadataState:
         kind = "role" if resource == "role" else f"{resource} config"
         name = record.resource_name or "all brokers"
         value = record.value
-        if value is not None and _is_secret(record.name):
+        if value is not None and _is_secret(record):
             value = _HIDDEN
         self._set_field((kind, name), record.name, value)
         if kind == "role":
@@ -315,8 +319,10 @@ class MetadataState:
         return Change("quorum", "transaction", f"The controller discarded its last records: {reason}")
 
 
-def _is_secret(name: str) -> bool:
-    return is_sensitive(name) or any(part in name for part in _SECRETS)
+def _is_secret(record: ConfigRecord) -> bool:
+    if record.resource_type == _LINK:
+        return is_secret_of_link(record.name)
+    return is_sensitive(record.name) or any(part in record.name for part in _SECRETS)
 
 
 def _yes(value: bool) -> str:
