@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.broker.handlers import access
 from penstock.model.errors import ErrorCode
 from penstock.security.acls import Operation, PatternType, Permission, ResourceType
 from penstock.wire.apis.alter_user_scram_credentials import (
@@ -43,6 +44,7 @@ def test_acls_need_an_authorizer(client: RawClient) -> None:
     }
     described = client.call(DESCRIBE_ACLS, 3, DescribeAclsRequest(**everything))
     assert described.error_code == ErrorCode.SECURITY_DISABLED
+    assert access._DISABLED.__traceback__ is None, "a broker would keep each request that it refuses"
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**everything)])
     deleted = client.call(DELETE_ACLS, 3, request)
     assert [result.error_code for result in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
