@@ -14,6 +14,7 @@ from penstock.testing.brokers import BrokerThread, broker
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.streams_group_heartbeat import (
     STREAMS_GROUP_HEARTBEAT,
+    KeyValue,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
@@ -98,6 +99,21 @@ def test_a_member_without_the_right_to_create_topics(client: RawClient, admin: A
         admin.allow(Operation.CREATE, ResourceType.TOPIC, name)
     while not member.active:
         assert not member.beat().error_code
+
+
+@pytest.mark.parametrize("kind", ["state_changelog_topics", "repartition_source_topics"])
+def test_a_link_mirrors_no_internal_topic(client: RawClient, admin: Admin, kind: str) -> None:
+    """The broker creates it, with all rights: the topic could mirror what the member may not read."""
+    group, source = new_name("app"), create_topic(admin)
+    admin.allow(Operation.ALL, ResourceType.GROUP, group)
+    admin.allow(Operation.ALL, ResourceType.TOPIC, "*")
+    topology = counting(source.name, group)
+    (topic,) = next(found for each in topology.subtopologies if (found := getattr(each, kind)))
+    topic.topic_configs.append(KeyValue(key="penstock.link", value=f"west/mirroring/{'A' * 22}/secrets"))
+    response = StreamsMember(client, group, topology).beat()
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "penstock.link" in (response.error_message or "")
+    admin.revoke()
 
 
 def test_a_description_needs_its_topics(client: RawClient, admin: Admin) -> None:

@@ -16,6 +16,7 @@ from penstock.broker.base.context import Context
 from penstock.metadata.configs import GROUP as GROUP_CONFIGS
 from penstock.metadata.image import LINK, REVOCATION, ROLE, ClusterImage
 from penstock.metadata.image import TOPIC as TOPIC_CONFIGS
+from penstock.model.config.mirrored_topics import LINK_CONFIG
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.records.batch import ATTRIBUTES_LOW, HEADER_SIZE, TRANSACTIONAL_BIT
@@ -47,9 +48,6 @@ __all__ = [
 _TOPIC: Final = ResourceType.TOPIC
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _CLUSTER_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-#: the config of a mirrored topic. A link brings records that its user may read at the source, so who may
-#: name a link there decides who may read them here.
-_LINK_CONFIG: Final = "penstock.link"
 _IDS_FROM: Final = 6
 
 
@@ -218,7 +216,8 @@ def _create_topics(environment: Environment, context: Context, request: Any) -> 
 
 
 def _names_link(topic: Any) -> bool:
-    return any(config.name == _LINK_CONFIG for config in topic.configs)
+    """Whether a link is to mirror the topic: it would have what the user of the link may read."""
+    return any(config.name == LINK_CONFIG for config in topic.configs)
 
 
 def _delete_topics(environment: Environment, context: Context, request: Any) -> Merge | None:
@@ -333,8 +332,8 @@ def _changes_link(image: ClusterImage, resource: Any) -> bool:
 
     AlterConfigs replaces all configs: one that leaves the link out removes it.
     """
-    named = [config for config in resource.configs if config.name == _LINK_CONFIG]
+    named = [config for config in resource.configs if config.name == LINK_CONFIG]
     if not isinstance(resource, LegacyResource):
         return bool(named)
-    current = image.topic_configs(resource.resource_name).get(_LINK_CONFIG)
+    current = image.topic_configs(resource.resource_name).get(LINK_CONFIG)
     return [config.value for config in named] != ([] if current is None else [current])

@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.groups.streams.topology import TASKS_MAX, ConfiguredTopology, check_size, topology_topics
 from penstock.metadata.topics import check_topic_name
+from penstock.model.config.mirrored_topics import LINK_CONFIG
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest, InvalidTopic
 from penstock.model.ids import INTERNAL_TOPICS
 from penstock.wire.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds, Topology
@@ -116,6 +117,13 @@ def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
     if request.topology is None:
         raise InvalidRequest("Topology must be non-null when (re-)joining.")
     for subtopology in request.topology.subtopologies:
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            # Brokers create the topic, with more rights than the member has.
+            if any(config.key == LINK_CONFIG for config in topic.topic_configs):
+                raise ApiError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Internal topic {topic.name} cannot have the config {LINK_CONFIG}: no link mirrors it.",
+                )
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
                 raise ApiError(

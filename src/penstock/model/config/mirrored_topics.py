@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicId, format_topic_id, parse_topic_id
 
-__all__ = ["MirrorState", "MirroredTopic", "check_mirrored_topic"]
+__all__ = ["LINK_CONFIG", "MirrorState", "MirroredTopic", "check_mirrored_topic"]
 
+#: the name of the config
+LINK_CONFIG: Final = "penstock.link"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
