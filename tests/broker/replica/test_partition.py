@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,29 @@ from tests.broker.memory_partitions import batch, led, partition_of
 BROKER = Path(partition_module.__file__).parents[1]
 #: fields that belong to deferred appends, and to the copies for an archive, which assign them
 ASSIGNED_BY = {("deferred_appends", "pending"), ("copies", "archived")}
+#: the fields that modules outside `broker.replica` may use
+PUBLIC = {
+    "directory",
+    "health",
+    "hosted",
+    "index",
+    "leader_epoch",
+    "leading",
+    "log",
+    "readers",
+    "stats",
+    "topic",
+    "topic_id",
+}
+#: The hot paths of produce, fetch and coordinators, which call no function for this; deletions, which wait
+#: for followers; copies for an archive; modules that rewrite segments; the simulator's view of the disk.
+USED_BY = {
+    "acknowledgements": {"produce"},
+    "archived": {"copies", "offsets"},
+    "leadership": {"offsets", "pending", "produce", "replica_fetch", "shard_host", "shard_log"},
+    "rewriting": {"compacted_repair", "hole_filling", "maintenance", "repair", "segment_upgrade"},
+    "sync": {"observation", "pending", "produce", "shard_host"},
+}
 
 
 class Reader:
@@ -165,12 +190,29 @@ def test_an_append_that_reaches_flush_messages_waits_for_its_sync() -> None:
     assert partition.sync.acks_wait
 
 
+def _named(path: Path) -> Iterator[tuple[str, ast.expr_context]]:
+    """The fields of partitions that a module names, as far as a variable is called one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in Partition.__slots__:
+            owner = ast.unparse(node.value).split(".")[-1].lstrip("_")
+            if owner in ("partition", "replica"):
+                yield node.attr, node.ctx
+
+
 def test_only_the_partition_assigns_its_fields() -> None:
-    assigned: set[tuple[str, str]] = set()
-    for path in sorted(BROKER.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-                owner = ast.unparse(node.value)
-                if owner.split(".")[-1].lstrip("_") == "partition" and node.attr in Partition.__slots__:
-                    assigned.add((path.stem, node.attr))
+    assigned = {
+        (path.stem, field)
+        for path in sorted(BROKER.rglob("*.py"))
+        for field, context in _named(path)
+        if not isinstance(context, ast.Load)
+    }
     assert assigned == ASSIGNED_BY
+
+
+def test_other_packages_use_the_public_surface() -> None:
+    used: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(BROKER.parent.rglob("*.py")):
+        if path.parent != BROKER / "replica":
+            for field, _ in _named(path):
+                used[field].add(path.stem)
+    assert {field: modules for field, modules in used.items() if field not in PUBLIC} == USED_BY

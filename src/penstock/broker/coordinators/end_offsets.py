@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from penstock.broker.replica.commits import knows_latest_offset
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.image import ClusterImage
@@ -86,5 +87,4 @@ class EndOffsets:
 
 def _knows_end(partition: Partition) -> bool:
     """Returns false while a new leader has not committed a record of its own term."""
-    leadership = partition.leadership
-    return partition.leading and (leadership is None or leadership.state.latest_offset_known())
+    return partition.leading and knows_latest_offset(partition)

@@ -56,8 +56,8 @@ def read_partition(
             raise OffsetOutOfRange
         if epoch < want.last_fetched_epoch or end < want.fetch_offset:
             return _diverging(partition, want.index, epoch, end)
-    if nearest is not None and partition.leadership is not None:
-        replica = nearest(partition.leadership.state, want.fetch_offset)
+    if nearest is not None and partition.leader_state is not None:
+        replica = nearest(partition.leader_state, want.fetch_offset)
         if replica is not None:
             return _redirected(partition, want.index, replica)
     upper = partition.readable_end(committed)

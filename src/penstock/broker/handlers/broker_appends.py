@@ -6,11 +6,11 @@ which needs ClusterAction. Topics that are not meant for such batches are refuse
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
+from penstock.broker.replica.commits import check_enough_replicas, committed
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import ClusterImage
@@ -71,24 +71,12 @@ class BrokerAppends:
         if isinstance(partition, ErrorCode):
             return partition
         try:
-            leadership = partition.leadership
-            if leadership is not None:
-                leadership.check_enough_replicas()
+            check_enough_replicas(partition)
             last_offset = await self._append_once(partition, batch)
-            if partition.sync.acks_wait:
-                await partition.sync.flusher.flush()
+            await committed(partition, last_offset + 1)
         except ApiError as e:
             return e.code
-        if leadership is None:
-            return ErrorCode.NONE
-        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-        def done(code: ErrorCode) -> None:
-            if not committed.done():
-                committed.set_result(code)
-
-        leadership.when_committed(last_offset + 1, done)
-        return await committed
+        return ErrorCode.NONE
 
     async def _append_once(self, partition: Partition, batch: bytes) -> int:
         """The last offset of a batch that was appended, now or before.

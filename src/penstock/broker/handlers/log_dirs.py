@@ -158,10 +158,10 @@ def _described_partition(
 
 def _follower_lags(partition: Partition, now_ms: int) -> list[FollowerLag]:
     """The lag of each follower; empty unless this broker leads the partition."""
-    if partition.leadership is None:
+    if partition.leader_state is None:
         return []
     end, start = partition.log.end_offset, partition.log.log_start_offset
-    followers = partition.leadership.state.followers
+    followers = partition.leader_state.followers
     lags = {broker: progress.lag(end, start, now_ms) for broker, progress in followers.items()}
     return [
         FollowerLag(broker_id=broker, records=records, milliseconds=late_ms)

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.page_cache import retry_when_cached
+from penstock.broker.replica.commits import knows_latest_offset
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -256,8 +257,7 @@ def _check_end_known(context: Context, partition: Partition, reader: _Reader) ->
 
     It knows the offset once all records that were committed before its election are committed again.
     """
-    leadership = partition.leadership
-    if reader is _Reader.FOLLOWER or leadership is None or leadership.state.latest_offset_known():
+    if reader is _Reader.FOLLOWER or knows_latest_offset(partition):
         return
     known = context.version >= _NOT_AVAILABLE_FROM
     raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.commits import check_enough_replicas
 from penstock.broker.replica.given_offsets import (
     BATCHES_MAX,
     BYTES_MAX,
@@ -121,9 +122,8 @@ class MirroredPartition:
 
     def take(self, records: memoryview, offset: int, source_epoch: int) -> Iterator[None]:
         """Append the batches from `offset` on, in steps. Raises ApiError; what came before it stays."""
-        partition, leadership = self.partition, self.partition.leadership
-        if leadership is not None:
-            leadership.check_enough_replicas()
+        partition = self.partition
+        check_enough_replicas(partition)
         own = partition.log
         if own.log_start_offset == own.end_offset == 0 and offset > 0:
             # The log of the source may start within a batch.

@@ -38,8 +38,8 @@ def count(partition: Partition, counts: ReplicaCounts) -> None:
     counts.bytes += partition.log.size
     if partition.leading:
         counts.leaders += 1
-        if partition.leadership is not None:
-            state = partition.leadership.state
+        state = partition.leader_state
+        if state is not None:
             counts.under_replicated += len(state.isr) <= len(state.followers)
             counts.under_min_isr += not state.enough_replicas()
 
@@ -145,10 +145,10 @@ def _add_leader(page: Page, partition: Partition, topic: str, now_ms: int) -> No
 
 def _lags(partition: Partition, now_ms: int) -> Iterator[tuple[int, int, float]]:
     """Broker id of each follower, the records that it lacks, and for how long."""
-    if partition.leadership is None:
+    if partition.leader_state is None:
         return
     log = partition.log
-    for replica, progress in partition.leadership.state.followers.items():
+    for replica, progress in partition.leader_state.followers.items():
         behind, late_ms = progress.lag(log.end_offset, log.log_start_offset, now_ms)
         yield replica, behind, late_ms / 1000
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from penstock.broker.base.access import Access
 from penstock.broker.base.context import Context
 from penstock.broker.produce.pending import Acknowledgement
+from penstock.broker.replica.commits import check_enough_replicas, committed
 from penstock.broker.replica.given_offsets import append_at_offsets, check_and_stamp, start_empty_log
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
@@ -72,13 +73,12 @@ class RestoredAppends:
 
 
 def _append(partition: Partition, records: memoryview | None, part: RestoredPart) -> None:
-    log, leadership = partition.log, partition.leadership
+    log = partition.log
     if not partition.leading:
         raise NotLeaderOrFollower
     if partition.topic in INTERNAL_TOPICS or not log.config.penstock_restoring:
         raise PolicyViolation(f"topic {partition.topic} is not being restored")
-    if leadership is not None:
-        leadership.check_enough_replicas()
+    check_enough_replicas(partition)
     batches = memoryview(b"") if records is None else records
     check_and_stamp(batches, part.next_offset, partition.leader_epoch)
     if part.is_first and log.log_start_offset == log.end_offset < part.next_offset:
@@ -94,26 +94,14 @@ def _append(partition: Partition, records: memoryview | None, part: RestoredPart
 async def _committed(
     request: ProduceRequest, partition: Partition
 ) -> ProduceResponse | Acknowledgement | None:
-    leadership, end_offset = partition.leadership, partition.log.end_offset
+    end_offset = partition.log.end_offset
     try:
-        if partition.sync.acks_wait:
-            await partition.sync.flusher.flush()
+        await asyncio.wait_for(committed(partition, end_offset), max(request.timeout_ms, 1) / 1000)
+    except TimeoutError:
+        return _response(request, partition, ApiError(ErrorCode.REQUEST_TIMED_OUT))
     except ApiError as e:
         return _response(request, partition, e)
-    if leadership is None:
-        return _response(request, partition)
-    committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    def done(code: ErrorCode) -> None:
-        if not committed.done():
-            committed.set_result(code)
-
-    leadership.when_committed(end_offset, done)
-    try:
-        code = await asyncio.wait_for(committed, max(request.timeout_ms, 1) / 1000)
-    except TimeoutError:
-        code = ErrorCode.REQUEST_TIMED_OUT
-    return _response(request, partition, None if code is ErrorCode.NONE else ApiError(code))
+    return _response(request, partition)
 
 
 def _response(request: ProduceRequest, found: Slot, error: ApiError | None = None) -> ProduceResponse:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.produce.verification import Membership, NotVerified, TransactionVerifier
+from penstock.broker.replica.commits import check_enough_replicas
 from penstock.broker.replica.deferred_appends import Producer, Result, append_at_once, append_later
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode
@@ -143,8 +144,8 @@ class TransactionalAppends:
             return
         batch = memoryview(parked.batch)
         try:
-            if parked.acks_all and partition.leadership is not None:
-                partition.leadership.check_enough_replicas()
+            if parked.acks_all:
+                check_enough_replicas(partition)
             appended = append_at_once(partition, batch, guard)
         except ApiError as e:
             parked.result(partition, e)

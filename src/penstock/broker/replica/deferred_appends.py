@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.partition import Partition, PendingAppends, Recompression
+from penstock.broker.replica.partition import Partition, PendingAppends
+from penstock.broker.replica.recompression import Recompression
 from penstock.model.errors import (
     ApiError,
     CorruptMessage,

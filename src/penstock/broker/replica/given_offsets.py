@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.waiting_readers import A_LOT
 from penstock.model.errors import CorruptMessage, InvalidRequest
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp
 
@@ -16,8 +17,6 @@ __all__ = ["BATCHES_MAX", "BYTES_MAX", "append_at_offsets", "check_and_stamp", "
 #: of one call, unless it has one batch: they are appended without a pause
 BYTES_MAX: Final = 4 << 20
 BATCHES_MAX: Final = 1000
-#: more bytes than any fetch waits for
-_URGENT: Final = 1 << 62
 
 
 def start_empty_log(partition: Partition, offset: int) -> None:
@@ -28,7 +27,7 @@ def start_empty_log(partition: Partition, offset: int) -> None:
     if leadership is not None:
         leadership.became_durable(partition.sync.end_offset)
     for follower in partition.followers:
-        follower.grew(_URGENT)
+        follower.grew(A_LOT)
 
 
 def check_and_stamp(batches: memoryview, next_offset: int, leader_epoch: int) -> BatchHeader | None:

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.replica.partition_sync import PartitionSync
-from penstock.broker.replica.waiting_readers import WaitingReaders
-from penstock.model.errors import ErrorCode, NotEnoughReplicas
+from penstock.broker.replica.waiting_readers import A_LOT, WaitingReaders
+from penstock.model.errors import ApiError, ErrorCode, NotEnoughReplicas
 from penstock.model.ids import TopicId
 from penstock.ports import Clock
 from penstock.replication.leader import IsrProposal, LeaderState, Reaction
@@ -25,8 +25,6 @@ from penstock.storage.log import Log
 __all__ = ["Follower", "Leadership", "LedPartition", "Propose"]
 
 log = get_logger("leadership")
-#: more bytes than any fetch waits for
-_URGENT: Final = 1 << 62
 #: sends a proposal to the controller
 Propose: TypeAlias = Callable[["Leadership", IsrProposal], None]
 
@@ -158,7 +156,7 @@ class Leadership:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._deletions.append((self.partition.log.explained_start, done))
         for follower in self.partition.followers:
-            follower.grew(_URGENT)
+            follower.grew(A_LOT)
         self._check_deletions()
         return done
 
@@ -241,6 +239,14 @@ class Leadership:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             heappush(self._acks, (end_offset, next(self._order), callback))
+
+    async def committed(self, end_offset: int) -> None:
+        """Return when `when_committed` calls back; raises ApiError for its code."""
+        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.when_committed(end_offset, lambda code: None if committed.done() else committed.set_result(code))
+        code = await committed
+        if code is not ErrorCode.NONE:
+            raise ApiError(code)
 
     def _commit(self) -> None:
         """Advance the log's high watermark, wake readers and followers, and complete pending acks."""

@@ -9,27 +9,26 @@ replicas, the leader's `Leadership` moves it, and followers take it over from th
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from penstock.broker.base.metrics import TopicStats
+from penstock.broker.replica.closed_topics import check_open, is_closed, is_mirror
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Follower, Leadership
 from penstock.broker.replica.partition_sync import PartitionSync
+from penstock.broker.replica.recompression import Recompression
 from penstock.broker.replica.waiting_readers import A_LOT, WaitingReaders
 from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import (
     BrokerError,
     FencedLeaderEpoch,
-    InvalidTopic,
     NotLeaderOrFollower,
-    PolicyViolation,
     RemoteReadFailed,
     UnknownLeaderEpoch,
 )
-from penstock.model.ids import INTERNAL_TOPICS, TopicId
+from penstock.model.ids import TopicId
 from penstock.ports import FileRange
-from penstock.records.codecs import Codec
 from penstock.replication.epochs import epoch_end
+from penstock.replication.leader import LeaderState
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.guards import VerificationGuard
@@ -40,14 +39,7 @@ from penstock.storage.validation import Rules
 from penstock.tiering.progress import Copied
 from penstock.wire.messages import Skeleton
 
-__all__ = ["Partition", "PendingAppends", "Recompression"]
-
-
-class Recompression(NamedTuple):
-    """How batches of other codecs are stored: `compression.type` of a topic."""
-
-    codec: Codec
-    level: int | None
+__all__ = ["Partition", "PendingAppends"]
 
 
 class PendingAppends:
@@ -63,12 +55,14 @@ class PendingAppends:
 class Partition:
     """One replica: its log, its role, and what readers and followers may see.
 
-    `readers` has the requests that wait for more, and `sync` what the disk has.
+    Other packages use `topic`, `topic_id`, `index`, `directory`, `log`, its role (`leading`, `leader_epoch`,
+    `leader_state`, `hosted`), the methods, and `readers`, which has the requests that wait for more. The rest
+    belongs to this package, and to the few modules that `tests/broker/replica/test_partition.py` names:
+    `leadership`, `followers`, and `sync`, which has what the disk has.
     """
 
     __slots__ = (
-        "_closed",
-        "_internal",
+        "_is_closed",
         "_leader_high_watermark",
         "acknowledgements",
         "archived",
@@ -110,10 +104,7 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        #: only the broker itself may append: a coordinator relies on what it reads back
-        self._internal = topic in INTERNAL_TOPICS
-        #: only the broker itself, a restore, or a link may append
-        self._closed = self._is_closed(log.config)
+        self._is_closed = is_closed(topic, log.config)
         self.log = log
         self.stats = stats
         #: the latest leader epoch that this broker has applied
@@ -140,18 +131,18 @@ class Partition:
         self.rewriting = asyncio.Lock()
         self.acknowledgements = acknowledgements
         #: None keeps the codec of the producer
-        self.recompression = _recompression(log.config)
+        self.recompression = Recompression.of(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply changed topic configs."""
         self.log.reconfigure(config)
         self.sync.reconfigure(config)
-        self.recompression = _recompression(config)
-        was_closed, self._closed = self._closed, self._is_closed(config)
+        self.recompression = Recompression.of(config)
+        was_closed, self._is_closed = self._is_closed, is_closed(self.topic, config)
         if self.leadership is not None:
             self.leadership.reconfigure(config.min_insync_replicas)
         if self.leading and config.penstock_link:
-            self._forget_foreign_producers(opened=was_closed and not self._closed)
+            self._forget_foreign_producers(opened=was_closed and not self._is_closed)
 
     def _forget_foreign_producers(self, *, opened: bool) -> None:
         """Forget the producers of a promoted topic whose last batch a link has mirrored.
@@ -162,13 +153,10 @@ class Partition:
         if self.index < len(ends):
             self.log.producers.forget_before(ends[self.index], without_batches=opened)
 
-    def _is_closed(self, config: LogConfig) -> bool:
-        return self._internal or config.penstock_restoring or _is_mirror(config)
-
     @property
     def is_mirror(self) -> bool:
         """Whether a link mirrors the topic: only what the source has is appended."""
-        return _is_mirror(self.log.config)
+        return is_mirror(self.log.config)
 
     @property
     def name(self) -> str:
@@ -187,7 +175,7 @@ class Partition:
         guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append batches of a client or a coordinator as leader; writes offsets into `batches` in place."""
-        if not self.leading or (self._closed and origin is AppendOrigin.CLIENT):
+        if not self.leading or (self._is_closed and origin is AppendOrigin.CLIENT):
             self.check_client_append()
         log, sync = self.log, self.sync
         if self.health.full is not None:
@@ -212,16 +200,7 @@ class Partition:
         """Raise if the partition refuses every append of a client."""
         if not self.leading:
             raise NotLeaderOrFollower
-        if self._internal:
-            raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
-        if self.log.config.penstock_restoring:
-            raise PolicyViolation(f"topic {self.topic} is being restored from a backup")
-        if self._closed:
-            link = MirroredTopic.parse(self.log.config.penstock_link)
-            raise PolicyViolation(
-                f"topic {self.topic} is read-only: link {link.link} mirrors it from {link.source_topic} of "
-                f"another cluster; produce there, or promote the topic"
-            )
+        check_open(self.topic, self.log.config)
 
     def append_replicated(self, batches: memoryview, leader_epoch: int) -> int:
         """Append batches that were fetched from the leader of `leader_epoch`; returns the bytes appended."""
@@ -308,6 +287,11 @@ class Partition:
 
     # -- roles
 
+    @property
+    def leader_state(self) -> LeaderState | None:
+        """What a leader knows of its followers; None for a single replica, and for a follower."""
+        return None if self.leadership is None else self.leadership.state
+
     def lead(self, leader_epoch: int, leadership: Leadership | None) -> None:
         """Become leader. `leadership` is None for a single replica."""
         self._end_leadership()
@@ -351,19 +335,3 @@ class Partition:
         self.readers.wake_all()
         for follower in list(self.followers):
             follower.grew(A_LOT)
-
-
-def _is_mirror(config: LogConfig) -> bool:
-    return bool(config.penstock_link) and MirroredTopic.parse(config.penstock_link).is_read_only
-
-
-def _recompression(config: LogConfig) -> Recompression | None:
-    if config.compression_type == "producer":
-        return None
-    codec = Codec.from_label(config.compression_type)
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    return Recompression(codec, levels.get(codec))

@@ -11,12 +11,13 @@ register as a `MarkerTarget`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from penstock.broker.replica.commits import Done, check_enough_replicas, when_committed
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
-from penstock.model.errors import ApiError, ErrorCode, InvalidProducerEpoch, StorageError
+from penstock.model.errors import ApiError, ErrorCode, InvalidProducerEpoch
 from penstock.net.deferred import Deferred
 from penstock.ports import Clock
 from penstock.records.control import EndTransaction, build_end_transaction
@@ -50,10 +51,6 @@ class Marker(NamedTuple):
     committed: bool
     coordinator_epoch: int
     transaction_version: int
-
-
-#: receives NONE once the marker is committed, or the error
-Done = Callable[[ErrorCode], None]
 
 
 class MarkerTarget(Protocol):
@@ -91,8 +88,7 @@ def check_marker(partition: Partition, marker: Marker) -> None:
 
 def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
     """Append `marker` as leader; returns the end offset, which has to be committed. Raises ApiError."""
-    if partition.leadership is not None:
-        partition.leadership.check_enough_replicas()
+    check_enough_replicas(partition)
     check_marker(partition, marker)
     producer_id, epoch = marker.producer_id, marker.producer_epoch
     batch = build_end_transaction(
@@ -171,27 +167,6 @@ class MarkerWriter:
             done(e.code)
             return
         when_committed(partition, end_offset, done)
-
-
-def when_committed(partition: Partition, end_offset: int, done: Done) -> None:
-    """Call `done` when everything below `end_offset`, which was just appended, is committed."""
-    leadership = partition.leadership
-    if not partition.sync.acks_wait:
-        if leadership is None:
-            done(ErrorCode.NONE)
-        else:
-            leadership.when_committed(end_offset, done)
-        return
-
-    def flushed(error: StorageError | None) -> None:
-        if error is not None:
-            done(error.code)
-        elif leadership is None:
-            done(ErrorCode.NONE)
-        else:
-            leadership.when_committed(end_offset, done)
-
-    partition.sync.flusher.when_flushed(flushed)
 
 
 class _PendingMarkers:

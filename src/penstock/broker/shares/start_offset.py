@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.base.page_cache import retry_when_cached
+from penstock.broker.replica.commits import knows_latest_offset
 from penstock.broker.replica.partition import Partition
 from penstock.model.config.offset_reset import EARLIEST, LATEST, OffsetReset
 from penstock.model.errors import ApiError, ErrorCode
@@ -16,8 +17,7 @@ async def reset_offset(partition: Partition, reset: OffsetReset, now_ms: int, wo
     log = partition.log
     if reset.strategy == EARLIEST:
         return log.log_start_offset
-    leadership = partition.leadership
-    if leadership is not None and not leadership.state.latest_offset_known():
+    if not knows_latest_offset(partition):
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if reset.strategy == LATEST:
         return log.high_watermark

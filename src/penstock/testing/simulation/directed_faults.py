@@ -245,9 +245,10 @@ def _leader_id(cluster: SimCluster, partition: TopicPartition) -> int:
 def _proposed(leader: Node, partition: TopicPartition) -> list[int]:
     """The ISR of the leader's AlterPartition request that is not answered yet."""
     replica = replica_on(leader, partition)
-    if replica is None or replica.leadership is None or replica.leadership.state.proposal is None:
+    state = None if replica is None else replica.leader_state
+    if state is None or state.proposal is None:
         return []
-    return [member.broker for member in replica.leadership.state.proposal.isr]
+    return [member.broker for member in state.proposal.isr]
 
 
 def _end(node: Node, partition: TopicPartition) -> int:

@@ -217,8 +217,7 @@ class Observation:
     def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> bool:
         """Check a replica whose state has changed. Returns false if its log cannot be read."""
         log, known = partition.log, seen.replicas.get(partition)
-        safe_end = log.recovery_point if partition.sync.flusher.acks_wait else log.end_offset
-        ends = log.end_offset, log.high_watermark, safe_end
+        ends = log.end_offset, log.high_watermark, partition.sync.end_offset
         mirror = seen.logs.get(partition)
         if mirror is None:
             mirror = seen.logs[partition] = LogMirror()

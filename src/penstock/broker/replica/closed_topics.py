@@ -1,0 +1,35 @@
+"""Topics that clients do not append to: internal ones, those that are being restored, and mirrors."""
+
+from __future__ import annotations
+
+from penstock.model.config.mirrored_topics import MirroredTopic
+from penstock.model.errors import InvalidTopic, PolicyViolation
+from penstock.model.ids import INTERNAL_TOPICS
+from penstock.storage.config import LogConfig
+
+__all__ = ["check_open", "is_closed", "is_mirror"]
+
+
+def is_closed(topic: str, config: LogConfig) -> bool:
+    """Returns true if only the broker itself, a restore, or a link may append."""
+    # A coordinator relies on what it reads back from an internal topic.
+    return topic in INTERNAL_TOPICS or config.penstock_restoring or is_mirror(config)
+
+
+def is_mirror(config: LogConfig) -> bool:
+    """Returns true if a link mirrors the topic: only what the source has is appended."""
+    return bool(config.penstock_link) and MirroredTopic.parse(config.penstock_link).is_read_only
+
+
+def check_open(topic: str, config: LogConfig) -> None:
+    """Raise the reason for which the append of a client is refused, if there is one."""
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"Cannot append to internal topic {topic}")
+    if config.penstock_restoring:
+        raise PolicyViolation(f"topic {topic} is being restored from a backup")
+    if is_mirror(config):
+        link = MirroredTopic.parse(config.penstock_link)
+        raise PolicyViolation(
+            f"topic {topic} is read-only: link {link.link} mirrors it from {link.source_topic} of "
+            f"another cluster; produce there, or promote the topic"
+        )
