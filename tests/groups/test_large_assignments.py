@@ -152,3 +152,35 @@ def test_the_assignment_of_a_small_member_is_written_at_once() -> None:
     response = _beat(driver, "m", subscribed_topic_names=["t"])
     assert response.assignment is not None
     assert response.assignment.topic_partitions[0].partitions == list(range(10))
+
+
+def test_a_static_member_with_many_partitions_rejoins() -> None:
+    """Its partitions stay with it, though it rejoins as a new member; the other member keeps its own."""
+    driver = _driver()
+    for member in "ab":
+        _beat(driver, member, instance_id=f"{member}-instance")
+    settled = _settle(driver, "a", "b")
+    assert sum(map(len, settled.values())) == len(_ALL)
+    _beat(driver, "a", instance_id="a-instance", member_epoch=-2)
+    left = _group(driver).members["a"]
+    assert (left.epoch, left.assigned) == (-2, {})
+    assert _state(driver.shard) == _state(driver.replica())
+    _beat(driver, "b", instance_id="b-instance")
+    assert _assigned(driver, "b") == settled["b"]
+    _beat(driver, "a2", instance_id="a-instance")
+    assert _group(driver).instances["a-instance"] == "a2" and "a" not in _group(driver).members
+    assert _settle(driver, "a2", "b") == {"a2": settled["a"], "b": settled["b"]}
+    assert _state(driver.shard) == _state(driver.replica())
+
+
+def _settle(driver: ShardDriver, *members: str) -> dict[str, set[tuple[bytes, int]]]:
+    """Send heartbeats until all members have reached the target of the group."""
+    while _group(driver).state_name != "Stable":
+        driver.sleep(1000)
+        for member in members:
+            owned = [
+                TopicPartitions(topic_id=topic, partitions=list(indexes))
+                for topic, indexes in _group(driver).members[member].assigned.items()
+            ]
+            _beat(driver, member, instance_id=f"{member[0]}-instance", topic_partitions=owned)
+    return {member: _assigned(driver, member) for member in members}

@@ -12,7 +12,7 @@ exactly the static members. `named` and `patterns` count the subscriptions of me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from penstock.groups.assignors import Assignment
@@ -206,8 +206,12 @@ class ConsumerGroup:
         else:
             self.owners[topic_id] = owned
 
-    def _disown(self, member: ConsumerMember, topic_id: bytes, indexes: Iterable[int]) -> None:
+    def _disown(self, member: ConsumerMember, topic_id: bytes, indexes: Collection[int]) -> None:
         owners = self.owners.get(topic_id, {})
+        if [*owners] == [*indexes] and [*owners.values()].count(member.id) == len(owners):
+            # As lists, which is fast: a member may have all partitions of thousands of topics.
+            del self.owners[topic_id]
+            return
         for index in indexes:
             if owners.get(index) == member.id:
                 del owners[index]

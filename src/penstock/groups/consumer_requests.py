@@ -14,9 +14,11 @@ from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import (
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
+    Partitions,
     current_assignment,
 )
 from penstock.groups.consumer_steps import ConsumerSteps
+from penstock.groups.large_assignments import has_many_partitions
 from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.records import ConsumerGroupMemberMetadataValue
 from penstock.groups.subscriptions import check_names
@@ -161,7 +163,14 @@ class ConsumerRequests:
         return self.replace(group, known, member_id)
 
     def replace(self, group: ConsumerGroup, old: ConsumerMember, new_id: str) -> ConsumerMember:
-        """Move the assignment of a static member that has rejoined to its new id."""
+        """Move the assignment of a static member that has rejoined to its new id.
+
+        One with many partitions joins as a new member instead: the assignors give it the partitions that its
+        former id had, in slices.
+        """
+        if has_many_partitions(old, group.target_of(old)):
+            self.steps.erase(group, old)
+            return ConsumerMember(new_id)
         metadata, target = old.metadata(), group.target.get(old.id, {})
         has = current_assignment(0, 0, old.state, old.assigned, old.revoking)
         self.steps.erase(group, old)
@@ -226,7 +235,10 @@ class ConsumerRequests:
         response = ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
         if request.member_epoch != STATIC_LEAVE_EPOCH:
             return member, response
-        kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
+        # Without its partitions if there are many; its target keeps them for it.
+        kept: Partitions = {}
+        if not has_many_partitions(member, {}):
+            kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
         self._ledger.write(
             member.assignment_key(group.id),
             current_assignment(STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {}),

@@ -27,7 +27,7 @@ from penstock.groups.ledger import GroupLedger
 from penstock.groups.reconciliation import towards_target
 from penstock.groups.records import encode_in_slices
 
-__all__ = ["ASSIGNMENT", "LargeAssignments"]
+__all__ = ["ASSIGNMENT", "LargeAssignments", "has_many_partitions"]
 
 #: the kind of the timer, per group, for the next turn of a preparation
 ASSIGNMENT: Final = "consumer-assignment"
@@ -49,15 +49,9 @@ class LargeAssignments:
     def is_large(self, member: ConsumerMember, target: Assignment) -> bool:
         """Returns true if the member's next assignment takes too long to be decided at once.
 
-        A member that joins needs an epoch at once, so it gets its assignment at once.
+        A member that joins needs an epoch at once, so it gets its assignment at once: it has no target yet.
         """
-        if member.epoch <= 0:
-            return False
-        topics = len(target) + len(member.assigned)
-        if topics > TOPICS_AT_ONCE_MAX:
-            return True
-        has = sum(map(len, member.assigned.values()))
-        return has + sum(map(len, target.values())) > PARTITIONS_AT_ONCE_MAX
+        return member.epoch > 0 and has_many_partitions(member, target)
 
     def is_preparing(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         """Returns true if the member's next heartbeat may get an assignment."""
@@ -114,6 +108,14 @@ class LargeAssignments:
             owned=(yield from _gained(member.id, (assigned, revoking), (before, revoked_before))),
             released=(yield from _missing((before, revoked_before), (assigned, revoking))),
         )
+
+
+def has_many_partitions(member: ConsumerMember, target: Assignment) -> bool:
+    """Whether a member has, or will have, so many partitions that they are not looked at in one step."""
+    if len(target) + len(member.assigned) > TOPICS_AT_ONCE_MAX:
+        return True
+    has = sum(map(len, member.assigned.values()))
+    return has + sum(map(len, target.values())) > PARTITIONS_AT_ONCE_MAX
 
 
 def _gained(
