@@ -9,9 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.model.errors import (
-    ApiError,
     CorruptMessage,
-    OutOfOrderSequence,
     RecordListTooLarge,
     StorageError,
 )
@@ -34,6 +32,7 @@ from penstock.storage.health import Health
 from penstock.storage.producers import AppendOrigin, CompletedTransaction, ProducerStates
 from penstock.storage.rules import Rules, rules_of, rules_without_clock
 from penstock.storage.segment import Segment
+from penstock.storage.sequence_gaps import SequenceGap, SequenceGaps
 from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
 from penstock.storage.validation import check_replicated, validate
@@ -99,11 +98,11 @@ class Appender:
         "_health",
         "_index_interval",
         "_log",
-        "_refused_at",
         "_store",
         "gaps_to",
         "newest",
         "rules",
+        "sequence_gaps",
     )
 
     def __init__(
@@ -122,8 +121,7 @@ class Appender:
         self.gaps_to = NO_OFFSET
         #: the last append of a client, if it is small: its offset, its end, its bytes
         self.newest = NOTHING_NEW
-        #: the end of the log when the disk last refused an append
-        self._refused_at = -1
+        self.sequence_gaps = SequenceGaps(clock)
 
     def reconfigure(self, config: LogConfig) -> None:
         self.rules = rules_of(config) if self._clock_trusted else rules_without_clock(config)
@@ -171,8 +169,9 @@ class Appender:
                     marker = parse_end_transaction(batches[position : position + size])
                 try:
                     past = log.producers.check(header, origin, marker, guard)
-                except OutOfOrderSequence as e:
-                    raise self._out_of_order(e) from e
+                except SequenceGap as gap:
+                    self.sequence_gaps.check(gap)
+                    past = None
                 if past is not None:
                     return Appended(
                         past.first_offset, past.last_offset, past.timestamp, log.log_start_offset, True
@@ -209,16 +208,8 @@ class Appender:
     def check_room(self) -> None:
         """Raise StorageError while the directory is full; metadata is appended without this check."""
         if self._health.full is not None:
-            self._refused_at = self._log.end_offset
+            self.sequence_gaps.refused()
             raise StorageError(f"the data directory is full: {self._health.full}")
-
-    def _out_of_order(self, error: OutOfOrderSequence) -> ApiError:
-        """The error for a sequence gap. After a refused append the producer repeats both batches in order."""
-        if self._refused_at == self._log.end_offset:
-            return StorageError(
-                f"{error}: an earlier batch was refused for lack of space in {self._store.path}"
-            )
-        return error
 
     def append_replicated(self, batches: Buffer, newest_epoch: int | None = None) -> int:
         """Append batches of the leader, with the offsets and epochs that they have.
@@ -289,7 +280,7 @@ class Appender:
             segment = store.segments.active
             position = segment.append(data)
         except OSError as e:
-            self._refused_at = self._log.end_offset
+            self.sequence_gaps.refused()
             raise self._health.failed(e, f"cannot append to {self._store.path}") from e
         log = self._log
         producers = log.producers

@@ -20,6 +20,7 @@ from penstock.records.header_fields import (
     LAST_OFFSET_DELTA,
     PRODUCER_EPOCH,
 )
+from penstock.storage.sequence_gaps import SequenceGap
 
 __all__ = [
     "SEQUENCE_MASK",
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 SEQUENCE_MASK: Final = 0x7FFFFFFF
+#: a sequence is ahead of another by less than this, or behind it: sequences wrap
+_AHEAD_MAX: Final = 1 << 30
 
 
 class AppendOrigin(Enum):
@@ -189,15 +192,15 @@ def check_epoch(state: ProducerState, epoch: int) -> None:
 def _check_sequence(state: ProducerState, epoch: int, sequence: int, delta: int) -> PastBatch | None:
     if epoch != state.epoch:
         if sequence != 0 and state.epoch != NO_EPOCH:
-            raise OutOfOrderSequence(
-                f"producer {state.producer_id} starts epoch {epoch} with sequence {sequence} instead of 0"
-            )
+            raise SequenceGap(state.producer_id, epoch, sequence, 0)
         return None
     expected = (state.last_sequence + 1) & SEQUENCE_MASK
     if sequence == expected:
         return None
     duplicate = state.duplicate(sequence, delta)
     if duplicate is None:
+        if (sequence - expected) & SEQUENCE_MASK < _AHEAD_MAX:
+            raise SequenceGap(state.producer_id, epoch, sequence, expected)
         raise OutOfOrderSequence(
             f"producer {state.producer_id} sends sequence {sequence}, {expected} is the next one"
         )

@@ -18,7 +18,6 @@ from typing import Final
 from penstock.model.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
-    OutOfOrderSequence,
 )
 from penstock.records.batch import NO_SEQUENCE, TRANSACTIONAL_BIT
 from penstock.records.control import EndTransaction
@@ -40,6 +39,7 @@ from penstock.storage.producer_state import (
     check,
     check_epoch,
 )
+from penstock.storage.sequence_gaps import ANY_SEQUENCE, SequenceGap
 
 __all__ = ["AppendOrigin", "CompletedTransaction", "PastBatch", "ProducerState", "ProducerStates"]
 
@@ -105,13 +105,18 @@ class ProducerStates:
     ) -> PastBatch | None:
         """Refuse a batch that its producer's history does not allow; return what it repeats, if it does.
 
-        `guard` is the one that the batch was verified with.
+        `guard` is the one that the batch was verified with. SequenceGap also for a producer that is not known
+        and does not start with 0: the log may append the batch nevertheless.
         """
         state = self.states.get(header[PRODUCER_ID])
         if state is None:
             if marker is None and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
                 self._check_guard(None, header, origin, guard)
-            # The producer is new, or its state has expired: like Kafka, accept any sequence.
+            if header[BASE_SEQUENCE] > 0 and origin is AppendOrigin.CLIENT:
+                # The producer is new, or its state has expired.
+                raise SequenceGap(
+                    header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE], ANY_SEQUENCE
+                )
             return None
         if (
             state.batches
@@ -156,13 +161,9 @@ class ProducerStates:
             return
         sequence = header[BASE_SEQUENCE]
         if held.adds_partitions and sequence != 0 and (state is None or not state.batches):
-            raise OutOfOrderSequence(
-                f"producer {producer_id} starts a transaction with sequence {sequence} instead of 0"
-            )
+            raise SequenceGap(producer_id, header[PRODUCER_EPOCH], sequence, 0)
         if sequence > held.lowest_sequence:
-            raise OutOfOrderSequence(
-                f"producer {producer_id} sends sequence {sequence}, {held.lowest_sequence} comes before it"
-            )
+            raise SequenceGap(producer_id, header[PRODUCER_EPOCH], sequence, held.lowest_sequence)
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, adds_partitions: bool, now_ms: int

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import ErrorCode
-from penstock.testing import broker
+from penstock.model.ids import TopicId
+from penstock.testing import broker, cluster
 from penstock.wire.apis.produce import PRODUCE, ProduceResponse
 from tests.broker.idempotent_producers import LAST_SEQUENCE, Producer, producers, values
 from tests.broker.raw import RawClient
@@ -17,6 +18,7 @@ from tests.broker.requests import (
     Topic,
     batch_of,
     create_topic,
+    describe_topic,
     every_version,
     now_ms,
     only_partition,
@@ -25,6 +27,7 @@ from tests.broker.requests import (
     record,
     until,
 )
+from tests.testing.cluster_clients import create
 
 
 @pytest.fixture
@@ -136,6 +139,31 @@ def test_pipelined_batches_keep_their_sequence(client: RawClient, topic: Topic, 
     assert all(isinstance(answer, ProduceResponse) for answer in answers)
     offsets = [only_partition(a).base_offset for a in answers if isinstance(a, ProduceResponse)]
     assert offsets == list(range(20))
+
+
+def test_a_batch_behind_one_that_was_refused_before_an_election_waits_for_it() -> None:
+    """OUT_OF_ORDER_SEQUENCE_NUMBER makes librdkafka send again, in a new epoch, what brokers have already."""
+    with cluster(3) as running:
+        create(running, "t")
+        first = running.wait_for_leader("t")
+        with RawClient(running.address(first)) as client:
+            topic = Topic("t", TopicId(describe_topic(client, "t").topic_id))
+            producer = Producer(client, topic)
+            fresh = Producer(client, topic)
+            producer.offset(0)
+        for follower in {*running.ids} - {first}:
+            with RawClient(running.address(follower)) as client:
+                for id_, sequence in ((producer.id, 1), (fresh.id, 0)):
+                    refused = Producer(client, topic, id_).send(sequence)
+                    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        running.stop(first)
+        leader = running.wait_for_leader("t", other_than=first)
+        with RawClient(running.address(leader)) as client:
+            producer, fresh = Producer(client, topic, producer.id), Producer(client, topic, fresh.id)
+            assert producer.send(2).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert fresh.send(1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert [producer.offset(1), producer.offset(2)] == [1, 2]
+            assert [fresh.offset(0), fresh.offset(1)] == [3, 4]
 
 
 @contextmanager

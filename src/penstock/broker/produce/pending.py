@@ -24,6 +24,7 @@ from penstock.net.buffers import BufferPool
 from penstock.net.deferred import Deferred
 from penstock.ports import Workers
 from penstock.storage.log import Appended
+from penstock.storage.sequence_gaps import RETRIED_IN_ORDER
 from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -248,6 +249,8 @@ def respond(
 def fill_refusal(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
     """Fill the answer to a batch that `partition` has refused. As in Kafka, some errors have no log start."""
     _fill_error(answer, error)
+    if error.code in RETRIED_IN_ORDER:
+        partition.log.appender.sequence_gaps.refused()
     if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch | NotVerified):
         answer.log_start_offset = partition.log.log_start_offset
 
