@@ -100,7 +100,7 @@ class Script:
         )
         version = int(options.get("version", "9"))
         client = self.driver.client(client_name, version)
-        self.driver.submit(client_name, lambda shard, pending: shard.join(request, client, pending))
+        self.driver.submit(client_name, lambda shard, pending: shard.members.join(request, client, pending))
 
     def do_sync(self, client_name: str, options: dict[str, str]) -> None:
         given = dict(pair.split(":") for pair in options.get("assign", "").split(",") if pair)
@@ -115,7 +115,7 @@ class Script:
                 for member, what in given.items()
             ],
         )
-        self.driver.submit(client_name, lambda shard, pending: shard.sync(request, pending))
+        self.driver.submit(client_name, lambda shard, pending: shard.members.sync(request, pending))
 
     def do_heartbeat(self, client_name: str, options: dict[str, str]) -> None:
         request = HeartbeatRequest(
@@ -124,7 +124,7 @@ class Script:
             member_id=options["id"],
             group_instance_id=options.get("instance"),
         )
-        self.driver.submit(client_name, lambda shard, _: shard.heartbeat(request))
+        self.driver.submit(client_name, lambda shard, _: shard.members.heartbeat(request))
 
     def do_leave(self, client_name: str, options: dict[str, str]) -> None:
         members = [
@@ -132,7 +132,7 @@ class Script:
             for member_id in options.get("id", "").split(",")
         ]
         request = LeaveGroupRequest(group_id=GROUP, members=members)
-        self.driver.submit(client_name, lambda shard, _: shard.leave(request))
+        self.driver.submit(client_name, lambda shard, _: shard.members.leave(request))
 
     # -- members of the new protocol
 
@@ -154,7 +154,7 @@ class Script:
             topic_partitions=owned,
         )
         client = self.driver.client(client_name, 1, options.get("regex"))
-        self.driver.submit(client_name, lambda shard, _: shard.consumer_heartbeat(request, client))
+        self.driver.submit(client_name, lambda shard, _: shard.members.consumer_heartbeat(request, client))
 
     # -- offsets
 

@@ -74,7 +74,7 @@ class ClassicGroups(RuleBasedStateMachine):
         )
         client = self.driver.client(name, version)
         consumer.joining = self.driver.submit(
-            name, lambda shard, pending: shard.join(request, client, pending)
+            name, lambda shard, pending: shard.members.join(request, client, pending)
         )
         self.hear()
 
@@ -95,7 +95,9 @@ class ClassicGroups(RuleBasedStateMachine):
                 for m, share in shares.items()
             ],
         )
-        consumer.syncing = self.driver.submit(name, lambda shard, pending: shard.sync(request, pending))
+        consumer.syncing = self.driver.submit(
+            name, lambda shard, pending: shard.members.sync(request, pending)
+        )
         self.hear()
 
     @rule(name=st.sampled_from(NAMES))
@@ -107,7 +109,7 @@ class ClassicGroups(RuleBasedStateMachine):
             member_id=consumer.id,
             group_instance_id=consumer.instance,
         )
-        answer = self.driver.submit(name, lambda shard, _: shard.heartbeat(request))
+        answer = self.driver.submit(name, lambda shard, _: shard.members.heartbeat(request))
         if answer.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             consumer.forget()
         self.hear()
@@ -117,7 +119,7 @@ class ClassicGroups(RuleBasedStateMachine):
         consumer = self.consumers[name]
         identity = MemberIdentity(member_id=consumer.id, group_instance_id=consumer.instance)
         request = LeaveGroupRequest(group_id="g", members=[identity])
-        self.driver.submit(name, lambda shard, _: shard.leave(request))
+        self.driver.submit(name, lambda shard, _: shard.members.leave(request))
         consumer.forget()
         self.hear()
 

@@ -90,7 +90,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             topic_partitions=owned if joins or says else None,
         )
         client = self.driver.client(name, 1)
-        answer = self.driver.submit(name, lambda shard, _: shard.consumer_heartbeat(request, client))
+        answer = self.driver.submit(name, lambda shard, _: shard.members.consumer_heartbeat(request, client))
         response = answer.response
         if isinstance(response, ConsumerGroupHeartbeatResponse):
             member.epoch = response.member_epoch
@@ -118,7 +118,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             instance_id=member.instance,
         )
         self.driver.submit(
-            name, lambda shard, _: shard.consumer_heartbeat(request, self.driver.client(name, 1))
+            name, lambda shard, _: shard.members.consumer_heartbeat(request, self.driver.client(name, 1))
         )
         member.forget()
         member.incarnation += 1

@@ -36,7 +36,9 @@ def _beat(driver: ShardDriver, member: str, **more: object) -> ConsumerGroupHear
     for name, value in more.items():
         setattr(request, name, value)
     client = driver.client("c", 1)
-    response = driver.submit(member, lambda shard, _: shard.consumer_heartbeat(request, client)).response
+    response = driver.submit(
+        member, lambda shard, _: shard.members.consumer_heartbeat(request, client)
+    ).response
     assert isinstance(response, ConsumerGroupHeartbeatResponse)
     return response
 

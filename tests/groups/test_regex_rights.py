@@ -34,7 +34,7 @@ class Member:
         )
         client = self.driver.client("m", 1)
         client.may_describe = lambda topic: topic in self.described
-        pending = self.driver.submit("m", lambda shard, _: shard.consumer_heartbeat(request, client))
+        pending = self.driver.submit("m", lambda shard, _: shard.members.consumer_heartbeat(request, client))
         response = pending.response
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         self.epoch = response.member_epoch

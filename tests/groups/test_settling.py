@@ -51,7 +51,7 @@ class Client:
         """One heartbeat; returns the time until the next one."""
         request, client = self.request(), driver.client(self.name, 1)
         response = driver.submit(
-            self.name, lambda shard, _: shard.consumer_heartbeat(request, client)
+            self.name, lambda shard, _: shard.members.consumer_heartbeat(request, client)
         ).response
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         self.heartbeats += 1

@@ -51,7 +51,7 @@ def send(driver: ShardDriver, member: str, epoch: int, topic: str = "t") -> Pend
         topic_partitions=None if epoch else [],
     )
     client = driver.client("c", 1)
-    return driver.submit(member, lambda shard, _: shard.consumer_heartbeat(request, client))
+    return driver.submit(member, lambda shard, _: shard.members.consumer_heartbeat(request, client))
 
 
 def group(driver: ShardDriver) -> ConsumerGroup:

@@ -42,7 +42,7 @@ from penstock.model.ids import TopicId
 from penstock.wire.apis.join_group import JoinGroupResponse
 from penstock.wire.apis.sync_group import SyncGroupResponse
 
-__all__ = ["Migration", "named_assignment"]
+__all__ = ["Migration", "erase_classic", "named_assignment"]
 
 _UPGRADES: Final = ("bidirectional", "upgrade")
 _DOWNGRADES: Final = ("bidirectional", "downgrade")
@@ -63,7 +63,7 @@ class Migration:
     def upgrade(self, group: ClassicGroup) -> ConsumerGroup:
         """Convert a classic group to a consumer group; GROUP_ID_NOT_FOUND if that is not possible."""
         if group.is_empty:
-            self.erase_classic(group)
+            erase_classic(self._ledger, group)
             return ConsumerGroup(group.id)
         self._check_upgrade(group)
         try:
@@ -71,7 +71,7 @@ class Migration:
         except ProtocolError as e:
             raise _not_upgradable(group, "the embedded consumer protocol is malformed") from e
         self._fail_waiting(group)
-        self.erase_classic(group)
+        erase_classic(self._ledger, group)
         write = self._ledger.write
         for member, member_metadata, target in members:
             consumer = ConsumerMember(member.id)
@@ -151,15 +151,6 @@ class Migration:
                 self._ledger.reply(member.sync, SyncGroupResponse(error_code=code))
                 member.sync = None
 
-    def erase_classic(self, group: ClassicGroup) -> None:
-        timers = self._ledger.timers
-        timers.cancel((JOIN, group.id))
-        timers.cancel((SYNC, group.id))
-        for member_id in (*group.members, *group.pending_joins):
-            timers.cancel((CLASSIC_SESSION, group.id, member_id))
-        for key in group.record_keys():
-            self._ledger.write(key, None)
-
     # -- to the classic protocol
 
     def can_downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
@@ -202,6 +193,16 @@ class Migration:
             self._steps.erase(group, member)
         for key in list(group.record_keys()):
             self._ledger.write(key, None)
+
+
+def erase_classic(ledger: GroupLedger, group: ClassicGroup) -> None:
+    """Delete a classic group, which a group of another type replaces."""
+    ledger.timers.cancel((JOIN, group.id))
+    ledger.timers.cancel((SYNC, group.id))
+    for member_id in (*group.members, *group.pending_joins):
+        ledger.timers.cancel((CLASSIC_SESSION, group.id, member_id))
+    for key in group.record_keys():
+        ledger.write(key, None)
 
 
 def named_assignment(target: Assignment, image: ClusterImage) -> dict[str, set[int]]:

@@ -292,15 +292,17 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_back() -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    group.submit("c", lambda shard, pending: shard.join(classic, group.client("c", 3), pending))
+    group.submit("c", lambda shard, pending: shard.members.join(classic, group.client("c", 3), pending))
     group.sleep(60_000)
     assert group.shard.list((), ())[0].group_type == "classic"
     group.beat(joining("a", ONE))
     assert group.group().type == "streams"
-    refused = group.submit("c", lambda shard, pending: shard.join(classic, group.client("c", 3), pending))
+    refused = group.submit(
+        "c", lambda shard, pending: shard.members.join(classic, group.client("c", 3), pending)
+    )
     assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     group.beat(heartbeat("a", -1))
-    group.submit("c", lambda shard, pending: shard.join(classic, group.client("c", 3), pending))
+    group.submit("c", lambda shard, pending: shard.members.join(classic, group.client("c", 3), pending))
     assert group.shard.list((), ())[0].group_type == "classic"
     refused = group.send(joining("a", ONE))
     assert refused.error == ErrorCode.GROUP_ID_NOT_FOUND

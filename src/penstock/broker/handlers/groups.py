@@ -87,7 +87,7 @@ class GroupHandlers:
             return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
         def operate(shard: GroupShard, pending: PendingReply) -> JoinGroupResponse | None:
-            return shard.join(request, client_of(context), pending)
+            return shard.members.join(request, client_of(context), pending)
 
         joined = cast(
             "JoinGroupResponse | Deferred[JoinGroupResponse]",
@@ -109,13 +109,13 @@ class GroupHandlers:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return self._groups.submit(
             request.group_id,
-            lambda shard, pending: shard.sync(request, pending),
+            lambda shard, pending: shard.members.sync(request, pending),
             lambda error: SyncGroupResponse(error_code=error.code),
         )
 
     def heartbeat(self, context: Context, request: HeartbeatRequest) -> Any:
         return self._groups.submit(
-            request.group_id, lambda shard, _: shard.heartbeat(request), _heartbeat_error_response
+            request.group_id, lambda shard, _: shard.members.heartbeat(request), _heartbeat_error_response
         )
 
     def leave_group(self, context: Context, request: LeaveGroupRequest) -> Any:
@@ -124,7 +124,7 @@ class GroupHandlers:
             request.members = [MemberIdentity(member_id=request.member_id)]
 
         def operate(shard: GroupShard, _: object) -> LeaveGroupResponse:
-            response: LeaveGroupResponse = shard.leave(request)
+            response: LeaveGroupResponse = shard.members.leave(request)
             if one_member:
                 response.error_code = response.members[0].error_code
             return response
@@ -160,7 +160,7 @@ class GroupHandlers:
     ) -> Struct | Deferred[Struct]:
         return self._groups.submit(
             request.group_id,
-            lambda shard, _: shard.consumer_heartbeat(request, client),
+            lambda shard, _: shard.members.consumer_heartbeat(request, client),
             lambda error: ConsumerGroupHeartbeatResponse(
                 error_code=error.code, error_message=error.message or None
             ),

@@ -8,12 +8,13 @@ that epoch. A request is checked as a whole before the first record is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from penstock.coordination.timers import TimerKey
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.ledger import Client, GroupLedger
+from penstock.groups.migration import erase_classic
 from penstock.groups.streams.checks import JOINING, check_tasks
 from penstock.groups.streams.endpoints import partitions_by_endpoint
 from penstock.groups.streams.group import StreamsGroup
@@ -71,12 +72,10 @@ class _Plan(NamedTuple):
 class StreamsRequests:
     """The membership of one shard's streams groups."""
 
-    __slots__ = ("_erase_classic", "_ledger", "targets")
+    __slots__ = ("_ledger", "targets")
 
-    def __init__(self, ledger: GroupLedger, erase_classic: Callable[[ClassicGroup], None]) -> None:
-        """`erase_classic` deletes an empty classic group, which a streams group replaces."""
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
-        self._erase_classic = erase_classic
         self.targets: Final = StreamsTargets(ledger)
 
     # -- groups
@@ -182,7 +181,7 @@ class StreamsRequests:
         ledger = self._ledger
         known = ledger.groups.get(group.id)
         if isinstance(known, ClassicGroup):
-            self._erase_classic(known)
+            erase_classic(ledger, known)
         changed = plan.changed
         metadata = member.changed_metadata(request, client.id, client.host)
         if member.id not in group.members or metadata != member.metadata():
