@@ -14,22 +14,25 @@ from penstock.broker.authorization.forms import (
     splitting,
 )
 from penstock.broker.base.context import Context
+from penstock.broker.base.refused_offsets import (
+    BY_TOPIC_ID,
+    GROUP_ERROR_FROM,
+    GROUPS_FROM,
+    commit_refused,
+    fetch_refused,
+)
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.security.acls import Operation, ResourceType
 from penstock.wire.api import Api
 from penstock.wire.apis.offset_commit import (
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from penstock.wire.apis.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 from penstock.wire.apis.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 __all__ = ["check_offset_commit", "check_offset_delete", "check_offset_fetch"]
@@ -37,9 +40,6 @@ __all__ = ["check_offset_commit", "check_offset_delete", "check_offset_fetch"]
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _NO_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-_COMMIT_BY_ID: Final = 10
-_BATCHED_FETCH: Final = 8
-_GROUP_ERROR_FROM: Final = 2
 
 
 def _topic_name(environment: Environment, name: str, topic_id: bytes, by_id: bool) -> str | None:
@@ -51,7 +51,7 @@ def _topic_name(environment: Environment, name: str, topic_id: bytes, by_id: boo
 
 
 def _offset_commit(environment: Environment, context: Context, request: Any) -> Merge | None:
-    by_id = context.version >= _COMMIT_BY_ID
+    by_id = context.version >= BY_TOPIC_ID
     allowed: list[Any] = []
     denied: list[Any] = []
     for topic in request.topics:
@@ -63,27 +63,16 @@ def _offset_commit(environment: Environment, context: Context, request: Any) -> 
     request.topics = allowed
 
     def merge(response: Any) -> Any:
-        response.topics += [_commit_error(topic, _NO_TOPIC) for topic in denied]
+        response.topics += [commit_refused(topic, _NO_TOPIC) for topic in denied]
         return response
 
     return merge
 
 
-def _commit_error(topic: Any, code: ErrorCode) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ],
-    )
-
-
 def _refused_commit(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
     if environment.access.allows(context, Operation.READ, _GROUP, request.group_id):
         return None
-    return OffsetCommitResponse(topics=[_commit_error(topic, _NO_GROUP) for topic in request.topics])
+    return OffsetCommitResponse(topics=[commit_refused(topic, _NO_GROUP) for topic in request.topics])
 
 
 def check_offset_commit(environment: Environment, api: Api[Any, Any], handler: Any) -> Any:
@@ -97,7 +86,7 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
     allowed_groups: list[Any] = []
     denied_groups: list[Any] = []
     denied_topics: dict[str, list[Any]] = {}
-    groups = request.groups if version >= _BATCHED_FETCH else [request]
+    groups = request.groups if version >= GROUPS_FROM else [request]
     for group in groups:
         if not access.allows(context, Operation.DESCRIBE, _GROUP, group.group_id):
             denied_groups.append(group)
@@ -107,20 +96,20 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
             allowed: list[Any] = []
             denied: list[Any] = []
             for topic in group.topics:
-                by_id = version >= _COMMIT_BY_ID
+                by_id = version >= BY_TOPIC_ID
                 name = _topic_name(environment, topic.name, getattr(topic, "topic_id", b""), by_id)
                 may = name is None or access.allows(context, Operation.DESCRIBE, _TOPIC, name)
                 (allowed if may else denied).append(topic)
             group.topics, denied_topics[group.group_id] = allowed, denied
     fetches_all = {group.group_id for group in groups if group.topics is None}
-    if version >= _BATCHED_FETCH:
+    if version >= GROUPS_FROM:
         request.groups = allowed_groups
-    requested = [] if version >= _BATCHED_FETCH else list(request.topics or ())
-    if denied_groups and version < _BATCHED_FETCH:
+    requested = [] if version >= GROUPS_FROM else list(request.topics or ())
+    if denied_groups and version < GROUPS_FROM:
         request.topics = []
 
     def merge(response: Any) -> Any:
-        if version >= _BATCHED_FETCH:
+        if version >= GROUPS_FROM:
             for group in response.groups:
                 _complete_group(context, group, group.group_id, denied_topics)
             response.groups += [
@@ -129,7 +118,7 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
             ]
         elif denied_groups:
             # Versions 0 and 1 have no error for the whole response.
-            denied = requested if version < _GROUP_ERROR_FROM else []
+            denied = requested if version < GROUP_ERROR_FROM else []
             response.topics = [_denied_offsets(topic, version, _NO_GROUP) for topic in denied]
             response.error_code = _NO_GROUP
         else:
@@ -138,7 +127,7 @@ def _offset_fetch(environment: Environment, context: Context, request: Any) -> M
 
     if not fetches_all:
         return merge
-    is_whole = version < _BATCHED_FETCH and request.group_id in fetches_all
+    is_whole = version < GROUPS_FROM and request.group_id in fetches_all
     return partial(_merged_in_steps, environment, context, merge, None if is_whole else fetches_all)
 
 
@@ -159,7 +148,7 @@ def _describable(
     environment: Environment, context: Context, topics: Sequence[Any]
 ) -> Generator[None, None, list[Any]]:
     """The topics that the client may describe; a step for each of them."""
-    by_id = context.version >= _COMMIT_BY_ID
+    by_id = context.version >= BY_TOPIC_ID
     found = []
     for topic in topics:
         name = _topic_name(environment, topic.name, getattr(topic, "topic_id", b""), by_id)
@@ -180,17 +169,8 @@ def _complete_group(
 
 
 def _denied_offsets(topic: Any, version: int, code: ErrorCode) -> Any:
-    if version >= _BATCHED_FETCH:
-        return OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=index, committed_offset=-1, metadata="", error_code=code
-                )
-                for index in topic.partition_indexes
-            ],
-        )
+    if version >= GROUPS_FROM:
+        return fetch_refused(topic, code)
     return OffsetFetchResponseTopic(
         name=topic.name,
         partitions=[

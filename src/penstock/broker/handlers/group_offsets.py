@@ -8,6 +8,13 @@ from typing import Any, Final, cast
 
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.context import Context
+from penstock.broker.base.refused_offsets import (
+    BY_TOPIC_ID,
+    GROUP_ERROR_FROM,
+    GROUPS_FROM,
+    commit_refused,
+    fetch_refused,
+)
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
@@ -19,7 +26,6 @@ from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from penstock.wire.apis.offset_delete import (
@@ -36,17 +42,12 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
 
 __all__ = ["GroupOffsetHandlers"]
 
-#: the first versions with topic ids, with several groups, and with an error for the whole response
-_BY_TOPIC_ID: Final = 10
-_BATCHED_GROUPS_FROM: Final = 8
-_GROUP_ERROR_FROM: Final = 2
 #: partitions of a response of an old version that are converted in one step
 _CONVERTED_AT_ONCE: Final = 250
 
@@ -63,21 +64,21 @@ class GroupOffsetHandlers:
     def offset_commit(self, context: Context, request: OffsetCommitRequest) -> Any:
         """Commit to the existing partitions. Unknown topics and partitions get errors here."""
         image = self._image
-        by_id = context.version >= _BY_TOPIC_ID
+        by_id = context.version >= BY_TOPIC_ID
         refused: list[OffsetCommitResponseTopic] = []
         accepted: list[OffsetCommitRequestTopic] = []
         for topic in request.topics:
             known = image.topics_by_id.get(TopicId(topic.topic_id)) if by_id else image.topics.get(topic.name)
             if known is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                refused.append(_commit_error(topic, code))
+                refused.append(commit_refused(topic, code))
                 continue
             topic.name, topic.topic_id = known.name, known.id
             missing = [p for p in topic.partitions if p.partition_index not in known.partitions]
             if missing:
                 topic.partitions = [p for p in topic.partitions if p.partition_index in known.partitions]
                 unknown = OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=missing)
-                refused.append(_commit_error(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                refused.append(commit_refused(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             if topic.partitions:
                 accepted.append(topic)
         if not accepted:
@@ -92,7 +93,7 @@ class GroupOffsetHandlers:
 
         def error_response(error: ApiError) -> OffsetCommitResponse:
             return OffsetCommitResponse(
-                topics=_merged([_commit_error(t, error.code) for t in accepted], refused)
+                topics=_merged([commit_refused(t, error.code) for t in accepted], refused)
             )
 
         return self._groups.submit(request.group_id, operate, error_response)
@@ -101,7 +102,7 @@ class GroupOffsetHandlers:
 
     def offset_fetch(self, context: Context, request: OffsetFetchRequest) -> Any:
         version = context.version
-        if version >= _BATCHED_GROUPS_FROM:
+        if version >= GROUPS_FROM:
             wanted = request.groups
         else:
             topics = None
@@ -145,7 +146,7 @@ class GroupOffsetHandlers:
         def complete() -> Generator[None, None, OffsetFetchResponse]:
             for group in response.groups:
                 for topic in topics_of.get(id(group), ()):
-                    _add_topic(group, topic, image if version >= _BY_TOPIC_ID else None)
+                    _add_topic(group, topic, image if version >= BY_TOPIC_ID else None)
                     yield
             return (yield from _response_in_steps(version, response.groups))
 
@@ -155,14 +156,14 @@ class GroupOffsetHandlers:
         self, context: Context, require_stable: bool, shard: GroupShard, group: OffsetFetchRequestGroup
     ) -> OffsetFetchResponseGroup:
         image = self._image
-        by_id = context.version >= _BY_TOPIC_ID
+        by_id = context.version >= BY_TOPIC_ID
         unknown: list[OffsetFetchResponseTopics] = []
         if by_id and group.topics is not None:
             named: list[OffsetFetchRequestTopics] = []
             for topic in group.topics:
                 known = image.topics_by_id.get(TopicId(topic.topic_id))
                 if known is None:
-                    unknown.append(_unknown_topic(topic))
+                    unknown.append(fetch_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 else:
                     topic.name = known.name
                     named.append(topic)
@@ -213,17 +214,6 @@ class GroupOffsetHandlers:
         )
 
 
-def _commit_error(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ],
-    )
-
-
 def _merged(
     topics: list[OffsetCommitResponseTopic], more: Sequence[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
@@ -236,37 +226,11 @@ def _merged(
     return list(by_name.values())
 
 
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=-1,
-                metadata="",
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for index in topic.partition_indexes
-        ],
-    )
-
-
 def _fetch_error(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponseGroup:
     """An error of the whole group. Versions 0 and 1 carry it in each partition."""
     response = OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-    if version < _GROUP_ERROR_FROM:
-        response.topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index, committed_offset=-1, metadata="", error_code=code
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in group.topics or ()
-        ]
+    if version < GROUP_ERROR_FROM:
+        response.topics = [fetch_refused(topic, code) for topic in group.topics or ()]
     return response
 
 
@@ -293,7 +257,7 @@ def _response_in_steps(
     version: int, groups: list[OffsetFetchResponseGroup]
 ) -> Generator[None, None, OffsetFetchResponse]:
     """Old versions have one group, and other structures for its topics."""
-    if version >= _BATCHED_GROUPS_FROM:
+    if version >= GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     only = groups[0]
     response = OffsetFetchResponse(error_code=only.error_code)
