@@ -20,6 +20,7 @@ from tests.broker.requests import (
     create_topic,
     describe_topic,
     every_version,
+    new_name,
     now_ms,
     only_partition,
     produce,
@@ -164,6 +165,19 @@ def test_a_batch_behind_one_that_was_refused_before_an_election_waits_for_it() -
             assert fresh.send(1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert [producer.offset(1), producer.offset(2)] == [1, 2]
             assert [fresh.offset(0), fresh.offset(1)] == [3, 4]
+
+
+def test_a_batch_behind_one_for_a_topic_that_is_not_known_yet_waits_for_it(client: RawClient) -> None:
+    """A client may hear of a topic before its leader does."""
+    early = Topic(new_name(), TopicId(b"\1" * 16))
+    first, second = Producer(client, early), Producer(client, early)
+    assert first.send(0, version=12).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    topic = create_topic(client, early.name)
+
+    assert Producer(client, topic, first.id).send(1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [Producer(client, topic, first.id).offset(sequence) for sequence in (0, 1)] == [0, 1]
+    assert Producer(client, topic, second.id).offset(0) == 2
 
 
 @contextmanager

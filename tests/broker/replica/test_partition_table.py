@@ -57,3 +57,12 @@ def test_the_partitions_that_are_here_follow_every_change() -> None:
     assert list(table) == [other]
     table.drop(TOPIC.id)
     assert list(table) == []
+
+
+def test_remembered_partitions_that_were_asked_for_too_early_are_bounded() -> None:
+    table = PartitionTable(lambda: None)
+    table.refused("x" * 250, 0)
+    for index in range(1001):
+        table.refused("t", index)
+    assert len(table._early) == 1000
+    assert ("t", 0) not in table._early

@@ -99,6 +99,7 @@ class ProduceHandler:
                 partition = find(key, data.index)
                 if isinstance(partition, ErrorCode):
                     failed = True
+                    environment.partitions.refused(key, data.index)
                     answers.append(_refused(data.index, partition))
                     continue
                 try:

@@ -7,7 +7,7 @@ no replica on this broker or cannot be opened, keeps its place as the error code
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.broker.base.metrics import Traffic
 from penstock.broker.replica.partition import Partition
@@ -20,6 +20,9 @@ from penstock.wire.messages import Skeleton
 __all__ = ["PartitionTable", "Slot"]
 
 Slot: TypeAlias = Partition | ErrorCode
+#: partitions that were asked for too early; clients choose their names, which have at most so many characters
+_EARLY_MAX: Final = 1000
+_NAME_MAX: Final = 249
 
 
 class PartitionTable:
@@ -39,6 +42,8 @@ class PartitionTable:
         self.unclean = UncleanReplicas(on_unclean)
         #: true if the wall clock may refuse timestamps
         self.clock_trusted = True
+        #: partitions that were not here, or not yet, when a client sent batches for them; the oldest first
+        self._early: dict[tuple[str | TopicId, int], None] = {}
 
     def trust_clock(self, trusted: bool) -> None:
         """Have producers' timestamps checked against the wall clock, or not while it is not trusted."""
@@ -57,6 +62,22 @@ class PartitionTable:
         if slots is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return slots.get(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def refused(self, topic: str | TopicId, index: int) -> None:
+        """A batch for a partition that is not here was refused. The broker may hear of the topic next."""
+        if len(topic) <= _NAME_MAX:
+            if len(self._early) >= _EARLY_MAX:
+                del self._early[next(iter(self._early))]
+            self._early[topic, index] = None
+
+    def begins_to_lead(self, partition: Partition, leader_epoch: int) -> None:
+        """Have gaps in sequences retried, where an earlier leader or this broker may have refused a batch."""
+        gaps, index = partition.log.appender.sequence_gaps, partition.index
+        gaps.led(leader_epoch)
+        for topic in (partition.topic, partition.topic_id):
+            if (topic, index) in self._early:
+                del self._early[topic, index]
+                gaps.refused()
 
     def __iter__(self) -> Iterator[Partition]:
         """The partitions that are here now."""

@@ -237,7 +237,7 @@ class Replicas:
         if wanted.leader_recovery == RECOVERING:
             # Acknowledged records behind this end are lost: the operator has to know.
             log.warning("unclean_leader", partition=partition.name, end_offset=partition.log.end_offset)
-        partition.log.appender.sequence_gaps.led(wanted.leader_epoch)
+        self._partitions.begins_to_lead(partition, wanted.leader_epoch)
         partition.lead(wanted.leader_epoch, leadership)
         if leadership is None:
             self._led.pop(wanted.key, None)
