@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import suppress
 from statistics import median
 
 import pytest
@@ -111,6 +112,23 @@ def test_a_broker_that_falls_silent_is_fenced_when_its_session_ends() -> None:
             await eventually(lambda: controller.stages.cluster.image.brokers[silent].fenced)
             lifecycle.start()
             await eventually(lambda: not controller.stages.cluster.image.brokers[silent].fenced)
+
+    run(main())
+
+
+def test_a_broker_stops_while_the_timeout_of_a_heartbeat_expires() -> None:
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            lifecycle = nodes[1].stages.replication.lifecycle
+            assert lifecycle is not None
+            limit = asyncio.timeout(0)
+            with suppress(TimeoutError):
+                async with limit:
+                    await asyncio.Event().wait()
+            assert limit.expired()
+            lifecycle._beating = limit
+            await lifecycle.shut_down(5.0)
+            assert lifecycle._down.is_set()
 
     run(main())
 

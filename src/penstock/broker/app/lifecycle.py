@@ -249,7 +249,7 @@ class Lifecycle:
             return
         self._wants_down = True
         self._wake.set()
-        if self._beating is not None:
+        if self._beating is not None and not self._beating.expired():
             # The heartbeat in flight was sent before this call, and its controller may have failed: it gets a
             # short deadline. The next heartbeat requests the shutdown.
             self._beating.reschedule(asyncio.get_running_loop().time() + _SHUTDOWN_INTERVAL_S)
