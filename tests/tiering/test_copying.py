@@ -24,7 +24,8 @@ async def test_sealed_segments_are_copied_and_the_last_one_is_not() -> None:
 
     manifest = await verified(store)
     assert manifest.next_offset == leader.sealed_end
-    assert copied == Copied(leader.sealed_end, leader.sealed_end, manifest.segments[0].next_offset)
+    first_end = manifest.segments[0].next_offset
+    assert copied == Copied(leader.sealed_end, leader.sealed_end, first_end, manifest.log_size)
     assert stored(leader.log).startswith(await contents(store, manifest))
     assert manifest.writer == "tier"
 

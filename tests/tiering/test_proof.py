@@ -150,6 +150,22 @@ async def test_an_archive_that_was_rolled_back_suspends_the_deletion() -> None:
 
 
 @in_loop
+async def test_what_a_leader_has_copied_is_missed_before_any_proof() -> None:
+    kept = await Kept.filled()
+    earlier, log = dict(kept.store.objects), kept.replica.log
+    kept.replica.produce(20)
+    copied = await kept.copy()
+    kept.store.objects = earlier
+    known = KeptLog(0, 0, log.leader_epochs, copied.next_offset)
+
+    with pytest.raises(ArchiveContradicts, match="rolled back"):
+        await kept.prover.newest(kept.archive.chain(OWNER), known)
+
+    await kept.copy()
+    assert await kept.prover.newest(kept.archive.chain(OWNER), known)
+
+
+@in_loop
 async def test_an_archive_that_was_emptied_suspends_the_deletion() -> None:
     kept = await Kept.filled()
     await kept.free()

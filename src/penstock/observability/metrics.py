@@ -110,6 +110,11 @@ _TOPICS: Final = (
 )
 _PARTITIONS: Final = (
     _own("partition_log_start_offset", "The first offset. Leaders report it.", _PARTITION),
+    _own(
+        "partition_local_log_start_offset",
+        "The first offset on the disk; the archive has those before. Leaders of tiered topics report it.",
+        _PARTITION,
+    ),
     _own("partition_high_watermark", "The end of the committed records. Leaders report it.", _PARTITION),
     _own(
         "partition_last_stable_offset",
@@ -266,6 +271,11 @@ _STORAGE: Final = (
     _own("remote_fetch_errors_total", "Reads of an archive that failed, of chunks and of documents."),
     _own("remote_cache_bytes", "Size of the cache of chunks of an archive."),
     _own("remote_archive_available", "1 if the archive of tiered storage could be opened, 0 if not."),
+    _own(
+        "remote_log_size_bytes",
+        "Bytes of the batches in the archive, of the partitions led here.",
+        ("topic",),
+    ),
     _own("remote_copy_requests_total", "Objects that were put into the archive and verified.", ("topic",)),
     _own("remote_copy_bytes_total", "Bytes of these objects.", ("topic",)),
     _own("remote_copy_errors_total", "Turns of copying a partition to the archive that failed.", ("topic",)),

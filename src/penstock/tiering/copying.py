@@ -224,4 +224,4 @@ def _copied(manifest: Manifest) -> Copied:
     if not (manifest.pages or manifest.segments):
         return Copied(None, manifest.next_offset, None)
     first_end = manifest.pages[0].next_offset if manifest.pages else manifest.segments[0].next_offset
-    return Copied(manifest.next_offset, manifest.next_offset, first_end)
+    return Copied(manifest.next_offset, manifest.next_offset, first_end, manifest.log_size)

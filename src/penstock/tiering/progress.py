@@ -16,3 +16,5 @@ class Copied(NamedTuple):
     next_offset: int
     #: the end of its first segment, or page: it leaves the manifest when the log start reaches that
     first_end: int | None
+    #: bytes of its batches
+    log_size: int = 0

@@ -33,6 +33,8 @@ class KeptLog(NamedTuple):
     log_start_offset: int
     local_log_start_offset: int
     epochs: LeaderEpochs
+    #: how far the archive was when the leader has copied last; -1 if that is not known
+    copied_end: int = -1
 
 
 class Proven(NamedTuple):
@@ -46,7 +48,7 @@ ReadPage = Callable[[Manifest, PageEntry], Awaitable[tuple[SegmentEntry, ...]]]
 
 
 class Prover:
-    """Proofs for the replicas of one broker. It remembers the newest manifest that it has seen of each."""
+    """Proofs for the replicas of one broker. It remembers how far it has seen the archive of each."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -63,14 +65,15 @@ class Prover:
         """
         manifest = await chain.load()
         is_needed = log.log_start_offset < log.local_log_start_offset
-        seen = self._seen.get(chain.owner, -1)
-        number = -1 if manifest is None else manifest.number
-        if number < seen:
+        # Not the number of the manifest: leaders copy again what the store has lost, with fewer manifests.
+        seen = max(self._seen.get(chain.owner, -1), log.copied_end)
+        end = -1 if manifest is None else manifest.next_offset
+        if end < seen:
             raise ArchiveContradicts(
-                f"the archive of {chain.owner} has manifest {number} as its newest, and had {seen}: it was "
-                "rolled back or emptied"
+                f"the archive of {chain.owner} ends at offset {end}, and ended at {seen}: it was rolled back "
+                "or emptied"
             )
-        self._seen[chain.owner] = number
+        self._seen[chain.owner] = end
         if manifest is None:
             if is_needed:
                 raise ArchiveContradicts(f"the archive has no manifest of {chain.owner}")

@@ -18,6 +18,7 @@ from penstock.testing.brokers import BrokerThread
 from penstock.testing.clusters import Cluster
 from tests.broker.app.tiered_topics import TIERED, copied_until, newest, tiered
 from tests.broker.configs import SET, TOPIC, alter
+from tests.broker.monitoring.scrapes import MONITORED, scrape
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -36,7 +37,7 @@ from tests.waiting import eventually
 
 pytest.importorskip("obstore", reason="no obstore: pip install 'penstock-mq[archive]'")
 
-EARLIEST_LOCAL, LATEST_TIERED = -4, -5
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 FREED = {**TIERED, "local.retention.bytes": "0"}
 COUNT = 40
 
@@ -122,6 +123,23 @@ def test_a_restart_keeps_the_local_start(archive: Path, tmp_path: Path) -> None:
                 assert values(client, topic) == EXPECTED
 
 
+def test_metrics_show_what_lies_where(archive: Path) -> None:
+    local = "penstock_partition_local_log_start_offset"
+    with (
+        broker(config={**settings(archive), **MONITORED}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic, plain = freed_topic(running, client), create_topic(client)
+        monitor = running.broker.serving.monitor
+        assert monitor is not None
+        found = scrape(monitor.port)
+        start = found.value(local, topic=topic.name, partition=0)
+        assert 0 < start <= log_of(running, topic).local_log_start_offset
+        assert found.value("penstock_partition_log_start_offset", topic=topic.name, partition=0) == 0
+        assert found.value("penstock_remote_log_size_bytes", topic=topic.name) > 1000
+        assert plain.name not in {each["topic"] for each in found.labels(local)}
+
+
 def test_tiered_storage_is_verified_from_its_address(
     running: BrokerThread, archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +207,36 @@ def test_an_archive_that_was_rolled_back_suspends_the_deletion(running: BrokerTh
         )
         eventually(lambda: stats.total().suspended == 1)
         assert values(client, topic, log_of(running, topic).local_log_start_offset)
+
+
+def test_leaders_copy_again_what_a_store_has_lost(running: BrokerThread, archive: Path) -> None:
+    """Without new records: a remembered end of the archive would leave them on this disk only."""
+    with RawClient(running.bootstrap) as client:
+        topic = freed_topic(running, client)
+        set_local(client, topic, "-2")
+        manifests = set(archive.glob("topics/*/*/0/tier/*"))
+        before = copied_until(archive)
+        for n in range(20):
+            append(client, topic, b"more %d" % n)
+            eventually(lambda: list_offset(client, topic, EARLIEST_PENDING).offset >= sealed(running, topic))
+        assert copied_until(archive) > before + 1
+        for each in set(archive.glob("topics/*/*/0/tier/*")) - manifests:
+            each.unlink()
+        assert copied_until(archive) == before
+
+        set_local(client, topic, "0")
+
+        eventually(lambda: log_of(running, topic).segments.first.base_offset == sealed(running, topic))
+        assert running.broker.stages.storage.metrics.copies.total().suspended == 0
+        assert len(values(client, topic)) == COUNT + 20
+
+
+def set_local(client: RawClient, topic: Topic, retention: str) -> None:
+    alter(client, TOPIC, topic.name, ("local.retention.bytes", SET, retention))
+
+
+def sealed(running: BrokerThread, topic: Topic) -> int:
+    return log_of(running, topic).segments.active.base_offset
 
 
 def test_deleted_records_and_retention_by_size_reach_into_the_archive(

@@ -26,7 +26,7 @@ from penstock.tiering.bandwidth import Bandwidth
 from penstock.tiering.copying import Archive, CopyTurn, release
 from penstock.tiering.progress import Copied
 from penstock.tiering.schedule import CopySchedule
-from penstock.tiering.stats import CopyStats
+from penstock.tiering.stats import CopyStats, LedTopic
 
 __all__ = ["ArchiveCopies"]
 
@@ -198,7 +198,7 @@ class ArchiveCopies:
         """The partitions that want a turn; updates the lags, and notes deleted topics."""
         wanted: dict[Partition, None] = {}
         led: dict[ArchivedPartition, int] = {}
-        lags: dict[str, tuple[int, int]] = {}
+        topics: dict[str, LedTopic] = {}
         partitions = list(self._partitions)
         for i, partition in enumerate(partitions):
             if i % _SLICE == 0:
@@ -209,15 +209,15 @@ class ArchiveCopies:
                 wanted[partition] = None
             if partition.log.config.remote_storage_enable:
                 led[owner_of(partition)] = partition.leader_epoch
-                size, segments = lags.get(partition.topic, (0, 0))
                 waiting = sealed_since(partition.log, _copied_until(partition))
-                size += sum(each.size for each in waiting)
-                lags[partition.topic] = size, segments + len(waiting)
+                size, known = sum(each.size for each in waiting), partition.archived
+                before = topics.get(partition.topic, LedTopic(0, 0, 0))
+                topics[partition.topic] = before.plus(size, len(waiting), known.log_size if known else 0)
         for owner, leader_epoch in self._led.items():
             if owner not in led and owner.topic_id not in self._image.topics_by_id:
                 self._deleted[owner] = leader_epoch
         self._led = led
-        self._stats.set_lags(lags)
+        self._stats.set_led(topics)
         self._schedule.keep(partitions)
         return wanted
 

@@ -145,6 +145,8 @@ class LocalRetention:
                 await self._expire_archived(partition, work)
                 await self._free(partition, work)
             except ArchiveContradicts as e:
+                # A leader copies what the archive has lost and its disk still has.
+                partition.archived = None
                 work.suspended[partition.topic] = work.suspended.get(partition.topic, 0) + 1
                 log.error("local_deletion_suspended", partition=partition.name, error=str(e))
             except ArchiveFallsShort as e:
@@ -169,7 +171,7 @@ class LocalRetention:
             return
         before, epochs = _moment(partition), opened.leader_epochs
         known = epochs.within(opened.log_start_offset, wanted)
-        kept = KeptLog(opened.log_start_offset, opened.local_log_start_offset, epochs)
+        kept = _kept(partition)
         chain = self._access.chain(work.archive_id, owner_of(partition))
         proven = await self._prover.prove(self._access.store, chain, kept, wanted, self._pages(partition))
         if _moment(partition) != before or epochs.within(opened.log_start_offset, wanted) != known:
@@ -226,7 +228,7 @@ class LocalRetention:
         if not partition.leading or opened.log_start_offset >= opened.local_log_start_offset:
             return
         before = _moment(partition)
-        kept = KeptLog(opened.log_start_offset, opened.local_log_start_offset, opened.leader_epochs)
+        kept = _kept(partition)
         manifest = await self._prover.newest(self._access.chain(work.archive_id, owner_of(partition)), kept)
         assert manifest is not None, "the log needs its archive"
         start = await self._expired(partition, manifest, work)
@@ -281,6 +283,16 @@ def _moment(partition: Partition) -> _Moment:
         partition.leading,
         opened.log_start_offset,
         opened.local_log_start_offset,
+    )
+
+
+def _kept(partition: Partition) -> KeptLog:
+    opened, known = partition.log, partition.archived
+    return KeptLog(
+        opened.log_start_offset,
+        opened.local_log_start_offset,
+        opened.leader_epochs,
+        known.end_offset if known is not None and known.end_offset is not None else -1,
     )
 
 

@@ -92,6 +92,7 @@ def collect_storage(page: Page, sources: Sources, snapshot: Snapshot) -> Iterato
     if metrics.copies.available is not None:
         page.set("penstock_remote_archive_available", int(metrics.copies.available))
     for topic, copies in list(metrics.copies.topics.items()):
+        page.set("penstock_remote_log_size_bytes", copies.archived_bytes, topic=topic)
         page.set("penstock_remote_copy_requests_total", copies.requests, topic=topic)
         page.set("penstock_remote_copy_bytes_total", copies.bytes, topic=topic)
         page.set("penstock_remote_copy_errors_total", copies.errors, topic=topic)

@@ -18,6 +18,7 @@ _OFFSETS: Final = (
     "penstock_partition_high_watermark",
     "penstock_partition_last_stable_offset",
 )
+_LOCAL: Final = "penstock_partition_local_log_start_offset"
 #: partitions that one step renders
 _STEP: Final = 8
 
@@ -47,12 +48,14 @@ def count(partition: Partition, counts: ReplicaCounts) -> None:
 class Totals:
     """The samples of several partitions in one: sums of offsets, the largest lags and ratios."""
 
-    __slots__ = ("lacking", "late_s", "offsets", "size", "used")
+    __slots__ = ("lacking", "late_s", "local", "offsets", "size", "used")
 
     def __init__(self) -> None:
         self.size = 0
         #: log start offsets, high watermarks and last stable offsets; None if no partition is led here
         self.offsets: tuple[int, int, int] | None = None
+        #: local log start offsets of tiered topics
+        self.local: int | None = None
         self.used: float | None = None
         #: by broker id of the follower
         self.lacking: dict[int, int] = {}
@@ -62,6 +65,8 @@ class Totals:
         """Add the samples of a partition that is led here."""
         log, (start, end, stable) = partition.log, self.offsets or (0, 0, 0)
         self.offsets = start + log.log_start_offset, end + log.high_watermark, stable + log.last_stable_offset
+        if log.config.remote_storage_enable:
+            self.local = (self.local or 0) + log.local_log_start_offset
         if log.config.retention_bytes > 0:
             self.used = max(self.used or 0.0, round(log.size / log.config.retention_bytes, 4))
         for replica, behind, late_s in _lags(partition, now_ms):
@@ -75,6 +80,8 @@ class Totals:
         if self.offsets is not None:
             for name, offset in zip(_OFFSETS, self.offsets, strict=True):
                 page[name].add(labels, offset)
+        if self.local is not None:
+            page[_LOCAL].add(labels, self.local)
         if self.used is not None:
             page["penstock_partition_retention_used_ratio"].add(labels, self.used)
         for replica, behind in self.lacking.items():
@@ -133,6 +140,8 @@ def _add_leader(page: Page, partition: Partition, topic: str, now_ms: int) -> No
         _OFFSETS, (log.log_start_offset, log.high_watermark, log.last_stable_offset), strict=True
     ):
         page[name].add(labels, offset)
+    if log.config.remote_storage_enable:
+        page[_LOCAL].add(labels, log.local_log_start_offset)
     if log.config.retention_bytes > 0:
         used = round(log.size / log.config.retention_bytes, 4)
         page["penstock_partition_retention_used_ratio"].add(labels, used)
