@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from itertools import count
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.broker.app.maintenance import Maintenance, _repeat
+from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.app.server import system_world
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.monitoring.loop_watch import LoopWatch
@@ -51,25 +50,6 @@ def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it() -> None:
 
         disk.capacity = None
         assert len(of_keys(read_all(client, large))) == 40
-
-
-def test_a_chore_that_fails_is_done_again() -> None:
-    rounds = count()
-
-    async def run() -> None:
-        done = asyncio.Event()
-
-        async def chore() -> None:
-            if next(rounds) < 3:
-                raise ValueError("a bug")
-            done.set()
-
-        task = asyncio.create_task(_repeat(chore, lambda: 0))
-        await done.wait()
-        task.cancel()
-
-    asyncio.run(run())
-    assert next(rounds) >= 4
 
 
 def test_the_checks_of_a_second_share_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from penstock.archive.errors import ArchiveError, WriterDeposed
 from penstock.archive.names import ArchivedPartition
 from penstock.broker.app.archive_access import ArchiveAccess, owner_of
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.rounds import Rounds
 from penstock.broker.replica.copy_source import PartitionSource, copyable_end, sealed_since
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -36,7 +37,7 @@ _SLICE: Final = 64
 
 
 class ArchiveCopies:
-    """Copies from `start` to `stop`."""
+    """Copies in `rounds`."""
 
     def __init__(
         self,
@@ -60,30 +61,12 @@ class ArchiveCopies:
         #: those of topics that have been deleted since, which their archive has to forget
         self._deleted: dict[ArchivedPartition, int] = {}
         self._retry_s = 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            self._retry_s = self._config.remote_log_manager_task_interval_ms / 1000
-            try:
-                await self._round()
-            except (PenstockError, OSError) as e:
-                log.warning("archive_unavailable", error=str(e))
-            except Exception as e:
-                log.error("copies_failed", error=repr(e), exc_info=e)
-            await asyncio.sleep(self._retry_s)
+        self.rounds: Final = Rounds(self._round, lambda: self._retry_s, _report, waits_first=False)
 
     # -- a round
 
     async def _round(self) -> None:
+        self._retry_s = self._config.remote_log_manager_task_interval_ms / 1000
         wanted = await self._survey()
         if not wanted and not self._deleted:
             # Whether the archive can be opened again is not known.
@@ -237,6 +220,13 @@ class ArchiveCopies:
             return False
         waiting = sealed_since(opened, _copied_until(partition))
         return bool(waiting) and waiting[0].next_offset <= copyable_end(partition)
+
+
+def _report(error: Exception, is_expected: bool) -> None:
+    if is_expected:
+        log.warning("archive_unavailable", error=str(error))
+    else:
+        log.error("copies_failed", error=repr(error), exc_info=error)
 
 
 def _copied_until(partition: Partition) -> int:

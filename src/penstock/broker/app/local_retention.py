@@ -21,6 +21,7 @@ from penstock.broker.app.archive_access import ArchiveAccess, owner_of
 from penstock.broker.app.retention import remove_expired
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.page_cache import retry_when_cached
+from penstock.broker.base.rounds import Rounds
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.replica.copy_source import copyable_end
 from penstock.broker.replica.partition import Partition
@@ -71,30 +72,11 @@ class LocalRetention:
         self._world = world
         self._clock_watch = clock_watch
         self._stats = stats
-        self._interval_s = interval_s
         self._prover = Prover(world.workers)
         self._guard = RoundGuard()
         #: what the last round has found; None before the first
         self._survey: Survey | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s())
-            try:
-                await self.round()
-            except (PenstockError, OSError) as e:
-                log.warning("local_retention_failed", error=str(e))
-            except Exception as e:
-                log.error("local_retention_failed", error=repr(e), exc_info=e)
+        self.rounds: Final = Rounds(self.round, interval_s, _report)
 
     async def round(self) -> None:
         """Free the disks once."""
@@ -272,6 +254,13 @@ class _Round:
 
     def move(self, partition: Partition) -> None:
         self.moved.setdefault(partition.directory, {})[partition] = None
+
+
+def _report(error: Exception, is_expected: bool) -> None:
+    if is_expected:
+        log.warning("local_retention_failed", error=str(error))
+    else:
+        log.error("local_retention_failed", error=repr(error), exc_info=error)
 
 
 def _moment(partition: Partition) -> _Moment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from penstock.broker.app.quarantine_expiry import QuarantineExpiry
@@ -17,6 +18,7 @@ from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.encrypted_disks import paced
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.page_cache import retry_when_cached
+from penstock.broker.base.rounds import Rounds
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.node.clock_watch import ClockWatch
@@ -24,7 +26,7 @@ from penstock.broker.node.controller import Controller
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import PenstockError, StorageError
+from penstock.model.errors import StorageError
 from penstock.model.ticks import until_tick
 from penstock.ports import World
 from penstock.storage import cleaner
@@ -71,7 +73,7 @@ class Maintenance:
             config, partitions, world.clock, world.workers, clock_watch.now_ms
         )
         self._retention = RetentionRounds(partitions, world.workers, clock_watch)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._chores: list[Rounds] = []
         #: logs that compaction cannot read although no damage was found that could be repaired
         self._uncleanable: set[Partition] = set()
         self._choosing = asyncio.Lock()
@@ -96,13 +98,13 @@ class Maintenance:
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
         DESCRIPTORS.on_shortage(self, self._partitions.close_files)
-        self._tasks = [asyncio.create_task(_repeat(chore, pause_ms)) for chore, pause_ms in chores]
+        self._chores = [_chore(run, pause_ms) for run, pause_ms in chores]
+        for each in self._chores:
+            each.start()
 
     async def stop(self) -> None:
         DESCRIPTORS.forget(self)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(each.stop() for each in self._chores))
 
     async def watch(self) -> None:
         """Check the clock and restore descriptors: one chore, because each wakes up an idle broker."""
@@ -246,12 +248,12 @@ def _until_tick_ms(interval_ms: int) -> float:
     return until_tick(asyncio.get_running_loop().time(), interval_ms / 1000) * 1000
 
 
-async def _repeat(chore: Callable[[], Awaitable[None]], pause_ms: Callable[[], float]) -> None:
-    while True:
-        await asyncio.sleep(pause_ms() / 1000)
-        try:
-            await chore()
-        except (PenstockError, OSError) as e:
-            log.error("chore_failed", chore=chore.__name__, error=str(e))
-        except Exception as e:
-            log.error("chore_failed", chore=chore.__name__, error=repr(e), exc_info=e)
+def _chore(run: Callable[[], Awaitable[None]], pause_ms: Callable[[], float]) -> Rounds:
+    return Rounds(run, lambda: pause_ms() / 1000, partial(_report, run.__name__))
+
+
+def _report(name: str, error: Exception, is_expected: bool) -> None:
+    if is_expected:
+        log.error("chore_failed", chore=name, error=str(error))
+    else:
+        log.error("chore_failed", chore=name, error=repr(error), exc_info=error)

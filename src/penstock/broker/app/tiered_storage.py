@@ -53,10 +53,10 @@ class TieredStorage:
         self._reads.attach(partition)
 
     def start(self) -> None:
-        self._copies.start()
-        self.local_retention.start()
+        self._copies.rounds.start()
+        self.local_retention.rounds.start()
 
     async def stop(self) -> None:
-        await self.local_retention.stop()
-        await self._copies.stop()
+        await self.local_retention.rounds.stop()
+        await self._copies.rounds.stop()
         await self._reads.close()
