@@ -8,13 +8,19 @@ from typing import Any, Final
 from penstock.archive import age, sweeping, writing
 from penstock.archive.chain import ManifestChain
 from penstock.archive.collection import Candidates
+from penstock.archive.documents import Manifest
 from penstock.archive.objects import put_certain
+from penstock.archive.sweeping import Named
 from penstock.backup import taking
 from penstock.backup.copying import PartitionCopy
 from penstock.backup.taking import Backup
-from penstock.broker.replica import copy_source
+from penstock.broker.app import local_retention
+from penstock.broker.app.archive_access import ArchiveAccess
+from penstock.broker.replica import archived_restart, copy_source
 from penstock.broker.replica.partition import Partition
 from penstock.ports import ObjectStore
+from penstock.storage.retention import Retention
+from penstock.tiering import copying, proof
 from penstock.tiering.copying import CopyTurn
 from penstock.tiering.errors import ArchiveFallsShort
 from penstock.tiering.proof import KeptLog, Proven, Prover
@@ -68,7 +74,81 @@ async def _prove_nothing(
     return Proven(manifest, end_offset)
 
 
+def _named_only(self: Named, name: str) -> bool:
+    return name in self.objects
+
+
+def _kept_without_copies(partition: Partition) -> KeptLog:
+    log = partition.log
+    return KeptLog(log.log_start_offset, log.local_log_start_offset, log.leader_epochs)
+
+
+async def _newest_of_any_archive(self: Prover, chain: ManifestChain, log: KeptLog) -> Manifest | None:
+    """Believe a store that was rolled back."""
+    return await chain.load()
+
+
+def _saved_already(self: Retention) -> Any:
+    """Remove segments although the local log start is not on the disk yet."""
+    log = self._log
+    save, log.save_start = log.save_start, None  # type: ignore[misc]
+    try:
+        return _remove_expired(self)
+    finally:
+        log.save_start = save  # type: ignore[misc]
+
+
+_remove_expired = Retention.remove_expired
+
+
+def _not_needed(self: ArchiveAccess) -> bool:
+    return False
+
+
+def _same(*arguments: Any) -> bool:
+    return True
+
+
+def _unchecked(*arguments: Any) -> None:
+    """Believe the archive."""
+
+
 ARCHIVE_MUTANTS: Final = (
+    Mutant(
+        guard="unnamed segments behind the manifest stay",
+        changes=((Named, "keeps", _named_only),),
+        archived=True,
+    ),
+    Mutant(
+        guard="leaders miss what they have copied",
+        changes=((local_retention, "_kept", _kept_without_copies),),
+        archived=True,
+    ),
+    Mutant(
+        guard="rolled back archives suspend the deletion",
+        changes=((Prover, "newest", _newest_of_any_archive),),
+        archived=True,
+    ),
+    Mutant(
+        guard="proofs compare leader epochs, and copies the last one",
+        changes=((proof, "same_epochs", _same), (copying, "check_continues", _unchecked)),
+        archived=True,
+    ),
+    Mutant(
+        guard="followers compare leader epochs before they start over",
+        changes=((archived_restart, "check_archived", _unchecked),),
+        archived=True,
+    ),
+    Mutant(
+        guard="local starts are saved before segments go",
+        changes=((Retention, "remove_expired", _saved_already),),
+        archived=True,
+    ),
+    Mutant(
+        guard="no archive is begun while a log needs the old one",
+        changes=((ArchiveAccess, "_is_needed", _not_needed),),
+        archived=True,
+    ),
     Mutant(
         guard="local segments go with a proof",
         changes=((Prover, "prove", _prove_nothing),),

@@ -14,6 +14,7 @@ from penstock.archive.names import BACKUP, cut_name
 from penstock.model.ids import format_topic_id
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.archive_invariants import StoreInvariants
+from penstock.testing.simulation.archive_rollbacks import rolls_back
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.object_store import SimulatedStore, StoreFaults
 from penstock.testing.simulation.scenario import Options, Simulation
@@ -27,6 +28,14 @@ def test_restored_clusters_equal_the_source_at_a_cut(seed: int) -> None:
     assert simulation.archives is not None
     assert simulation.archives.restored
     assert any(name.endswith(".segment") for name in simulation.archives.store.objects)
+
+
+def test_a_store_that_is_rolled_back_is_made_whole_again() -> None:
+    simulation = Simulation(14, Options.draw_archived(14, 3))
+    assert rolls_back(14) and not rolls_back(1)
+    outcome = simulation.run()
+    assert outcome.violation is None
+    assert any("is rolled back and lacks" in line for line in simulation.cluster.loop.trace.lines)
 
 
 def test_the_command_line_has_archives(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,10 @@ from penstock.testing.simulation.object_store import SimulatedStore
 __all__ = ["StoreInvariants"]
 
 
+class _Lost(Violation):
+    """The store has lost an object; no writer is at fault."""
+
+
 class StoreInvariants:
     """Observes a store; `violated` gets the first violation."""
 
@@ -37,6 +41,8 @@ class StoreInvariants:
         self._checked: dict[str, SegmentEntry] = {}
         #: partition -> base offset -> batch
         self._batches: dict[ArchivedPartition, dict[int, bytes]] = {}
+        #: objects that a rollback of the store has taken away
+        self.lost: set[str] = set()
         store.on_put, store.on_delete = self._put, self._deleted
 
     def newest(self, owner: ArchivedPartition, writer: str) -> Manifest | None:
@@ -66,6 +72,8 @@ class StoreInvariants:
     def _observe(self, check: Callable[[str], None], name: str) -> None:
         try:
             check(name)
+        except _Lost:
+            return
         except Violation as e:
             self._violated(e)
         except ArchiveError as e:
@@ -157,7 +165,8 @@ class StoreInvariants:
 
     def _content(self, name: str, named_by: str) -> bytes:
         if name not in self._store.objects:
-            raise Violation("named object missing", f"{named_by} names {name}")
+            kind = _Lost if name in self.lost else Violation
+            raise kind("named object missing", f"{named_by} names {name}")
         return self._store.objects[name][0]
 
     def _manifest(self, name: str) -> Manifest:

@@ -25,6 +25,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.ids import TopicPartition
 from penstock.ports import World
 from penstock.testing.simulation.archive_invariants import StoreInvariants
+from penstock.testing.simulation.archive_rollbacks import Rollbacks, rolls_back
 from penstock.testing.simulation.archive_workers import (
     BackupWorker,
     Collector,
@@ -89,17 +90,30 @@ class Archives:
         self.restored = 0
         for node in cluster.nodes:
             node.archive = self.store
+        #: None if the store keeps what it has
+        self._rollbacks: Rollbacks | None = None
+        if rolls_back(cluster.seed):
+            client = cluster.client("rollbacks")
+            self._rollbacks = Rollbacks(client, cluster, self.store, self.invariants)
 
     def workers(self) -> list[tuple[Client, Worker]]:
         cluster = self._cluster
         collector = Collector(cluster.client("collector"), self.store, self.clock)
         unrest = cluster.client("store")
         backup = cluster.client("backup")
-        return [
+        made: list[tuple[Client, Worker]] = [
             (backup, BackupWorker(backup, bootstrap_of(cluster), self.store)),
             (collector.client, collector),
             (unrest, Unrest(unrest, cluster, self.store, self.clock, collector)),
         ]
+        if self._rollbacks is not None:
+            made.append((self._rollbacks.client, self._rollbacks))
+        return made
+
+    def mend(self) -> None:
+        """Have the operator bring back what a rollback of the store has taken, and the cluster needs."""
+        if self._rollbacks is not None:
+            self._rollbacks.mend()
 
     # -- the end
 
@@ -111,6 +125,7 @@ class Archives:
         while (waiting := self._waiting()) is not None:
             if loop.time() > deadline:
                 raise Violation("liveness", f"{_PATIENCE_S:g} s after all was healed: {waiting}")
+            self.mend()
             await asyncio.sleep(_LOOK_S)
         client = self._cluster.client("last-backup")
         client.clock = self.clock

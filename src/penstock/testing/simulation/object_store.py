@@ -62,6 +62,8 @@ class SimulatedStore:
         self.faults = faults or StoreFaults()
         #: name -> bytes and time of the put
         self.objects: dict[str, tuple[bytes, int]] = {}
+        #: how often the store was rolled back
+        self._rollbacks = 0
         #: True: every call fails, as if the store were not there
         self.is_down = False
         #: called after an object was written, and before one is deleted
@@ -107,7 +109,10 @@ class SimulatedStore:
         await self._call(name)
         content = bytes(data)
         if self._later is not None and self.happens(self.faults.late_put):
-            self._later(self._rng.uniform(0, _LATE_S), lambda: self._write(name, content))
+            began = self._rollbacks
+            self._later(
+                self._rng.uniform(0, _LATE_S), lambda: self._rollbacks == began and self._write(name, content)
+            )
             raise TimeoutError(f"no answer about {name} yet")
         is_new = self._write(name, content)
         self._answer(name)
@@ -152,3 +157,8 @@ class SimulatedStore:
     def lose(self, name: str) -> None:
         """Remove an object."""
         del self.objects[name]
+
+    def roll_back(self, objects: dict[str, tuple[bytes, int]]) -> None:
+        """Have only these objects; puts that are under way are lost."""
+        self._rollbacks += 1
+        self.objects = dict(objects)

@@ -212,6 +212,8 @@ class Simulation:
         while (left := unsettled(self.cluster.nodes)) is not None:
             if loop.time() > deadline:
                 raise Violation("liveness", f"{_SETTLING_S:g} s after all was healed: {left}")
+            if self.archives is not None:
+                self.archives.mend()
             await asyncio.sleep(0.1)
 
     async def _probe(self) -> None:
