@@ -24,8 +24,8 @@ from penstock.storage.producers import AppendOrigin
 from tests.broker.memory_partitions import batch, led, partition_of
 
 BROKER = Path(partition_module.__file__).parents[1]
-#: fields that belong to deferred appends, and to the copies for an archive, which assign them
-ASSIGNED_BY = {("deferred_appends", "pending"), ("copies", "archived")}
+#: fields that belong to deferred appends, and to tiered storage, which assign them
+ASSIGNED_BY = {("deferred_appends", "pending"), ("copies", "archived"), ("local_retention", "archived")}
 #: the fields that modules outside `broker.replica` may use
 PUBLIC = {
     "directory",
@@ -41,10 +41,10 @@ PUBLIC = {
     "topic_id",
 }
 #: The hot paths of produce, fetch and coordinators, which call no function for this; deletions, which wait
-#: for followers; copies for an archive; modules that rewrite segments; the simulator's view of the disk.
+#: for followers; tiered storage; modules that rewrite segments; the simulator's view of the disk.
 USED_BY = {
     "acknowledgements": {"produce"},
-    "archived": {"copies", "offsets"},
+    "archived": {"copies", "local_retention", "offsets"},
     "leadership": {"offsets", "pending", "produce", "replica_fetch", "shard_host", "shard_log"},
     "rewriting": {"compacted_repair", "hole_filling", "maintenance", "repair", "segment_upgrade"},
     "sync": {"observation", "pending", "produce", "shard_host"},

@@ -116,19 +116,20 @@ class Context:
         A short computation is done at once. A long one lets other requests go on between its slices, and the
         connection serves no further request until it is done.
         """
-        done = self.tasks.turns.run_first(steps)
-        if done is not None:
-            return done[0]
-        self.connection.stall()
-        return self.spawn(self._finish(steps))
+        done = self._begin(steps)
+        return self.spawn(self._finish(steps)) if done is None else done[0]
 
     async def until_done(self, steps: Generator[object, None, T]) -> T:
         """The result of a computation that may be long, for coroutines; see `in_turns`."""
+        done = self._begin(steps)
+        return await self._finish(steps) if done is None else done[0]
+
+    def _begin(self, steps: Generator[object, None, T]) -> tuple[T] | None:
+        """The result of a short computation. A long one stalls the connection until it is finished."""
         done = self.tasks.turns.run_first(steps)
-        if done is not None:
-            return done[0]
-        self.connection.stall()
-        return await self._finish(steps)
+        if done is None:
+            self.connection.stall()
+        return done
 
     async def _finish(self, steps: Generator[object, None, T]) -> T:
         """The rest of a computation. The connection is stalled until then."""
