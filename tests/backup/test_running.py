@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def test_cuts_verifications_and_failures_are_counted(tmp_path: Path) -> None:
             "verification_interval_seconds", "verification_failures_total",
         }  # fmt: skip
         running = RunningBackup(backup, store, clock, metrics, lambda *_: None, reports.append)
-        server, port = await serve_metrics(metrics, "127.0.0.1", 0)
+        server, port = await serve_metrics(metrics, clock, "127.0.0.1", 0)
         task = asyncio.get_running_loop().create_task(running.run())
         try:
             await eventually(lambda: metrics.unrestorable == 0)
@@ -70,6 +71,24 @@ def test_cuts_verifications_and_failures_are_counted(tmp_path: Path) -> None:
         create(source.bootstrap, "a", retention_ms="-1")
         produce(source.bootstrap, "a", [b"1"])
         asyncio.run(main(source.bootstrap))
+
+
+def status(metrics: BackupMetrics, now_ms: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(metrics.status(now_ms).chunks[0])
+    return found
+
+
+def test_the_status_has_ages_and_says_whether_a_backup_is_late() -> None:
+    metrics = BackupMetrics(1_000_000, Schedule(every_ms=60_000, verify_every_ms=3_600_000))
+    found = status(metrics, 1_001_000)
+    assert (found["newest_cut_age_s"], found["verified_age_s"], found["is_late"]) == (None, None, False)
+    assert status(metrics, 1_241_000)["is_late"], "four intervals without a cut"
+    metrics.newest_cut_ms, metrics.verified_ms, metrics.unrestorable = 1_200_000, 1_100_000, 2
+    found = status(metrics, 1_300_000)
+    assert (found["newest_cut_age_s"], found["is_late"]) == (100.0, False)
+    assert (found["verified_age_s"], found["unrestorable_partitions"]) == (200.0, 2)
+    late = status(metrics, 1_100_000 + 3 * 3_600_000 + 1_000)
+    assert (late["is_late"], late["is_unverified"]) == (True, True)
 
 
 def fetch(port: int) -> str:

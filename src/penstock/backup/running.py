@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
+
 from penstock.archive.cuts import Cut
 from penstock.archive.errors import ArchiveError
 from penstock.archive.sweeping import find_cut, list_cuts, prune_cuts
@@ -29,6 +31,10 @@ from penstock.ports import Clock, ObjectStore
 __all__ = ["BackupMetrics", "RunningBackup", "Schedule", "serve_metrics"]
 
 _CONNECTIONS: Final = 16
+#: beyond three intervals of cuts, and two of verifications: as the alert rules PenstockBackupLate and
+#: PenstockBackupUnverified have it
+_LATE_S: Final = 60.0
+_UNVERIFIED_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +78,46 @@ class BackupMetrics:
                 page.set(f"penstock_backup_{name}", value)
         return Document(HTTPStatus.OK, text_format.value, list(page.render(text_format)))
 
+    def status(self, now_ms: int) -> Document:
+        """What the console shows, as JSON. None is not known."""
+        cut_age_s, verified_age_s = _age_s(self.newest_cut_ms, now_ms), _age_s(self.verified_ms, now_ms)
+        every_s, verify_every_s = _seconds(self.schedule.every_ms), _seconds(self.schedule.verify_every_ms)
+        running_s = (now_ms - self.start_ms) / 1000
+        shown = {
+            "interval_s": every_s,
+            "newest_cut_age_s": cut_age_s,
+            "is_late": every_s is not None
+            and (running_s if cut_age_s is None else cut_age_s) > 3 * every_s + _LATE_S,
+            "failures": self.failures,
+            "verification_interval_s": verify_every_s,
+            "verified_age_s": verified_age_s,
+            "is_unverified": verify_every_s is not None
+            and (running_s if verified_age_s is None else verified_age_s)
+            > 2 * verify_every_s + _UNVERIFIED_S,
+            "unrestorable_partitions": self.unrestorable,
+        }
+        return Document(HTTPStatus.OK, "application/json", [msgspec.json.encode(shown)])
+
+
+def _age_s(time_ms: int | None, now_ms: int) -> float | None:
+    return None if time_ms is None else max(0.0, (now_ms - time_ms) / 1000)
+
 
 def _seconds(time_ms: int | None) -> float | None:
     return None if time_ms is None else time_ms / 1000
 
 
-async def serve_metrics(metrics: BackupMetrics, host: str, port: int) -> tuple[HttpServer, int]:
-    """Serve `/metrics` and `/healthz`; the server, which its owner stops, and its port."""
+async def serve_metrics(metrics: BackupMetrics, clock: Clock, host: str, port: int) -> tuple[HttpServer, int]:
+    """Serve `/metrics`, `/status` and `/healthz`; the server, which its owner stops, and its port."""
 
     async def get(request: Request) -> Document:
         if request.path == LIVENESS:
             return ALIVE
         if request.path == "/metrics":
             return metrics.page(accepted_format(request.headers.get("accept", "")))
-        return plain_text(HTTPStatus.NOT_FOUND, f"unknown path; there are {LIVENESS}, /metrics\n")
+        if request.path == "/status":
+            return metrics.status(clock.now_ms())
+        return plain_text(HTTPStatus.NOT_FOUND, f"unknown path; there are {LIVENESS}, /metrics, /status\n")
 
     policy = Policy(connections_max=_CONNECTIONS, token=None, local_only=is_loopback(host))
     server = HttpServer(get, policy)

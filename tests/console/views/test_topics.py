@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.console.views.samples import GroupSample, History
-from penstock.console.views.topics import TOPIC_FIELDS, topic_page, topic_rows
+from penstock.console.views.topics import TOPIC_FIELDS, TopicOffsets, topic_page, topic_rows
 from tests.console.samples import a_sample, log_dirs
 
 KEY = ("t", 0)
@@ -42,9 +42,9 @@ def test_a_row_has_rates_sizes_and_the_worst_lag() -> None:
 
 
 def test_a_page_has_partitions_and_groups() -> None:
-    page = topic_page(history(), "t", {KEY: 3}, {KEY: 2**60})
+    page = topic_page(history(), "t", TopicOffsets({KEY: 3}, {KEY: 2**60}))
     assert page is not None
     (row,) = page["partitions"]
     assert (row["start"], row["end"], row["preferred"], row["size"]) == ("3", str(2**60), True, 100)
     assert [(group["group"], group["lag"]) for group in page["groups"]] == [("slow", 8), ("fast", 1)]
-    assert topic_page(history(), "missing", {}, {}) is None
+    assert topic_page(history(), "missing", TopicOffsets({}, {})) is None

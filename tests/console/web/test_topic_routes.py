@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from starlette.testclient import TestClient
+
+from penstock.console.web.app import ConsoleSettings, build_app
+from penstock.model.addresses import parse_bootstrap
+from penstock.testing import broker
+from tests.broker.app.tiered_topics import TIERED, tiered
+from tests.broker.raw import RawClient
+from tests.broker.requests import append, create_topic
+from tests.waiting import eventually
 
 
 def names(console: TestClient) -> list[str]:
@@ -55,3 +66,24 @@ def test_configs_are_compared_before_they_are_saved(console: TestClient, topic: 
 def test_an_invalid_config_is_refused_in_the_preview(console: TestClient, topic: str) -> None:
     refused = console.post(f"/api/topics/{topic}/configs", json={"changes": {"retention.ms": "soon"}})
     assert refused.json()["error"] == "INVALID_CONFIG"
+
+
+def test_a_tiered_topic_shows_its_offsets_on_disks_and_in_the_archive(tmp_path: Path) -> None:
+    pytest.importorskip("obstore", reason="no obstore: pip install 'penstock-mq[archive]'")
+    with broker(config=tiered(tmp_path)) as running:
+        settings = ConsoleSettings(bootstrap=parse_bootstrap(running.bootstrap), hosts=["testserver"])
+        with RawClient(running.bootstrap) as client, TestClient(build_app(settings)) as page:
+            topic = create_topic(client, configs={**TIERED, "local.retention.bytes": "0"})
+            plain = create_topic(client)
+            for n in range(20):
+                append(client, topic, b"%d" % n * 60)
+
+            def shown(name: str) -> dict[str, str | None]:
+                found: dict[str, str | None] = page.get(f"/api/topics/{name}").json()["partitions"][0]
+                return found
+
+            eventually(lambda: int(shown(topic.name)["local_start"] or 0) > 10)
+            assert int(shown(topic.name)["copied"] or 0) >= 10
+            assert shown(topic.name)["start"] == "0"
+            assert page.get(f"/api/topics/{topic.name}").json()["tiered"]
+            assert (shown(plain.name)["copied"], shown(plain.name)["local_start"]) == (None, None)

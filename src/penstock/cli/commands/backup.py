@@ -91,7 +91,7 @@ def run(
         server = None
         try:
             if listener is not None:
-                server, port = await serve_metrics(shown, *listener)
+                server, port = await serve_metrics(shown, clock, *listener)
                 _say(f"metrics at http://{listener[0]}:{port}/metrics")
             backup = Backup(cluster, store, root.id, rng, clock, topics or ())
             report = partial(_report, as_json)

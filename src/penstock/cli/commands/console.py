@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.console.registry.settings import RegistrySettings
     from penstock.console.sso.settings import SsoSettings
     from penstock.console.web.app import ConsoleSettings
+    from penstock.console.web.backup_routes import BackupStatus
     from penstock.console.web.fleet_routes import Telemetry
     from penstock.console.web.visitors import Network
 
@@ -85,6 +86,12 @@ def console(
         Path | None,
         typer.Option("--telemetry-token-file", metavar="FILE", help="File with the token of that API."),
     ] = None,
+    backup: Annotated[
+        str | None,
+        typer.Option(
+            "--backup", metavar="URL", help="Address of `penstock backup run --metrics`, for the overview."
+        ),
+    ] = None,
     faults: Annotated[
         bool,
         typer.Option("--faults", help="For development: buttons that kill and pause the brokers in --data."),
@@ -113,6 +120,7 @@ def console(
         registry=_registry(schema_registry, schema_registry_config),
         history=history,
         telemetry=_telemetry(telemetry, telemetry_token_file),
+        backup=_backup(backup),
         faults=_faults(where.data) if faults else None,
         planner=plan_for_console,
     )
@@ -225,6 +233,14 @@ def _telemetry(url: str | None, token_file: Path | None) -> Telemetry | None:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         misused(f"cannot read --telemetry-token-file {token_file}: {reason}")
     return Telemetry(url, token)
+
+
+def _backup(url: str | None) -> BackupStatus | None:
+    from penstock.console.web.backup_routes import BackupStatus
+
+    if url is not None and not url.startswith(("http://", "https://")):
+        misused(f"--backup {url!r} is not a URL, such as http://127.0.0.1:9180")
+    return None if url is None else BackupStatus(url)
 
 
 def _faults(data: Path | None) -> LocalFaults:

@@ -14,10 +14,13 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "list_offsets"]
+__all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "list_offsets"]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+#: of tiered storage (KIP-405, KIP-1005): the first offset on the leader's disk, the last one in the archive
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
 
 
 async def list_offsets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.console.views.samples import (
     History,
@@ -18,7 +18,7 @@ from penstock.console.views.samples import (
 from penstock.model.ids import format_topic_id
 from penstock.observability.lag import Lag
 
-__all__ = ["COLUMNS", "TOPIC_FIELDS", "partition_rows", "topic_page", "topic_rows"]
+__all__ = ["COLUMNS", "TOPIC_FIELDS", "TopicOffsets", "partition_rows", "topic_page", "topic_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,22 @@ def _lags(sample: Sample) -> dict[str, Lag]:
     return worst
 
 
-def partition_rows(
-    sample: Sample, topic: str, starts: Mapping[Key, int], ends: Mapping[Key, int]
-) -> list[dict[str, Any]]:
+class TopicOffsets(NamedTuple):
+    """The offsets of a topic's partitions, as far as their leaders have responded."""
+
+    starts: Mapping[Key, int]
+    ends: Mapping[Key, int]
+    #: of tiered storage: the first offsets on disks, and the last ones in the archive
+    local_starts: Mapping[Key, int] = {}
+    last_copied: Mapping[Key, int] = {}
+
+
+def partition_rows(sample: Sample, topic: str, offsets: TopicOffsets) -> list[dict[str, Any]]:
     """The partitions of a topic with leaders, replicas, offsets and sizes. Offsets are strings."""
     rows = []
     for key in sorted(key for key in sample.partitions if key[0] == topic):
         p = sample.partitions[key]
-        start, end = starts.get(key), ends.get(key)
+        last = offsets.last_copied.get(key)
         rows.append(
             {
                 "partition": key[1],
@@ -114,27 +122,32 @@ def partition_rows(
                 "isr": list(p.isr),
                 "offline": list(p.offline),
                 "preferred": bool(p.replicas) and p.leader == p.replicas[0],
-                "start": None if start is None else str(start),
-                "end": None if end is None else str(end),
+                "start": _text(offsets.starts.get(key)),
+                "end": _text(offsets.ends.get(key)),
+                "local_start": _text(offsets.local_starts.get(key)),
+                "copied": None if last is None else str(last + 1),
                 "size": sample.sizes.get(key),
             }
         )
     return rows
 
 
-def topic_page(
-    history: History, topic: str, starts: Mapping[Key, int], ends: Mapping[Key, int]
-) -> dict[str, Any] | None:
+def _text(offset: int | None) -> str | None:
+    return None if offset is None else str(offset)
+
+
+def topic_page(history: History, topic: str, offsets: TopicOffsets) -> dict[str, Any] | None:
     """A topic with its partitions, its groups and its rate over time; None if there is no such topic."""
     sample = history.last
     if sample is None or topic not in sample.topic_ids:
         return None
-    rows = partition_rows(sample, topic, starts, ends)
+    rows = partition_rows(sample, topic, offsets)
     return {
         "name": topic,
         "id": format_topic_id(sample.topic_ids[topic]),
         "internal": topic in sample.internal,
         "partitions": rows,
+        "tiered": any(row["copied"] is not None for row in rows),
         "size": _known_sum(row["size"] for row in rows),
         "records_per_s": history.record_rate(topic),
         "bytes_per_s": history.byte_rate(topic),

@@ -29,6 +29,7 @@ from penstock.console.views.lag_ring import joined
 from penstock.console.views.overview import overview
 from penstock.console.web.access_routes import access_routes, quota_routes, transaction_routes
 from penstock.console.web.answers import as_json, body_of, on_error
+from penstock.console.web.backup_routes import BackupStatus, backup_routes
 from penstock.console.web.cluster_routes import cluster_routes
 from penstock.console.web.fault_routes import Faults, fault_routes
 from penstock.console.web.fleet_routes import Telemetry, fleet_routes
@@ -96,6 +97,8 @@ class ConsoleSettings:
     history: Path | None = None
     #: the schema registry; None without one
     registry: RegistrySettings | None = None
+    #: a backup that runs; the overview shows none without one
+    backup: BackupStatus | None = None
 
 
 class Credentials(msgspec.Struct):
@@ -170,6 +173,7 @@ def build_app(settings: ConsoleSettings) -> Starlette:
             *quota_routes(sessions),
             *transaction_routes(sessions),
             *fleet_routes(sessions, settings.telemetry),
+            *backup_routes(sessions, settings.backup),
             *fault_routes(sessions, settings.faults),
             *message_routes(sessions, closing, decoding),
             *schema_routes(sessions, registry, decoding),
@@ -236,6 +240,7 @@ def _session_routes(sessions: Sessions, sso: Sso | None, settings: ConsoleSettin
             "telemetry": settings.telemetry is not None,
             "faults": settings.faults is not None,
             "registry": settings.registry is not None,
+            "backup": settings.backup is not None,
         }
         return as_json(shown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,12 +20,13 @@ from penstock.console.kafka.changes import (
     delete_topic,
     describe_configs,
 )
-from penstock.console.kafka.cluster import Cluster, Refused
-from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
+from penstock.console.kafka.cluster import Cluster, NotReachable, Refused
+from penstock.console.kafka.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, list_offsets
 from penstock.console.kafka.reading import layout_of
 from penstock.console.kafka.rights import topic_rights
 from penstock.console.views.configs import config_diff, config_rows
-from penstock.console.views.topics import TOPIC_FIELDS, topic_page, topic_rows
+from penstock.console.views.samples import Key
+from penstock.console.views.topics import TOPIC_FIELDS, TopicOffsets, topic_page, topic_rows
 from penstock.console.web.answers import as_json, body_of, offset_of
 from penstock.console.web.sessions import Sessions
 
@@ -80,10 +82,12 @@ def topic_routes(sessions: Sessions) -> list[Route]:
         if name not in sample.topic_ids:
             sample = await session.sampler.refresh()
         leaders = {key: p.leader for key, p in sample.partitions.items() if key[0] == name and p.leader >= 0}
-        starts, ends = await asyncio.gather(
-            list_offsets(session.cluster, leaders, EARLIEST), list_offsets(session.cluster, leaders, LATEST)
+        starts, ends, tiers = await asyncio.gather(
+            list_offsets(session.cluster, leaders, EARLIEST),
+            list_offsets(session.cluster, leaders, LATEST),
+            _tiers(session.cluster, name, leaders),
         )
-        page = topic_page(session.sampler.history, name, starts, ends)
+        page = topic_page(session.sampler.history, name, TopicOffsets(starts, ends, *tiers))
         if page is None:
             raise Refused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name}, or it is not visible")
         return as_json(page)
@@ -133,6 +137,25 @@ def topic_routes(sessions: Sessions) -> list[Route]:
         Route("/api/topics/{name}/configs", configs),
         Route("/api/topics/{name}/configs", change_configs, methods=["POST"]),
     ]
+
+
+async def _tiers(
+    cluster: Cluster, name: str, leaders: Mapping[Key, int]
+) -> tuple[Mapping[Key, int], Mapping[Key, int]]:
+    """The first offsets on disks, and the last ones in the archive; none of a topic that is not tiered.
+
+    Why configs: brokers that do not know tiered storage may take these requests for times.
+    """
+    try:
+        configs = (await describe_configs(cluster, TOPIC, name)).configs
+    except (NotReachable, Refused):
+        return {}, {}
+    if not any((each.name, each.value) == ("remote.storage.enable", "true") for each in configs):
+        return {}, {}
+    local, copied = await asyncio.gather(
+        list_offsets(cluster, leaders, EARLIEST_LOCAL), list_offsets(cluster, leaders, LATEST_TIERED)
+    )
+    return local, copied
 
 
 async def change_configs_of(cluster: Cluster, kind: int, name: str, wanted: ConfigChange) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import { chart, meter, spark } from "../plots.js";
 import { exact, known, listOr, load, shownLag } from "../states.js";
 import { LEVELS, card, pill, severity, stat, table } from "../ui.js";
 
-export async function mount(root) {
+export async function mount(root, { session }) {
   const health = h("div", {}), stats = h("div", { class: "stats" }), quorum = h("div", {});
   const records = chart({ label: "Records in per second", format: (n) => rate(n, "") });
   const volume = chart({ label: "Bytes in per second", format: bytes, axis: { whole: true, base: 1024 } });
@@ -15,14 +15,16 @@ export async function mount(root) {
   const busiest = table({ label: "Busiest topics", columns: BUSIEST, empty: "no records are written now" });
   const laggards = table({ label: "Groups with lag", columns: LAGGARDS, empty: "no group has lag" });
   const alerts = table({ label: "Active alerts", columns: ALERTS, empty: "no alert is active", key: (a) => a.text });
-  const events = h("ul", { class: "events" });
+  const events = h("ul", { class: "events" }), backup = h("div", {});
   root.append(h("h1", {}, "Overview"), health, stats, card("Active alerts", alerts.node),
     h("div", { class: "grid" }, h("div", { class: "card" }, records.node), h("div", { class: "card" }, volume.node), h("div", { class: "card" }, lag.node)),
     h("div", { class: "grid" }, card("Busiest topics", busiest.node), card("Groups with lag", laggards.node)),
     card("Brokers", brokers.node),
-    h("div", { class: "grid" }, card("Metadata quorum", quorum), card("What changed lately", events)));
+    h("div", { class: "grid" }, card("Metadata quorum", quorum), session.backup ? card("Backup", backup) : null, card("What changed lately", events)));
 
-  const update = () => load({ problem: health, parts: [alerts, brokers, busiest, laggards], request: () => get("/api/overview"), show });
+  const updateBackup = () => session.backup && load({ problem: backup, request: () => get("/api/backup"), show: (found) => replace(backup, shownBackup(found)) });
+  const update = () => Promise.all([updateCluster(), updateBackup()]);
+  const updateCluster = () => load({ problem: health, parts: [alerts, brokers, busiest, laggards], request: () => get("/api/overview"), show });
   function show(found) {
     replace(health, shownHealth(found.health));
     const gaps = found.gaps ?? {};
@@ -103,6 +105,15 @@ const LAGGARDS = [
   { id: "lag", label: "Lag", num: true, render: shownLag },
   { id: "spark", label: "", render: (r) => spark(r.series, `lag of ${r.group}`) },
 ];
+
+function shownBackup(b) {
+  const fact = (age, interval, bad) => [age === null ? pill("none yet", bad ? "bad" : "warn") : h("span", { class: bad ? "bad" : "" }, ago(age)), interval === null ? "" : h("span", { class: "muted" }, `, one each ${ago(interval).replace(" ago", "")}`)];
+  return h("dl", { class: "facts" },
+    h("dt", {}, "Newest cut"), h("dd", {}, fact(b.newest_cut_age_s, b.interval_s, b.is_late)),
+    h("dt", {}, "Verified"), h("dd", {}, b.verification_interval_s === null ? h("span", { class: "muted" }, "not by this process: --verify-every") : fact(b.verified_age_s, b.verification_interval_s, b.is_unverified)),
+    b.unrestorable_partitions ? [h("dt", {}, "Damaged"), h("dd", { class: "bad" }, `${grouped(b.unrestorable_partitions)} partitions cannot be restored`)] : null,
+    b.failures ? [h("dt", {}, "Failed cuts"), h("dd", {}, grouped(b.failures))] : null);
+}
 
 function shownQuorum(q) {
   if (!q) return listOr(null, { state: "unknown", reason: "the brokers do not describe the quorum to this user" });

@@ -164,18 +164,29 @@ const PARTITIONS = [
   { id: "end", label: "Next offset", num: true, render: (p) => exact(p.end, NO_LEADER, grouped) },
   { id: "size", label: "Size", num: true, sort: (p) => p.size, render: (p) => exact(p.size, NO_LEADER, bytes) },
 ];
+// Of topics with tiered storage.
+const TIERS = [
+  { id: "local_start", label: "On disk from", num: true, render: (p) => exact(p.local_start, NO_LEADER, grouped) },
+  { id: "copied", label: "Archived to", num: true, render: (p) => grouped(p.copied) },
+];
 
 async function mountPartitions(root, name) {
   const stats = h("div", { class: "stats" });
   const plot = chart({ label: "Records in per second", format: (n) => rate(n, "") });
   const move = (p) => guarded("alter", h("button", { class: "ghost", type: "button", "aria-label": `Move partition ${p.partition}`, on: { click: () => movePartition(name, p, update).catch((error) => toast(error.message, "bad")) } }, "Move"));
-  const list = table({ label: "Partitions", columns: [...PARTITIONS, { id: "move", label: "", render: move }], sortBy: "partition", key: (p) => p.partition });
+  const listOf = (tiers) => table({ label: "Partitions", columns: [...PARTITIONS, ...tiers, { id: "move", label: "", render: move }], sortBy: "partition", key: (p) => p.partition });
+  let list = listOf([]), isTiered = false;
   const problem = h("div", {}), plan = h("p", { hidden: true }, link(`cluster/reassignment?${params({ topics: name })}`, "Plan a reassignment of this topic"));
   root.append(problem, stats, h("div", { class: "card" }, plot.node), list.node, plan);
   const update = () => load({ problem, parts: [list], request: () => get(topicPath(name)), show: (t) => {
     replace(stats, stat("Partitions", grouped(t.partitions.length)), stat("In", exact(t.records_per_s, MEASURING, rate), exact(t.bytes_per_s, MEASURING, (n) => `${bytes(n)}/s`)), stat("Size", exact(t.size, NO_LEADER, bytes), "leaders' logs"), stat("Topic id", h("span", { class: "mono" }, t.id)));
     plot.update(t.rate);
     plan.hidden = false;
+    if (t.tiered && !isTiered) {
+      const tiered = listOf(TIERS);
+      list.node.replaceWith(tiered.node);
+      [list, isTiered] = [tiered, true];
+    }
     list.update(t.partitions);
   } });
   return { update, ready: update() };
