@@ -30,6 +30,7 @@ from penstock.broker.handlers.delegation_tokens import (
     expire_delegation_token,
     renew_delegation_token,
 )
+from penstock.broker.handlers.describe_cluster import DescribeClusterHandlers
 from penstock.broker.handlers.fetch import ClientFetchHandler
 from penstock.broker.handlers.log_dirs import LogDirHandlers
 from penstock.broker.handlers.metadata import MetadataHandlers
@@ -39,6 +40,7 @@ from penstock.broker.handlers.producers import ProducerHandlers
 from penstock.broker.handlers.quorum import QuorumHandlers
 from penstock.broker.handlers.quotas import QuotaHandlers
 from penstock.broker.handlers.sasl import sasl_authenticate, sasl_handshake
+from penstock.broker.handlers.topic_partitions import TopicPartitionsHandlers
 from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.handlers.transactions import TransactionHandlers
 from penstock.broker.handlers.trust import TrustGuard
@@ -128,6 +130,10 @@ class Routes:
         self._client_telemetry = client_telemetry
         node = stages.cluster.node
         self.metadata = self._metadata_handlers()
+        self.cluster_description = self._cluster_handlers()
+        self.topic_partitions = TopicPartitionsHandlers(
+            stages.cluster.image, stages.cluster.node.peers, stages.config
+        )
         self.offsets = OffsetHandlers(
             stages.listening.internal_listener, stages.world.workers, stages.storage.partitions
         )
@@ -245,13 +251,22 @@ class Routes:
         return MetadataHandlers(
             stages.cluster.image,
             node.cluster_id,
-            node.quorum,
             node.peers,
-            node.addresses,
             stages.coordinators.auto_creation.create,
             stages.config,
             stages.listening.internal_listener,
             stages.replication.replicas.fenced_brokers,
+        )
+
+    def _cluster_handlers(self) -> DescribeClusterHandlers:
+        stages, node = self._stages, self._stages.cluster.node
+        return DescribeClusterHandlers(
+            stages.cluster.image,
+            node.cluster_id,
+            stages.config.node_id,
+            node.quorum,
+            node.addresses,
+            stages.listening.internal_listener,
             node.controller_loop.healer.notes,
         )
 
@@ -335,8 +350,8 @@ class Routes:
             GET_TELEMETRY_SUBSCRIPTIONS: telemetry.get_telemetry_subscriptions,
             PUSH_TELEMETRY: telemetry.push_telemetry,
             METADATA: self.metadata.metadata,
-            DESCRIBE_CLUSTER: self.metadata.describe_cluster,
-            DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,
+            DESCRIBE_CLUSTER: self.cluster_description.describe_cluster,
+            DESCRIBE_TOPIC_PARTITIONS: self.topic_partitions.describe_topic_partitions,
             DESCRIBE_CONFIGS: self.configs.describe_configs,
             LIST_CONFIG_RESOURCES: self.configs.list_config_resources,
             DESCRIBE_LOG_DIRS: self.log_dirs.describe_log_dirs,

@@ -1,38 +1,28 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions: the brokers' endpoints, and the partitions' leaders."""
+"""Metadata: the brokers' endpoints, and the partitions' leaders."""
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import limited_warnings
-from penstock.broker.base.steps import sorted_in_steps
-from penstock.broker.handlers.topic_answers import bad_cursor, merged, refused, undescribed, why_unknown
-from penstock.broker.node.addresses import NodeAddresses
+from penstock.broker.handlers.reachable import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    described_partitions,
+    reachable_brokers,
+)
+from penstock.broker.handlers.topic_answers import merged, refused, why_unknown
 from penstock.broker.node.peers import Peers
-from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.broker.replica.fenced_brokers import FencedBrokers
-from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
-from penstock.wire.apis.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from penstock.wire.apis.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-)
 from penstock.wire.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -44,12 +34,6 @@ from penstock.wire.apis.metadata import (
 
 __all__ = ["MetadataHandlers"]
 
-P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
-#: bits of the authorized operations; without an authorizer every client has all of them. For a topic: read,
-#: write, create, delete, alter, describe, describe and alter configs. For the cluster: create, alter,
-#: describe, cluster action, describe and alter configs, idempotent write.
-TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 _NOT_REQUESTED: Final = -(2**31)
 #: the software name of Kafka's own clients
 _JAVA: Final = "apache-kafka-java"
@@ -60,35 +44,26 @@ _SUCCESSION_S: Final = 0.5
 _LOOK_S: Final = 0.01
 #: partitions between two yields
 _STEP: Final = 64
-#: endpoint types of DescribeCluster
-_BROKERS: Final = 1
-_CONTROLLERS: Final = 2
 
 
 class MetadataHandlers:
-    """Metadata, DescribeCluster and DescribeTopicPartitions."""
+    """Metadata, and the creation of topics that it asks for."""
 
     def __init__(
         self,
         image: ClusterImage,
         cluster_id: str,
-        quorum: QuorumDriver,
         peers: Peers,
-        addresses: NodeAddresses,
         auto_create: Callable[[str], Awaitable[None]],
         config: BrokerConfig,
         internal: Listener | None,
         fenced_brokers: FencedBrokers,
-        healing_notes: Callable[[], Iterable[str]],
     ) -> None:
-        """`auto_create` creates a topic by its name. `healing_notes` describes what self-healing does."""
+        """`auto_create` creates a topic by its name."""
         self._image = image
         self._cluster_id = cluster_id
-        self._quorum = quorum
         self._peers = peers
-        self._addresses = addresses
         self._node_id = config.node_id
-        self._healing_notes = healing_notes
         self._auto_create = auto_create
         self._config = config
         self._internal = internal
@@ -233,166 +208,14 @@ class MetadataHandlers:
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=(yield from self._partitions(MetadataResponsePartition, context, shown)),
+            partitions=(
+                yield from described_partitions(
+                    MetadataResponsePartition,
+                    self._image,
+                    context.listener.name,
+                    self._peers.missing(),
+                    shown,
+                )
+            ),
             topic_authorized_operations=operations,
         )
-
-    def _partitions(
-        self, kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]
-    ) -> Generator[None, None, list[P]]:
-        """The leaders and replicas of partitions, as partitions of one of the two responses."""
-        brokers, listener = self._image.brokers, context.listener.name
-        live = {node for node, known in brokers.items() if not known.fenced and listener in known.endpoints}
-        missing = self._peers.missing()
-        described: list[P] = []
-        for index, partition in partitions:
-            if not len(described) % _STEP:
-                yield
-            error, leader = ErrorCode.NONE, partition.leader
-            if leader in missing:
-                # A client that gets a failed or hanging leader refreshes its metadata only much later.
-                error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-            elif leader not in live:
-                # Clients of this listener cannot reach the leader.
-                elsewhere = leader in brokers and not brokers[leader].fenced
-                error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
-                leader = NO_LEADER
-            described.append(
-                kind(
-                    error_code=error,
-                    partition_index=index,
-                    leader_id=leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=partition.replicas,
-                    isr_nodes=partition.isr,
-                    offline_replicas=[node for node in partition.replicas if node not in live],
-                )
-            )
-        return described
-
-    def describe_cluster(self, context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        if request.endpoint_type == _CONTROLLERS:
-            return self._controllers(context)
-        if request.endpoint_type != _BROKERS:
-            return DescribeClusterResponse(
-                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                error_message=f"Endpoints of type {request.endpoint_type} are not known",
-            )
-        return DescribeClusterResponse(
-            endpoint_type=_BROKERS,
-            cluster_id=self._cluster_id,
-            controller_id=_active_controller(self._image, self._quorum.state.leader_id, self._node_id),
-            brokers=[
-                DescribeClusterBroker(
-                    broker_id=node,
-                    host=host,
-                    port=port,
-                    rack=rack,
-                    is_fenced=fenced,
-                    machine=self._image.brokers[node].machine,
-                    epoch=self._image.brokers[node].epoch,
-                )
-                for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
-                if not fenced or request.include_fenced_brokers
-            ],
-            cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_REQUESTED
-            ),
-            healing_notes="\n".join(self._healing_notes()) if request.include_fenced_brokers else "",
-        )
-
-    def _controllers(self, context: Context) -> DescribeClusterResponse:
-        """The voters' endpoints, for clients that connect to controllers directly (KIP-919)."""
-        if self._internal is None or context.listener is not self._internal:
-            return DescribeClusterResponse(
-                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                error_message="This listener serves clients; send the request to a controller's listener",
-            )
-        quorum = self._quorum.state
-        return DescribeClusterResponse(
-            endpoint_type=_CONTROLLERS,
-            cluster_id=self._cluster_id,
-            controller_id=quorum.leader_id,
-            brokers=[
-                DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
-                for voter in quorum.voters
-                if (endpoint := self._addresses.endpoint_of(voter.key.id)) is not None
-            ],
-        )
-
-    def describe_topic_partitions(
-        self, context: Context, request: DescribeTopicPartitionsRequest
-    ) -> DescribeTopicPartitionsResponse | Deferred[DescribeTopicPartitionsResponse]:
-        return context.in_turns(self._described_topics(context, request))
-
-    def _described_topics(
-        self, context: Context, request: DescribeTopicPartitionsRequest
-    ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
-        """Topics sorted by name, from the cursor on, with as many partitions as the limit allows."""
-        image = self._image
-        wanted = (t.name for t in request.topics) if request.topics else list(image.topics)
-        names = yield from sorted_in_steps(wanted)
-        first = at = 0
-        if request.cursor is not None:
-            start, first = request.cursor.topic_name, request.cursor.partition_index
-            at = bisect_left(names, start)
-            is_listed = at < len(names) and names[at] == start
-            if first < 0 or (request.topics and not is_listed):
-                return (yield from bad_cursor(request))
-            if not is_listed:
-                first = 0
-        most = self._config.max_request_partition_size_limit
-        left = max(1, min(request.response_partition_limit, most))
-        response = DescribeTopicPartitionsResponse()
-        for number in range(at, len(names)):
-            name = names[number]
-            if not number % _STEP:
-                yield
-            if not left:
-                response.next_cursor = Cursor(topic_name=name, partition_index=0)
-                break
-            topic = image.topics.get(name)
-            if topic is None:
-                response.topics.append(undescribed(name, why_unknown(name), TOPIC_OPERATIONS))
-                continue
-            shown = list(topic.partitions.items())[first : first + left]
-            response.topics.append((yield from self._described(context, topic, shown)))
-            left -= len(shown)
-            if first + len(shown) < len(topic.partitions):
-                response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
-                break
-            first = 0
-        return response
-
-    def _described(
-        self, context: Context, topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
-    ) -> Generator[None, None, DescribeTopicPartitionsResponseTopic]:
-        partitions = yield from self._partitions(DescribeTopicPartitionsResponsePartition, context, shown)
-        for partition, (_, known) in zip(partitions, shown, strict=True):
-            partition.eligible_leader_replicas = known.elr
-            partition.last_known_elr = known.last_known_leader
-        return DescribeTopicPartitionsResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=partitions,
-            topic_authorized_operations=TOPIC_OPERATIONS,
-        )
-
-
-def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int:
-    """The active controller, if it is a broker that clients can reach; else this broker.
-
-    A Metadata response always names this broker: clients send admin requests to it, and any broker forwards
-    them. Kafka names a random broker in both responses.
-    """
-    leader = image.brokers.get(leader_id)
-    return node_id if leader is None or leader.fenced else leader.id
-
-
-def reachable_brokers(image: ClusterImage, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:
-    """(id, host, port, rack, fenced) of the brokers that have an endpoint for `listener`."""
-    for broker in image.brokers.values():
-        if listener in broker.endpoints:
-            host, port = broker.endpoints[listener]
-            yield broker.id, host, port, broker.rack, broker.fenced
