@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.net.buffers import BufferPool, FrameBuffer
+from penstock.net.buffers import BufferPool, FrameBuffer, is_kept
 
 
 def test_charged_bytes_leave_less_for_frames_until_their_release() -> None:
@@ -48,3 +48,16 @@ def test_an_address_past_its_limit_leaves_others_alone() -> None:
     assert pool.take(60 << 10, 32 << 10, yours, "yours") is not None
     pool.give_back(grown, "mine")
     assert pool.take(8 << 10, 4 << 10, other, "mine") is not None
+
+
+def test_no_other_frame_gets_the_buffer_of_a_large_one() -> None:
+    """A handler may keep the bytes of a large frame without a copy."""
+    pool = BufferPool(limit=1 << 30)
+    for size in (1 << 20, 3 << 20, 5 << 20, 90 << 20):
+        first = pool.take(size, size, None)
+        assert first is not None
+        pool.give_back(first)
+        kept = is_kept(memoryview(first)[4:size])
+        assert kept == (size > 4 << 20)
+        if kept:
+            assert pool.take(size, size, None) is not first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from mmap import mmap
 from random import Random
 from typing import Any, cast
 
@@ -69,8 +70,36 @@ def test_a_large_request_is_decoded_in_steps() -> None:
     message = DeleteGroupsRequest(groups_names=[f"group-{i}" for i in range(10 * STEP)])
     data = _joined(DELETE_GROUPS.request_encoder(2)(message))
     steps = DELETE_GROUPS.sliced_request_decoder(2)(data, 0)
-    assert sum(1 for _ in steps) == 10
+    assert sum(1 for _ in steps) == 1 + 10
     assert exhausted(DELETE_GROUPS.sliced_request_decoder(2)(data, 0)) == message
+
+
+def test_a_sliced_decoder_shows_the_fields_decoded_so_far() -> None:
+    """Also after an error: a message that is damaged at its end may have a million elements before that."""
+    names = [f"group-{i}" for i in range(10 * STEP)]
+    data = _joined(DELETE_GROUPS.request_encoder(2)(DeleteGroupsRequest(groups_names=names)))
+    steps = DELETE_GROUPS.sliced_request_decoder(2)(data[:-3], 0)
+    message = next(steps)
+    assert isinstance(message, DeleteGroupsRequest)
+    next(steps)
+    assert message.groups_names == names[: STEP - 1]
+    with pytest.raises(ProtocolError):
+        exhausted(steps)
+    assert len(message.groups_names) >= len(names) - 1
+
+
+_NEWEST = [
+    case for case in CASES if case.message is case.api.request and case.version == case.api.max_version
+]
+
+
+@pytest.mark.parametrize("case", _NEWEST, ids=str)
+def test_a_buffer_that_is_not_copied_is_decoded_alike(case: Case) -> None:
+    message = instance(case.message, case.version, Random(f"kept {case}"))
+    data = bytes(7) + case.encode(message)
+    kept = mmap(-1, len(data))
+    kept[:] = data
+    assert exhausted(sliced_decoder(*_form(case), copies=False)(memoryview(kept), 7)) == message
 
 
 def test_long_lists_of_numbers_are_decoded_and_encoded_in_steps() -> None:
@@ -81,7 +110,7 @@ def test_long_lists_of_numbers_are_decoded_and_encoded_in_steps() -> None:
     data = _joined(exhausted(encode(message)))
     assert data == _joined(DESCRIBE_PRODUCERS.request_encoder(0)(message))
     steps = DESCRIBE_PRODUCERS.sliced_request_decoder(0)(data, 0)
-    assert sum(1 for _ in steps) == 2
+    assert sum(1 for _ in steps) == 1 + 2
     assert exhausted(DESCRIBE_PRODUCERS.sliced_request_decoder(0)(data, 0)) == message
 
 

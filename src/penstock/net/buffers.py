@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from penstock.net.fair_slots import FairSlots
 
-__all__ = ["BufferPool", "FrameBuffer"]
+__all__ = ["BufferPool", "FrameBuffer", "is_kept"]
 
 FrameBuffer: TypeAlias = bytearray | mmap
 
@@ -138,6 +138,7 @@ class BufferPool:
         if self._used_up:
             self._note_use(address)
         free = self._free.setdefault(capacity, [])
+        # Not a large one, which handlers may have kept (`is_kept`).
         if capacity <= EAGER_SIZE and len(free) < _KEEP_FREE:
             free.append(buffer)
         self._wake()
@@ -170,6 +171,11 @@ class BufferPool:
 def _new(capacity: int) -> FrameBuffer:
     """A buffer. The pages of a large one are made when they are filled: to clear 64 MB takes 30 ms."""
     return bytearray(capacity) if capacity <= _WHOLE_FROM else mmap(-1, capacity)
+
+
+def is_kept(frame: memoryview) -> bool:
+    """Whether the bytes of a frame outlive its request: its buffer is not used again (`give_back`)."""
+    return isinstance(frame.obj, mmap)
 
 
 def _room_for(have: int) -> int:

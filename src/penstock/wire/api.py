@@ -118,8 +118,8 @@ class Api(Generic[RequestT, ResponseT]):
         """A decoder that raises LargeMessage for a request that has to be decoded in slices."""
         return bounded_decoder(self.request, *self._form(version), elements)
 
-    def sliced_request_decoder(self, version: int) -> SlicedDecoder[RequestT]:
-        return sliced_decoder(self.request, *self._form(version))
+    def sliced_request_decoder(self, version: int, *, copies: bool = True) -> SlicedDecoder[RequestT]:
+        return sliced_decoder(self.request, *self._form(version), copies=copies)
 
     def bounded_response_encoder(self, version: int, elements: int) -> Encoder[ResponseT]:
         """An encoder that raises LargeMessage for a response that has to be encoded in slices."""

@@ -37,8 +37,8 @@ Part: TypeAlias = Buffer | FileRange
 #: `decode(buffer, offset)`: the message at `offset`; ProtocolError and nothing else where there is none.
 Decoder: TypeAlias = Callable[[memoryview, int], S]
 Encoder: TypeAlias = Callable[[S], list[Part]]
-#: the same, as generators that yield after some elements
-SlicedDecoder: TypeAlias = Callable[[bytes | bytearray, int], Generator[None, None, S]]
+#: the same, as generators that yield after some elements; a decoder first yields the message without fields
+SlicedDecoder: TypeAlias = Callable[[bytes | bytearray | memoryview, int], Generator[S | None, None, S]]
 SlicedEncoder: TypeAlias = Callable[[S], Generator[None, None, list[Part]]]
 
 _compiled_decoder = cache(compile_decoder)
@@ -68,8 +68,9 @@ def bounded_encoder(cls: type[S], version: int, flexible: bool, elements: int) -
     return cast("Encoder[S]", _compiled_bounded_encoder(cls, version, flexible, elements))
 
 
-def sliced_decoder(cls: type[S], version: int, flexible: bool) -> SlicedDecoder[S]:
-    return cast("SlicedDecoder[S]", _compiled_sliced_decoder(cls, version, flexible))
+def sliced_decoder(cls: type[S], version: int, flexible: bool, *, copies: bool = True) -> SlicedDecoder[S]:
+    """A decoder in slices; without `copies` it reads the buffer as it is, which is slower."""
+    return cast("SlicedDecoder[S]", _compiled_sliced_decoder(cls, version, flexible, copies))
 
 
 def sliced_encoder(cls: type[S], version: int, flexible: bool) -> SlicedEncoder[S]:

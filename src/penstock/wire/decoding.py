@@ -6,7 +6,8 @@ one comparison after the last field finds it. A count is checked before its loop
 least m bytes must fit in what is left, and all arrays of a message together hold at most MAX_ELEMENTS.
 
 A bounded decoder raises LargeMessage before it loops over more than its number of elements. A sliced decoder
-is a generator that yields in its loops (`slicing`).
+is a generator that yields in its loops (`slicing`). It first yields the message without its fields: after an
+error, or if the rest is not needed, that has what was decoded so far.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any
 from penstock.model.errors import ProtocolError, TooManyElements
 from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, in_versions, min_size
 from penstock.wire.schema import Field, Struct, StructType, default_expression
-from penstock.wire.slicing import FIXED_STEP, MAX_ELEMENTS, SMALL_BYTES, STEP, TAGS_MAX, LargeMessage
+from penstock.wire.slicing import (
+    FIXED_STEP,
+    LARGE_FRAME,
+    MAX_ELEMENTS,
+    SMALL_BYTES,
+    STEP,
+    TAGS_MAX,
+    LargeMessage,
+)
 from penstock.wire.varint import read_uvarint, skip_tags
 
 __all__ = ["compile_bounded_decoder", "compile_decoder", "compile_sliced_decoder"]
@@ -35,9 +44,12 @@ def compile_bounded_decoder(cls: type[Struct], version: int, flexible: bool, ele
     return _DecoderSource(cls, version, flexible, elements=elements).function(exact=False)
 
 
-def compile_sliced_decoder(cls: type[Struct], version: int, flexible: bool) -> Any:
-    """As `compile_decoder`; the function is a generator. Its buffer must not change meanwhile."""
-    return _DecoderSource(cls, version, flexible, is_sliced=True).function(exact=False)
+def compile_sliced_decoder(cls: type[Struct], version: int, flexible: bool, copies: bool) -> Any:
+    """As `compile_decoder`; the function is a generator. Its buffer must not change meanwhile.
+
+    With `copies` it copies a buffer that is not bytes. That makes each value cheaper.
+    """
+    return _DecoderSource(cls, version, flexible, is_sliced=True, copies=copies).function(exact=False)
 
 
 def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -57,6 +69,7 @@ class _DecoderSource(Source):
         *,
         elements: int | None = None,
         is_sliced: bool = False,
+        copies: bool = True,
     ) -> None:
         super().__init__()
         self._cls = cls
@@ -67,7 +80,7 @@ class _DecoderSource(Source):
         self._is_sliced = is_sliced
         #: Fixed-size fields not read yet: where each goes and its format character.
         self._run: list[tuple[str, str]] = []
-        self._keeps_views = has_records(cls, version)
+        self._keeps_views = not copies or has_records(cls, version)
 
     def function(self, exact: bool) -> Any:
         name = f"decode_{self._cls.__name__}_v{self._version}"
@@ -90,13 +103,16 @@ class _DecoderSource(Source):
             # Everything is copied out of the frame: one copy of it all makes each of them cheaper.
             self.line("buf = buf[pos:].tobytes(); pos = 0")
         self.line(f"size = len(buf); budget = {self._elements or MAX_ELEMENTS}")
+        if self._elements is not None and self._keeps_views:
+            self.line(f"if size > {LARGE_FRAME}: raise Large")
         if self._is_sliced:
             self.line(f"step = {STEP}")
-            # A generator even if the message has no array.
-            self.line("if 0: yield")
         self.indent("try:")
         message = self.local("o")
-        self._struct(self._cls, message)
+        self._new(self._cls, message)
+        if self._is_sliced:
+            self.line(f"yield {message}")
+        self._fields_of(self._cls, message)
         self._flush()
         self.dedent()
         self.indent("except ERRORS as e:")
@@ -110,7 +126,13 @@ class _DecoderSource(Source):
 
     def _struct(self, cls: StructType, name: str) -> None:
         """Read a `cls` into a new object called `name`."""
+        self._new(cls, name)
+        self._fields_of(cls, name)
+
+    def _new(self, cls: StructType, name: str) -> None:
         self.line(f"{name} = new({self.refer(cls.__name__, cls)})")
+
+    def _fields_of(self, cls: StructType, name: str) -> None:
         sequence, tagged = fields_in(cls, self._version)
         for field in cls.fields:
             if field not in sequence:

@@ -46,6 +46,7 @@ def portions(message: Struct) -> Iterator[Portion]:
     while lists:
         values, of = lists.pop()
         step = PORTION if of is None else _STEP
+        weight += 1
         for start in range(0, len(values), step):
             part = values[start : start + step]
             some += part
@@ -61,21 +62,23 @@ def portions(message: Struct) -> Iterator[Portion]:
 def _add_lists(
     parents: Sequence[Any], cls: StructType, lists: list[tuple[Sequence[Any], StructType | None]]
 ) -> int:
-    """Add the lists of structures of type `cls` that have to be divided. Returns the values of the others."""
-    values_of_others = 0
+    """Add the lists of structures of type `cls` that have to be divided. Returns the size of the others."""
+    size_of_others = 0
     for name, of in _lists_of(cls):
         for parent in parents:
-            value = getattr(parent, name)
+            # A message that was not decoded to its end lacks fields.
+            value = getattr(parent, name, None)
             if isinstance(value, Struct):
                 lists.append(((value,), of))
             elif isinstance(value, list | tuple):
-                if of is None and len(value) <= _SHORT:
-                    values_of_others += len(value)
+                # An empty list is an object as well: there may be more of them than of anything else.
+                if not value or (of is None and len(value) <= _SHORT):
+                    size_of_others += 1 + len(value)
                 else:
                     lists.append((value, of))
             elif isinstance(value, deque):
                 lists.append((tuple(value), of))
-    return values_of_others
+    return size_of_others
 
 
 @cache

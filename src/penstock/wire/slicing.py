@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 __all__ = [
     "FIXED_STEP",
+    "LARGE_FRAME",
     "MAX_ELEMENTS",
     "SMALL_BYTES",
     "SMALL_ELEMENTS",
@@ -30,6 +31,8 @@ MAX_ELEMENTS: Final = 1 << 20
 #: the most elements and bytes of a request that is decoded and handled at once; an element takes 10 to 20 µs
 SMALL_ELEMENTS: Final = 200
 SMALL_BYTES: Final = 64 << 10
+#: the largest frame whose batches of records are appended at once; a megabyte takes a millisecond or more
+LARGE_FRAME: Final = 4 << 20
 #: the most elements of a response that is encoded at once; an element takes a microsecond or two
 SMALL_RESPONSE: Final = 1000
 #: elements between two yields of a sliced codec: structures, and values of a fixed size

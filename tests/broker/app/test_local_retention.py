@@ -123,7 +123,7 @@ def test_a_restart_keeps_the_local_start(archive: Path, tmp_path: Path) -> None:
                 assert values(client, topic) == EXPECTED
 
 
-def test_metrics_show_what_lies_where(archive: Path) -> None:
+def test_metrics_show_the_sizes_of_both_tiers(archive: Path) -> None:
     local = "penstock_partition_local_log_start_offset"
     with (
         broker(config={**settings(archive), **MONITORED}) as running,
@@ -209,7 +209,7 @@ def test_an_archive_that_was_rolled_back_suspends_the_deletion(running: BrokerTh
         assert values(client, topic, log_of(running, topic).local_log_start_offset)
 
 
-def test_leaders_copy_again_what_a_store_has_lost(running: BrokerThread, archive: Path) -> None:
+def test_leaders_copy_segments_again_that_a_store_has_lost(running: BrokerThread, archive: Path) -> None:
     """Without new records: a remembered end of the archive would leave them on this disk only."""
     with RawClient(running.bootstrap) as client:
         topic = freed_topic(running, client)

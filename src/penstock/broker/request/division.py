@@ -29,6 +29,8 @@ __all__ = [
 PART_ELEMENTS: Final = 100
 #: As many characters count as an element.
 _LONG: Final = 256
+#: As many bytes of records count as an element: a part has a megabyte.
+_RECORDS: Final = 10 << 10
 #: elements of the same key that a part keeps, and those that are looked at in one step
 _DUPLICATES: Final = 2
 _GROUPED_AT_ONCE: Final = 500
@@ -169,14 +171,14 @@ def _chunks(elements: Sequence[Any], inner: Sequence[Level], most: int) -> Itera
 def _weight(element: Any, inner: Sequence[Level], most: int) -> int:
     """The number of elements in an element, itself included; any number above `most` if it has more.
 
-    Long names count for more: handlers hash, compare and copy them.
+    Long names count for more: handlers hash, compare and copy them. So do record batches.
     """
     own = 1 + _characters(element) // _LONG
     if not inner:
-        return own
+        return own if not hasattr(element, "records") else own + len(element.records or b"") // _RECORDS
     elements = getattr(element, inner[0].name) or ()
     weight = own + len(elements)
-    if len(inner) == 1 or weight > most:
+    if weight > most or (len(inner) == 1 and not (elements and hasattr(elements[0], "records"))):
         return weight
     for each in elements:
         weight += _weight(each, inner[1:], most) - 1

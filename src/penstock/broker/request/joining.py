@@ -14,13 +14,13 @@ __all__ = ["Join"]
 class Join:
     """The response to a divided request, in the making."""
 
-    __slots__ = ("_also", "_division", "_known", "response")
+    __slots__ = ("_also", "division", "known", "response")
 
     def __init__(self, division: Division) -> None:
-        self._division = division
+        self.division = division
         self.response: Any = None
-        #: the elements of the response that are lists of elements themselves, by their place in the response
-        self._known: dict[Any, Any] = {}
+        #: the elements of the response that are unique or lists of elements, by their place in the response
+        self.known: dict[Any, Any] = {}
         self._also: set[Any] = set()
 
     def add(self, response: Any, continued: int = 0) -> None:
@@ -33,17 +33,17 @@ class Join:
         first = self.response is None
         if first:
             self.response = copy(response)
-            setattr(self.response, self._division.response[0].name, [])
-            if self._division.also is not None:
-                setattr(self.response, self._division.also.name, [])
+            setattr(self.response, self.division.response[0].name, [])
+            if self.division.also is not None:
+                setattr(self.response, self.division.also.name, [])
         elif getattr(response, "error_code", 0) and not self.response.error_code:
             self.response.error_code = response.error_code
             if hasattr(response, "error_message"):
                 self.response.error_message = response.error_message
-        if self._division.in_place:
-            _append(self.response, response, self._division.response, continued)
+        if self.division.in_place:
+            _append(self.response, response, self.division.response, continued)
         else:
-            self._merge(self.response, response, self._division.response, ())
+            self._merge(self.response, response, self.division.response, ())
         self._add_others(response)
 
     def _merge(self, joined: Any, added: Any, levels: Sequence[Level], place: tuple[Any, ...]) -> None:
@@ -53,26 +53,26 @@ class Join:
         if elements is None:
             elements = []
             setattr(joined, level.name, elements)
-        if not level.key or not (inner or self._division.is_unique):
+        if not level.key or not (inner or self.division.is_unique):
             elements += getattr(added, level.name) or ()
             return
         for element in getattr(added, level.name) or ():
             key = (*place, level.key_of(element))
-            known = self._known.get(key)
+            known = self.known.get(key)
             if known is None:
-                self._known[key] = element
+                self.known[key] = element
                 elements.append(element)
                 if len(inner) > 1:
                     # Its own elements may come again as well.
                     for each in getattr(element, inner[0].name) or ():
-                        self._known.setdefault((*key, inner[0].key_of(each)), each)
+                        self.known.setdefault((*key, inner[0].key_of(each)), each)
             elif inner:
                 self._merge(known, element, inner, key)
                 if getattr(element, "error_code", 0) and not known.error_code:
                     known.error_code = element.error_code
 
     def _add_others(self, response: Any) -> None:
-        also = self._division.also
+        also = self.division.also
         if also is None:
             return
         elements = getattr(self.response, also.name)
