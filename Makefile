@@ -193,7 +193,7 @@ image: $(READY) ## the container image as an OCI archive in build/image, without
 
 .PHONY: roll
 roll: $(READY) ## roll three brokers under load: 0.1.0 and the last version, this one, back, and this one again (MIXED=120 seconds between)
-	ROLL=all ROLL_MIXED_S=$(or $(MIXED),60) $(PY) -m pytest -q --timeout 3000 tests/rolling/test_rolls.py
+	ROLL=all ROLL_MIXED_S=$(or $(MIXED),60) $(PY) -m pytest -q --timeout 3000 tests/rolling
 
 .PHONY: pages test-site-tools
 pages: $(READY) ## render the pages that come from code, without the site

@@ -43,8 +43,10 @@ class Writer:
         values: itertools.count[int],
         security: Mapping[str, str] = _PLAINTEXT,
         delivery_ms: int = _DELIVERY_MS,
+        pace_s: float = _PACE_S,
     ) -> None:
         self.name = name
+        self._pace_s = pace_s
         self._history = history
         self._values = values
         self._stopped = threading.Event()
@@ -87,7 +89,7 @@ class Writer:
 
     def _run(self) -> None:
         for partition in itertools.cycle(range(PARTITIONS)):
-            if self._stopped.wait(_PACE_S):
+            if self._stopped.wait(self._pace_s):
                 return
             self._send(partition)
             self._producer.poll(0)

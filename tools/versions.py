@@ -22,8 +22,8 @@ ROOT: Final = Path(__file__).parent.parent
 HOME: Final = ROOT / "build" / "versions"
 #: release 0.1.0
 RELEASE_0_1: Final = "8a74dbf5"
-#: the last commit before brokers had the level of 0.2: all abilities of 0.2, at the level of 0.1
-BEFORE_0_2: Final = "2dbe6590"
+#: the last commit before the work on 0.2: share groups, transactions, ACLs and quotas, at the level of 0.1
+BEFORE_0_2: Final = "6a30359f"
 #: the first commit whose data directories are kept in tests/golden
 FIRST: Final = "ee305a92"
 

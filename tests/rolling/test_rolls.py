@@ -1,17 +1,13 @@
 """Rolls of a cluster of real processes under load: previous version, this one, back, and this one again.
 
-`make roll` runs longer, with a Spark stream.
+`make test` has one roll; `make roll` all of them, with both versions side by side for longer.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +17,7 @@ from pyspark.sql import SparkSession
 from chaos.clients import TOPIC
 from chaos.history import Outcome
 from penstock.cli.cluster.broker_home import homes_in
-from penstock.cli.cluster.processes import program_of
-from penstock.cli.cluster.starting import stop_again
+from tests.rolling.clusters import THIS, check, cluster, penstock, programs, roll
 from tests.rolling.load import Load
 from tests.spark.connectors import Connector, Stream
 from tests.waiting import eventually
@@ -30,46 +25,8 @@ from tools.versions import BEFORE_0_2, RELEASE_0_1, NoSuchVersion, environment
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-THIS = Path(sys.prefix)
 #: seconds for which brokers of both versions run in `make roll`
 MIXED_S = float(os.environ.get("ROLL_MIXED_S", "0"))
-CONFIGS = ("offsets.topic.num.partitions=3", "transaction.state.log.num.partitions=3")
-
-
-def penstock(version: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(version / "bin" / "python"), "-P", "-m", "penstock", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-
-
-def check(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@contextmanager
-def cluster(version: Path, data: Path) -> Iterator[str]:
-    """Three brokers in three zones, started by a version; their addresses."""
-    settings = [word for each in CONFIGS for word in ("--set", each)]
-    how = ("--brokers", "3", "--port", "0", "--racks", "a,b,c", "--timeout", "120")
-    try:
-        check(penstock(version, "cluster", "start", "--data", str(data), *how, *settings))
-        yield ",".join(home.address for home in homes_in(data))
-    finally:
-        stop_again(homes_in(data))
-
-
-def programs(data: Path) -> set[str]:
-    """The interpreters that the brokers run with."""
-    running = [home.process() for home in homes_in(data)]
-    assert None not in running
-    return {program_of(process) or "" for process in running if process is not None}
-
-
-def roll(version: Path, data: Path) -> str:
-    words = ("cluster", "roll", "--data", str(data), "--upgrade-to", str(version), "--timeout", "150")
-    output = check(penstock(THIS, *words))
-    assert programs(data) == {str(version / "bin" / "python")}
-    return output
 
 
 def levels(data: Path) -> dict[str, int]:
@@ -96,7 +53,12 @@ def roll_there_and_back(previous: Path, data: Path, load: Load) -> None:
         roll(version, data)
         assert load.acknowledged > before
         time.sleep(MIXED_S)  # versions run side by side
-    wrong = load.finish()
+    check_load(load, data)
+
+
+def check_load(load: Load, data: Path) -> None:
+    """End the load, which brokers of the previous version have served, too."""
+    wrong = load.finish(homes_in(data)[0].path / "data")
     assert not wrong, [*wrong, *load.lines()]
     print(*load.lines(), sep="\n")
 
@@ -114,9 +76,21 @@ def check_upgrade(previous: Path, data: Path, raised: dict[str, int]) -> None:
     assert programs(data) == {str(THIS / "bin" / "python")}
 
 
+def test_a_roll_to_this_version_under_load_loses_nothing(tmp_path: Path) -> None:
+    """The rest of this file is for `make roll`: each roll takes a quarter of a minute."""
+    previous, data = in_history(BEFORE_0_2), tmp_path / "cluster"
+    with cluster(previous, data) as bootstrap:
+        load = Load(bootstrap, is_basic=True)
+        load.start()
+        eventually(lambda: load.acknowledged > 100)
+        roll(THIS, data)
+        check_load(load, data)
+        assert levels(data)["penstock.version"] == 2, "the cluster works at the level of 0.1 still"
+
+
 @pytest.mark.skipif(os.environ.get("ROLL") != "all", reason="`make roll` runs it")
 def test_rolls_there_and_back_under_load_lose_nothing(tmp_path: Path) -> None:
-    """All clients, between the last commit at the level of 0.1 and this version."""
+    """All clients, between a commit at the level of 0.1 and this version."""
     previous, data = in_history(BEFORE_0_2), tmp_path / "cluster"
     with cluster(previous, data) as bootstrap:
         load = Load(bootstrap)
