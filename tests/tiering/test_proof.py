@@ -150,7 +150,7 @@ async def test_an_archive_that_was_rolled_back_suspends_the_deletion() -> None:
 
 
 @in_loop
-async def test_what_a_leader_has_copied_is_missed_before_any_proof() -> None:
+async def test_copied_segments_are_missed_before_any_proof() -> None:
     kept = await Kept.filled()
     earlier, log = dict(kept.store.objects), kept.replica.log
     kept.replica.produce(20)
