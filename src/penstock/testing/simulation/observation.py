@@ -217,7 +217,9 @@ class Observation:
     def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> bool:
         """Check a replica whose state has changed. Returns false if its log cannot be read."""
         log, known = partition.log, seen.replicas.get(partition)
-        ends = log.end_offset, log.high_watermark, partition.sync.end_offset
+        # Not what the replica counts for, which is what the invariants judge.
+        synced_end = log.recovery_point if partition.sync.flusher.acks_wait else log.end_offset
+        ends = log.end_offset, log.high_watermark, synced_end
         mirror = seen.logs.get(partition)
         if mirror is None:
             mirror = seen.logs[partition] = LogMirror()
