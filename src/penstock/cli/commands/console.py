@@ -89,7 +89,7 @@ def console(
     backup: Annotated[
         str | None,
         typer.Option(
-            "--backup", metavar="URL", help="Address of the metrics of `penstock backup run`, for the overview."
+            "--backup", metavar="URL", help="Address of metrics of `penstock backup run`, for the overview."
         ),
     ] = None,
     faults: Annotated[
