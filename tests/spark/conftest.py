@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.connection import close_clusters
+from penstock.reading.connection import close_clusters
 from penstock.testing import BrokerThread, broker
 from tests.spark.connectors import Connector
 from tests.spark.topics import Topics

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.spark.connection import close_clusters
+from penstock.reading.connection import close_clusters
 from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
 from tests.spark.writing import write
 

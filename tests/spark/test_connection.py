@@ -7,7 +7,7 @@ import pytest
 
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.peer_errors import PeerGone, PeerLost, PeerRejected
-from penstock.spark.connection import Attempts, Cluster, Endpoint, cluster_of
+from penstock.reading.connection import Attempts, Cluster, Endpoint, cluster_of
 from penstock.spark.options import ReadOptions, WriteOptions
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest

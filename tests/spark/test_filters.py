@@ -17,8 +17,8 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.model.ids import TopicPartition
+from penstock.reading.planning import OffsetRange
 from penstock.spark.filters import EVERYTHING, from_first, pushed
-from penstock.spark.planning import OffsetRange
 
 RANGES = [OffsetRange("a", 0, 10, 100), OffsetRange("a", 1, 0, 50), OffsetRange("b", 0, 5, 20)]
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.spark.connection import close_clusters
+from penstock.reading.connection import close_clusters
 from penstock.testing import Cluster, cluster
 from tests.spark.topics import Topics, schema, source, task_rows
 

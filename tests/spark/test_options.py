@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.ids import TopicPartition
+from penstock.reading.offsets import EARLIEST, LATEST, Position
+from penstock.reading.selection import Selection
 from penstock.spark.errors import WrongOption
-from penstock.spark.offsets import EARLIEST, LATEST, Position
-from penstock.spark.options import NO_EFFECT, READ_OPTIONS, ReadOptions, Selection, WriteOptions
+from penstock.spark.options import NO_EFFECT, READ_OPTIONS, ReadOptions, WriteOptions
 
 TOPIC = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 

@@ -27,8 +27,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.peer_errors import PeerLost
-from penstock.spark import fetching, readers
-from penstock.spark.connection import Connection, close_clusters
+from penstock.reading import fetching
+from penstock.reading.connection import Connection, close_clusters
+from penstock.spark import readers
 from penstock.spark.errors import DataLost, WrongOption
 from penstock.spark.options import ReadOptions
 from penstock.spark.readers import FilteringReader, StreamReader

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.model.ids import TopicPartition
-from penstock.spark.planning import OffsetRange
+from penstock.reading.planning import OffsetRange
 
 __all__ = ["EVERYTHING", "Pushed", "from_first", "pushed"]
 

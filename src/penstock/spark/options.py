@@ -16,13 +16,14 @@ import msgspec
 
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicPartition
+from penstock.reading.connection import Endpoint, Security, librdkafka_settings
+from penstock.reading.offsets import EARLIEST, LATEST, Position, parse_partition_map
+from penstock.reading.selection import Selection
 from penstock.security.client_names import SECURITY_PREFIXES, java_names
-from penstock.spark.connection import Endpoint, Security, librdkafka_settings
 from penstock.spark.errors import WrongOption
-from penstock.spark.offsets import EARLIEST, LATEST, Position, parse_partition_map
 from penstock.wire.routing import Address
 
-__all__ = ["NO_EFFECT", "READ_OPTIONS", "WRITE_OPTIONS", "ReadOptions", "Selection", "WriteOptions"]
+__all__ = ["NO_EFFECT", "READ_OPTIONS", "WRITE_OPTIONS", "ReadOptions", "WriteOptions"]
 
 _SELECTION: Final = ("subscribe", "subscribePattern", "assign")
 #: Options that only tune the JVM's client, or a consumer group, which this source does not have.
@@ -85,15 +86,6 @@ _UNIT_S: Final = {
 }
 _DEFAULT_PORT: Final = 9092
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which partitions are read: of named topics, of topics that match a pattern, or named ones."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

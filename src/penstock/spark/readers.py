@@ -8,9 +8,9 @@ and `stop` perhaps not at all, so neither is relied on.
 from __future__ import annotations
 
 import gc
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -24,20 +24,24 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.model.errors import ErrorCode
-from penstock.model.ids import TopicPartition
-from penstock.spark.connection import Cluster, cluster_of
-from penstock.spark.errors import DataLost, WrongOption
-from penstock.spark.fetching import RangeReader
+from penstock.reading.connection import cluster_of
+from penstock.reading.errors import DataLost
+from penstock.reading.fetching import RangeReader
+from penstock.reading.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
+from penstock.reading.planning import OffsetRange, check_order, limited, plan, ranges_between, within_log
+from penstock.reading.selection import selected
 from penstock.spark.filters import EVERYTHING, from_first, pushed
-from penstock.spark.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
-from penstock.spark.options import ReadOptions, Selection
-from penstock.spark.planning import OffsetRange, check_order, limited, plan, ranges_between, within_log
+from penstock.spark.options import ReadOptions
 from penstock.spark.rows import Rows
 
-__all__ = ["BatchReader", "FilteringReader", "StreamReader"]
+__all__ = ["BatchReader", "FilteringReader", "RangeTask", "StreamReader"]
 
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class RangeTask(OffsetRange, InputPartition):
+    """A range as a task of Spark, which takes no other class."""
 
 
 class _RangeTasks:
@@ -49,7 +53,8 @@ class _RangeTasks:
 
     def _plan(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
         options = self._options
-        return [*plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)]
+        parts = plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
+        return [RangeTask(each.topic, each.partition, each.start, each.stop) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in a worker; this object was sent there."""
@@ -211,28 +216,3 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
                     f"or "
                     "lost its end. Set failOnDataLoss=false to continue"
                 )
-
-
-def selected(
-    cluster: Cluster, selection: Selection, *, missing_is_error: bool = True
-) -> list[TopicPartition]:
-    """The partitions that a query reads, as of now."""
-    if selection.pattern is not None:
-        response = cluster.refresh(None)
-        pattern = re.compile(selection.pattern)
-        names = [topic.name for topic in response.topics if not topic.is_internal and topic.name]
-        # As Spark's connector has it: found anywhere in a name, unless the pattern says otherwise.
-        topics = [name for name in names if pattern.search(name)]
-    else:
-        topics = sorted(set(selection.topics) | {partition.topic for partition in selection.partitions})
-        cluster.refresh(topics)
-    counts = {topic: cluster.view.partitions(topic) for topic in topics}
-    found = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
-    missing = [topic for topic, count in counts.items() if not count]
-    if selection.partitions:
-        missing = [str(partition) for partition in selection.partitions if partition not in found]
-        found = [partition for partition in selection.partitions if partition in found]
-    if missing and missing_is_error:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-        raise WrongOption(f"{code}: the cluster has no {', '.join(missing)}")
-    return found

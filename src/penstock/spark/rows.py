@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from penstock.reading.planning import OffsetRange
 from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX
-from penstock.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
     from penstock.spark.json_values import JsonValues

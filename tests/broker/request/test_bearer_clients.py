@@ -18,11 +18,11 @@ from penstock.net.client import Peer
 from penstock.net.client_security import ClientSecurity, client_security, librdkafka_security
 from penstock.net.peer_errors import PeerLost
 from penstock.net.token_source import TokenSource
+from penstock.reading.connection import Connection, Security
 from penstock.security.bearer_settings import token_settings
 from penstock.security.mechanism import Login
 from penstock.security.sasl_bearer import OAUTHBEARER
 from penstock.security.sasl_client import SaltedPasswords
-from penstock.spark.connection import Connection, Security
 from penstock.testing import BrokerThread, broker
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest

@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.reading.connection import librdkafka_settings
 from penstock.spark import PenstockDataSource
-from penstock.spark.connection import librdkafka_settings
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of

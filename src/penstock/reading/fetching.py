@@ -1,7 +1,7 @@
 """Reading a range of offsets of one partition, as fast as a broker sends.
 
-While one fetch is decoded and Spark takes its rows, the next one is already under way: where it starts is
-known from the headers of batches alone. Leaders that move and connections that end are gone after; gaps in
+While one fetch is decoded and the caller takes its rows, the next one is already under way: where it starts
+is known from the headers of batches alone. Leaders that move and connections that end are gone after; gaps in
 offsets (compaction, aborted transactions, control batches) are normal. Records that are lost for good are an
 error or are skipped, as the query says.
 """
@@ -17,13 +17,13 @@ from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicPartition
 from penstock.net.peer_errors import PeerGone
 from penstock.ports import Buffer
+from penstock.reading.connection import Attempts, Cluster, Connection
+from penstock.reading.errors import DataLost, ReadingError
+from penstock.reading.offsets import EARLIEST, list_offsets
+from penstock.reading.planning import OffsetRange
 from penstock.records.columnar import decode
 from penstock.records.committed import Aborted, PlacedBatch, committed
 from penstock.records.record import iter_batches
-from penstock.spark.connection import Attempts, Cluster, Connection
-from penstock.spark.errors import DataLost, SparkSourceError
-from penstock.spark.offsets import EARLIEST, list_offsets
-from penstock.spark.planning import OffsetRange
 from penstock.wire.apis.fetch import (
     FETCH,
     FetchPartition,
@@ -43,7 +43,7 @@ _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOW
 _log: Final = logging.getLogger(__name__)
 
 
-class _OutOfRange(SparkSourceError):
+class _OutOfRange(ReadingError):
     """The broker has nothing at this offset any more, or not yet."""
 
 
@@ -66,6 +66,8 @@ class RangeReader:
     committed: bool
     fail_on_data_loss: bool
     headers: bool
+    #: what the caller does to skip records that are gone, for the message of the error
+    to_skip: str = "Set failOnDataLoss=false"
     next_offset: int = 0
     _connection: Connection | None = None
 
@@ -143,7 +145,7 @@ class RangeReader:
             yield from decode(fetched.data, shown, wanted, headers=self.headers)
         except CorruptMessage as e:
             # Some rows of this fetch may be on their way already: the task as a whole has to start over.
-            raise SparkSourceError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e
+            raise ReadingError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e
 
     def _recover(self, error: PeerGone | ApiError, attempts: Attempts) -> None:
         """Look up the current leader; raises if a retry is useless, or after too many."""
@@ -178,7 +180,7 @@ class RangeReader:
         """Skip the records before `until`, if the query allows that."""
         what = f"{self.wanted.topic}-{self.wanted.partition}: offsets {self.next_offset} to {until} are gone"
         if self.fail_on_data_loss:
-            raise DataLost(f"{what}: {why}. Set failOnDataLoss=false to skip them")
+            raise DataLost(f"{what}: {why}. {self.to_skip} to skip them")
         _log.warning("%s: %s", what, why)
         self.next_offset = until
 

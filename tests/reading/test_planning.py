@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.ids import TopicPartition
-from penstock.spark.offsets import from_json, to_json
-from penstock.spark.planning import OffsetRange, limited, plan, ranges_between
+from penstock.reading.offsets import from_json, to_json
+from penstock.reading.planning import OffsetRange, limited, plan, ranges_between
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 12))
 offset_maps = st.dictionaries(partitions, st.integers(0, 10_000), max_size=8)

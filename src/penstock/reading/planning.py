@@ -11,17 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pyspark.sql.datasource import InputPartition
-
 from penstock.model.ids import TopicPartition
-from penstock.spark.errors import WrongOption
-from penstock.spark.offsets import Offsets
+from penstock.reading.errors import WrongOption
+from penstock.reading.offsets import Offsets
 
 __all__ = ["OffsetRange", "check_order", "limited", "plan", "ranges_between", "within_log"]
 
 
 @dataclass(frozen=True)
-class OffsetRange(InputPartition):
+class OffsetRange:
     """The range of one task: offsets `start` to `stop`, exclusive, of one partition of a topic."""
 
     topic: str
@@ -81,7 +79,7 @@ def plan(
 ) -> list[OffsetRange]:
     """`ranges` in parts of at most `max_records` offsets, and in about `min_partitions` parts at least.
 
-    The largest range comes first: Spark starts tasks in this order, and the last to end should be small.
+    The largest range comes first: tasks start in this order, and the last to end should be small.
     """
     parts = sorted(ranges, key=lambda each: each.size, reverse=True)
     if max_records is not None:

@@ -1,4 +1,4 @@
-"""Brokers over blocking sockets: the shell around the sans-IO `Conversation` that a Spark worker uses.
+"""Brokers over blocking sockets: the shell around the sans-IO `Conversation` of readers.
 
 A worker runs one task at a time in one thread, so a `Cluster` is used by one caller at a time. Connections
 stay open for the next task. A connection with a request in flight at the end of a task is closed, because the

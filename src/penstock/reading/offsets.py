@@ -15,8 +15,8 @@ import msgspec
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.net.peer_errors import PeerGone
-from penstock.spark.connection import Attempts, Cluster
-from penstock.spark.errors import WrongOption
+from penstock.reading.connection import Attempts, Cluster
+from penstock.reading.errors import WrongOption
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
