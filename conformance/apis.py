@@ -14,8 +14,10 @@ from penstock.wire.apis import APIS
 __all__ = ["MISSING", "kafka_apis", "render_apis"]
 
 _FILE: Final = Path(__file__).parent / "kafka_apis.json"
-#: by API key: why Penstock does not serve an API, or fewer versions of it
-MISSING: Final[dict[int, str]] = {}
+#: by API key: why Penstock does not serve an API, or other versions of it
+MISSING: Final[dict[int, str]] = {
+    22: "version 6 has two-phase commit (KIP-939), which Kafka 4.3 marks as unstable",
+}
 #: by API key: what differs in the effect of an API that is served in the same versions
 _EFFECTS: Final = {
     **dict.fromkeys(
@@ -31,8 +33,8 @@ _INTRODUCTION: Final = """\
 ## APIs
 
 What Apache Kafka 4.3.1 answers to ApiVersions on a listener of clients, and what Penstock does. Versions
-that Kafka marks as unstable are not offered by either. Differences of single responses are in
-[differences from Apache Kafka](differential.md).
+that Kafka marks as unstable are not offered by either, except InitProducerId 6. Differences of single
+responses are in [differences from Apache Kafka](differential.md).
 
 | key | API | Kafka | Penstock | difference |
 |--:|---|---|---|---|

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.metadata.levels import ACCESS, QUOTAS, TRANSACTIONS, Ability, check_topic, refused
+from penstock.metadata.levels import (
+    ACCESS,
+    QUOTAS,
+    TRANSACTIONS,
+    TWO_PHASE_COMMIT,
+    Ability,
+    check_topic,
+    refused,
+)
 from penstock.model.errors import ApiError, ErrorCode
 
 
-@pytest.mark.parametrize("ability", [ACCESS, QUOTAS, TRANSACTIONS])
+@pytest.mark.parametrize("ability", [ACCESS, QUOTAS, TRANSACTIONS, TWO_PHASE_COMMIT])
 def test_an_ability_is_off_below_its_level(ability: Ability) -> None:
     error = refused({"penstock.version": 1, "metadata.version": 30}, ability)
     assert error is not None and error.code is ErrorCode.UNSUPPORTED_VERSION

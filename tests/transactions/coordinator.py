@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.coordination.outbox import bytes_of
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.transactions.initialization import Initialization
 from penstock.transactions.ledger import SendMarkers
 from penstock.transactions.metadata import TopicPartition
 from penstock.transactions.settings import Environment, TransactionSettings
@@ -24,6 +25,7 @@ class Coordinator:
         *,
         now_ms: int = 1_000_000,
         is_clock_trusted: bool = True,
+        two_phase_commit: bool = True,
     ) -> None:
         self.level = level
         self.next_id = 1000
@@ -31,7 +33,7 @@ class Coordinator:
         self.now_ms = now_ms
         self.record_bytes_max = 1_048_588
         env = Environment(
-            TransactionSettings(),
+            TransactionSettings(two_phase_commit=two_phase_commit),
             lambda: self.level,
             self._take,
             lambda: is_clock_trusted,
@@ -61,14 +63,34 @@ class Coordinator:
         outbox.clear()
 
     def init(self, name: str = "x", expected: tuple[int, int] | None = None) -> tuple[str, int, int]:
+        return self._init(name, Initialization(60_000, expected))[:3]
+
+    def keep(
+        self,
+        name: str = "x",
+        *,
+        two_phase: bool = True,
+        keep: bool = True,
+        expected: tuple[int, int] | None = None,
+    ) -> tuple[str, int, int, int, int]:
+        """As `init`, with the producer id and the epoch of the transaction that was kept."""
+        return self._init(name, Initialization(60_000, expected, two_phase, keep))
+
+    def _init(self, name: str, wanted: Initialization) -> tuple[str, int, int, int, int]:
         self._turn()
         try:
-            response = self.shard.init_producer_id(name, 60_000, expected)
+            response = self.shard.init_producer_id(name, wanted)
         except ApiError as e:
-            return (e.code.name, -1, -1)
+            return (e.code.name, -1, -1, -1, -1)
         finally:
             self.collect()
-        return (ErrorCode(response.error_code).name, response.producer_id, response.producer_epoch)
+        return (
+            ErrorCode(response.error_code).name,
+            response.producer_id,
+            response.producer_epoch,
+            response.ongoing_txn_producer_id,
+            response.ongoing_txn_producer_epoch,
+        )
 
     def add(
         self,

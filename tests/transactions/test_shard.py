@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.transactions.initialization import Initialization
 from penstock.transactions.metadata import LAST_EPOCH
 from penstock.transactions.records import decode_record, encode_key, encode_value
 from penstock.transactions.shard import TransactionFilter
@@ -124,7 +125,7 @@ class TestInit:
         coordinator = Coordinator()
         for timeout_ms in (0, -1, 900_001):
             with pytest.raises(Exception, match="INVALID_TRANSACTION_TIMEOUT"):
-                coordinator.shard.init_producer_id("x", timeout_ms, None)
+                coordinator.shard.init_producer_id("x", Initialization(timeout_ms))
 
 
 class TestEnd:

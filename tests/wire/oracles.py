@@ -64,6 +64,7 @@ def _their_names(name: str) -> tuple[str, ...]:
         name.removesuffix("_ms"),
         name.removeprefix("topic_").removeprefix("cluster_"),
         name.replace("kraft", "k_raft"),
+        name.replace("_2pc", "2_pc"),
     )
 
 
@@ -116,7 +117,13 @@ class Kio:
         return schema(**values)
 
     def _our_names(self, name: str) -> tuple[str, ...]:
-        return name, name + "_ms", name.replace("k_raft", "kraft"), name.removesuffix("_")
+        return (
+            name,
+            name + "_ms",
+            name.replace("k_raft", "kraft"),
+            name.removesuffix("_"),
+            name.replace("2_pc", "_2pc"),
+        )
 
     def _their_value(self, field: Any, value: Any) -> Any:
         nested = next((t for t in _types_within(field.type) if dataclasses.is_dataclass(t)), None)

@@ -48,7 +48,7 @@ KAFKA_4_3 = {
     19: ("CreateTopics", 2, 7, 5),
     20: ("DeleteTopics", 1, 6, 4),
     21: ("DeleteRecords", 0, 2, 2),
-    22: ("InitProducerId", 0, 5, 2),
+    22: ("InitProducerId", 0, 6, 2),
     23: ("OffsetForLeaderEpoch", 2, 4, 4),
     24: ("AddPartitionsToTxn", 0, 5, 3),
     25: ("AddOffsetsToTxn", 0, 4, 3),

@@ -18,6 +18,7 @@ __all__ = [
     "RELEASE",
     "TIERED_TOPICS",
     "TRANSACTIONS",
+    "TWO_PHASE_COMMIT",
     "Ability",
     "check_topic",
     "refused",
@@ -49,6 +50,8 @@ QUOTAS: Final = Ability("client quotas", _SINCE_TRANSACTIONS)
 TRANSACTIONS: Final = Ability("transactions", _SINCE_TRANSACTIONS)
 #: Their disks are freed: for an earlier broker their logs would lack segments.
 TIERED_TOPICS: Final = Ability("topics with tiered storage", {RELEASE: 2})
+#: An earlier coordinator ignores the epoch of the client that has kept a transaction.
+TWO_PHASE_COMMIT: Final = Ability("two-phase transactions", {RELEASE: 2})
 
 
 def refused(levels: Mapping[str, int], ability: Ability) -> ApiError | None:

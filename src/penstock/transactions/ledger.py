@@ -16,6 +16,8 @@ __all__ = ["SendMarkers", "TransactionLedger"]
 
 #: more than a batch of one record has beside the id and the partitions of its transaction
 _BATCH_OVERHEAD: Final = 256
+#: the deadline of a two-phase transaction: later than any time of the timers
+_NEVER_MS: Final = 2**63
 
 
 class SendMarkers(NamedTuple):
@@ -46,6 +48,7 @@ class TransactionLedger:
         self.now_ms = 0
         self.by_id: dict[str, TransactionMetadata] = {}
         #: Deadlines of open transactions, on the clock of the timers: a jump of the wall clock moves none.
+        #: Two-phase transactions have `_NEVER_MS`.
         self.deadlines_ms: dict[str, int] = {}
         #: partitions of Prepare* transactions whose markers are not written yet
         self.unmarked: dict[str, set[TopicPartition]] = {}
@@ -82,7 +85,9 @@ class TransactionLedger:
         self.outbox.records.append((key, value))
         self.apply(transactional_id, metadata)
         if metadata.state is TransactionState.ONGOING:
-            if transactional_id not in self.deadlines_ms:
+            if metadata.is_two_phase:
+                self.deadlines_ms[transactional_id] = _NEVER_MS
+            elif transactional_id not in self.deadlines_ms:
                 self.deadlines_ms[transactional_id] = self.timers.now_ms + metadata.timeout_ms
         else:
             self.deadlines_ms.pop(transactional_id, None)
@@ -113,7 +118,9 @@ class TransactionLedger:
     def loaded(self) -> None:
         """Resume the deadlines of open transactions and the markers of decided ones."""
         for transactional_id, metadata in list(self.by_id.items()):
-            if metadata.state is TransactionState.ONGOING:
+            if metadata.state is TransactionState.ONGOING and metadata.is_two_phase:
+                self.deadlines_ms[transactional_id] = _NEVER_MS
+            elif metadata.state is TransactionState.ONGOING:
                 left_ms = metadata.start_ms + metadata.timeout_ms - self.now_ms
                 left_ms = min(max(left_ms, 0), metadata.timeout_ms)
                 if not self.env.may_expire():
@@ -131,5 +138,5 @@ class TransactionLedger:
         return producer_id
 
     def producer_id_after(self, metadata: TransactionMetadata) -> int:
-        """A new producer id if the epoch is exhausted, otherwise -1."""
-        return self.new_producer_id() if is_exhausted(metadata.producer_epoch) else NO_PRODUCER
+        """A new producer id if the client's epoch is exhausted, otherwise -1."""
+        return self.new_producer_id() if is_exhausted(metadata.client_pair[1]) else NO_PRODUCER

@@ -4,6 +4,9 @@ Epochs. With transaction.version 0 and 1 only InitProducerId and fencing raise t
 the epoch of the data. With version 2 each Prepare* raises it, and markers carry the raised epoch. If the
 epoch is exhausted, the producer gets a new producer id with epoch 0 when the transaction is complete.
 
+Two-phase commit (KIP-939). A producer that keeps an open transaction gets a (producer id, epoch) of its own,
+which fences the producer before. The transaction has the old pair until it is complete: markers carry it.
+
 Invariant: clients never get the epoch 32767, so a producer can always be fenced.
 """
 
@@ -20,6 +23,7 @@ __all__ = [
     "LAST_EPOCH",
     "NO_EPOCH",
     "NO_PRODUCER",
+    "NO_TIMEOUT_MS",
     "TopicPartition",
     "TransactionMetadata",
     "is_exhausted",
@@ -30,6 +34,8 @@ NO_PRODUCER: Final = -1
 NO_EPOCH: Final = -1
 _NO_TIME: Final = -1
 EPOCH_MAX: Final = 32767
+#: The timeout of a two-phase transaction, in its record as well: as in Kafka, the largest int32.
+NO_TIMEOUT_MS: Final = 2**31 - 1
 #: the highest epoch that a client gets
 LAST_EPOCH: Final = EPOCH_MAX - 1
 #: the first level of transaction.version whose Prepare* raises the epoch
@@ -49,7 +55,8 @@ class TransactionMetadata(NamedTuple):
     producer_id: int
     #: the producer id before the last transition
     previous_producer_id: int
-    #: the producer id from Complete* on, if the epoch of `producer_id` is exhausted
+    #: The producer id from Complete* on, if the epoch of `producer_id` is exhausted; that of the client while
+    #: `next_producer_epoch` is not -1.
     next_producer_id: int
     producer_epoch: int
     #: the epoch before the last bump, to recognise a retried InitProducerId (KIP-360); -1 after a load
@@ -61,6 +68,24 @@ class TransactionMetadata(NamedTuple):
     update_ms: int
     #: the transaction.version of the request that caused the transition
     client_version: int
+    #: the epoch of the client that has kept the open transaction, -1 if none has
+    next_producer_epoch: int = NO_EPOCH
+
+    @property
+    def is_two_phase(self) -> bool:
+        """An external coordinator decides: a transaction is not aborted by a timeout."""
+        return self.timeout_ms == NO_TIMEOUT_MS
+
+    @property
+    def is_kept(self) -> bool:
+        return self.next_producer_epoch != NO_EPOCH
+
+    @property
+    def client_pair(self) -> tuple[int, int]:
+        """The producer id and epoch whose requests are accepted."""
+        if self.is_kept:
+            return self.next_producer_id, self.next_producer_epoch
+        return self.producer_id, self.producer_epoch
 
     @property
     def markers_committed(self) -> bool:
@@ -96,6 +121,26 @@ class TransactionMetadata(NamedTuple):
             update_ms=now_ms,
         )
 
+    def kept(self, two_phase: bool, now_ms: int, new_producer_id: int) -> TransactionMetadata:
+        """InitProducerId that keeps the open transaction, and fences the producer before.
+
+        `new_producer_id` is -1 if the client's epoch is not exhausted. A timeout is removed, never set: a
+        transaction that was promised to wait for its outcome waits.
+        """
+        producer_id, epoch = self._next_pair(new_producer_id)
+        return self._to(
+            TransactionState.ONGOING,
+            last_producer_epoch=NO_EPOCH,
+            timeout_ms=NO_TIMEOUT_MS if two_phase else self.timeout_ms,
+            next_producer_id=producer_id,
+            next_producer_epoch=epoch,
+            update_ms=now_ms,
+        )
+
+    def _next_pair(self, new_producer_id: int) -> tuple[int, int]:
+        producer_id, epoch = self.client_pair
+        return (producer_id, epoch + 1) if new_producer_id == NO_PRODUCER else (new_producer_id, 0)
+
     def with_partitions(
         self, partitions: Iterable[TopicPartition], now_ms: int, client_version: int
     ) -> TransactionMetadata:
@@ -120,11 +165,21 @@ class TransactionMetadata(NamedTuple):
             epoch, last = min(epoch + 1, EPOCH_MAX), self.producer_epoch
         elif fence:
             epoch, last = min(epoch + 1, EPOCH_MAX), NO_EPOCH
+        next_epoch, previous = NO_EPOCH, self.producer_id
+        if self.is_kept:
+            previous, next_epoch = self.client_pair
+            last = next_epoch
+            if version < BUMPS_EPOCHS_FROM and not fence:
+                new_producer_id = previous
+            else:
+                new_producer_id, next_epoch = self._next_pair(new_producer_id)
         return self._to(
             TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT,
+            previous_producer_id=previous,
             producer_epoch=epoch,
             last_producer_epoch=last,
             next_producer_id=new_producer_id,
+            next_producer_epoch=next_epoch,
             start_ms=now_ms if self.state in EXPIRABLE else self.start_ms,
             update_ms=now_ms,
             client_version=version,
@@ -132,12 +187,18 @@ class TransactionMetadata(NamedTuple):
 
     def completed(self, now_ms: int) -> TransactionMetadata:
         """All markers are written."""
+        producer_id, epoch = self.client_pair
+        previous = self.previous_producer_id if self.is_kept else self.producer_id
         rotates = self.client_version >= BUMPS_EPOCHS_FROM and self.next_producer_id != NO_PRODUCER
+        if rotates and not self.is_kept:
+            producer_id, epoch = self.next_producer_id, 0
         return self._to(
             TransactionState.COMPLETE_COMMIT if self.markers_committed else TransactionState.COMPLETE_ABORT,
-            producer_id=self.next_producer_id if rotates else self.producer_id,
-            producer_epoch=0 if rotates else self.producer_epoch,
+            producer_id=producer_id,
+            previous_producer_id=previous,
+            producer_epoch=epoch,
             next_producer_id=NO_PRODUCER,
+            next_producer_epoch=NO_EPOCH,
             partitions=frozenset(),
             update_ms=now_ms,
         )
@@ -152,7 +213,7 @@ class TransactionMetadata(NamedTuple):
 
     def _to(self, state: TransactionState, **changes: object) -> TransactionMetadata:
         assert self.state in PREVIOUS_STATES[state], (self.state, state)
-        changed = self._replace(state=state, previous_producer_id=self.producer_id, **changes)  # type: ignore[arg-type]
+        changed = self._replace(**{"previous_producer_id": self.producer_id, **changes, "state": state})  # type: ignore[arg-type]
         assert 0 <= changed.producer_epoch <= EPOCH_MAX, changed
         return changed
 

@@ -42,7 +42,7 @@ class TransactionLogValue(Struct):
     previous_producer_id: int = int64("1+", default=-1, tag=0)
     next_producer_id: int = int64("1+", default=-1, tag=1)
     producer_epoch: int = int16()
-    #: not used by Kafka 4.3
+    #: of the client that has kept the open transaction (KIP-939)
     next_producer_epoch: int = int16("1+", default=-1, tag=3)
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()
@@ -75,6 +75,7 @@ def encode_value(metadata: TransactionMetadata, transaction_version: int) -> byt
         previous_producer_id=metadata.previous_producer_id,
         next_producer_id=metadata.next_producer_id,
         producer_epoch=metadata.producer_epoch,
+        next_producer_epoch=metadata.next_producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state,
         transaction_partitions=partitions,
@@ -126,6 +127,7 @@ def _metadata(value: TransactionLogValue, state: TransactionState) -> Transactio
         start_ms=value.transaction_start_timestamp_ms,
         update_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
+        next_producer_epoch=value.next_producer_epoch,
     )
 
 

@@ -16,6 +16,7 @@ class TransactionSettings:
     """Values of the configs in docs/configuration.md. Names end in their unit."""
 
     timeout_ms_max: int = BROKER_CONFIG.integer("transaction.max.timeout.ms")
+    two_phase_commit: bool = BROKER_CONFIG.flag("transaction.two.phase.commit.enable")
     id_expiration_ms: int = BROKER_CONFIG.integer("transactional.id.expiration.ms")
     abort_check_ms: int = BROKER_CONFIG.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
     expiry_check_ms: int = BROKER_CONFIG.integer("transaction.remove.expired.transaction.cleanup.interval.ms")

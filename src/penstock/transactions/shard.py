@@ -16,14 +16,13 @@ from penstock.coordination.outbox import ReplyTo
 from penstock.coordination.timers import TimerKey
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.transactions.ending import END_V1, END_V2, Ending
+from penstock.transactions.initialization import Initialization, fence, init_producer_id
 from penstock.transactions.ledger import TransactionLedger
 from penstock.transactions.metadata import (
     BUMPS_EPOCHS_FROM,
     NO_PRODUCER,
     TopicPartition,
     TransactionMetadata,
-    is_exhausted,
-    new_metadata,
 )
 from penstock.transactions.records import decode_record
 from penstock.transactions.settings import Environment
@@ -105,7 +104,7 @@ class TransactionShard(LedgerShard[TransactionLedger]):
         ledger, timer_ms = self._ledger, self.timers.now_ms
         ending = (ledger.by_id[each] for each in ledger.unmarked if each in ledger.by_id)
         return sum(deadline_ms < timer_ms for deadline_ms in ledger.deadlines_ms.values()) + sum(
-            0 <= found.start_ms < now_ms - found.timeout_ms for found in ending
+            _is_late(found, now_ms, self._env.settings.timeout_ms_max) for found in ending
         )
 
     def on_loaded(self) -> None:
@@ -126,45 +125,8 @@ class TransactionShard(LedgerShard[TransactionLedger]):
 
     # -- InitProducerId
 
-    def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
-    ) -> InitProducerIdResponse:
-        """`expected` is the (producer id, epoch) of a producer that continues after an error (KIP-360)."""
-        if not transactional_id:
-            raise ApiError(ErrorCode.INVALID_REQUEST)
-        if not 0 < timeout_ms <= self._env.settings.timeout_ms_max:
-            raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        ledger = self._ledger
-        found = ledger.by_id.get(transactional_id)
-        if found is None:
-            found = new_metadata(ledger.new_producer_id(), timeout_ms, ledger.now_ms)
-            expected = None
-        elif found.state in PREPARED:
-            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        elif expected is not None and not _is_known(found, *expected):
-            raise ApiError(ErrorCode.PRODUCER_FENCED)
-        if found.state is TransactionState.ONGOING:
-            # The producer of the open transaction is fenced. The retry gets an epoch that is one higher.
-            self._fence(transactional_id, found)
-            code = ErrorCode.CONCURRENT_TRANSACTIONS
-            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-        epoch = None if expected is None else expected[1]
-        new_id = NO_PRODUCER
-        if is_exhausted(found.producer_epoch) and epoch in (None, found.producer_epoch):
-            new_id = ledger.new_producer_id()
-        changed = found.initialized(timeout_ms, epoch, ledger.now_ms, new_id)
-        ledger.write(transactional_id, changed)
-        return InitProducerIdResponse(producer_id=changed.producer_id, producer_epoch=changed.producer_epoch)
-
-    def _fence(self, transactional_id: str, found: TransactionMetadata) -> None:
-        """Abort an open transaction in the name of the coordinator, with the cluster's level."""
-        ledger, level = self._ledger, self._env.level()
-        bumps = level >= BUMPS_EPOCHS_FROM
-        new_id = ledger.producer_id_after(found) if bumps else NO_PRODUCER
-        ledger.write(
-            transactional_id,
-            found.prepared(False, level if bumps else 0, ledger.now_ms, fence=True, new_producer_id=new_id),
-        )
+    def init_producer_id(self, transactional_id: str, wanted: Initialization) -> InitProducerIdResponse:
+        return init_producer_id(self._ledger, transactional_id, wanted)
 
     # -- AddPartitionsToTxn, AddOffsetsToTxn
 
@@ -332,7 +294,7 @@ class TransactionShard(LedgerShard[TransactionLedger]):
         has_failed = False
         for transactional_id in some:
             try:
-                self._fence(transactional_id, ledger.by_id[transactional_id])
+                fence(ledger, transactional_id, ledger.by_id[transactional_id])
             except ApiError:
                 # No producer id is available yet. The next check tries again.
                 has_failed = True
@@ -355,25 +317,31 @@ class TransactionShard(LedgerShard[TransactionLedger]):
         return len(some) == _EXPIRED_AT_ONCE
 
 
-def _is_known(found: TransactionMetadata, producer_id: int, epoch: int) -> bool:
-    """The producer's own id, or the one before whose epoch is exhausted: its last response may be lost."""
-    return producer_id == found.producer_id or (
-        producer_id == found.previous_producer_id and is_exhausted(epoch)
-    )
+def _is_late(found: TransactionMetadata, now_ms: int, timeout_ms_max: int) -> bool:
+    """A two-phase transaction has no timeout: its markers have the longest one, from the decision on."""
+    if found.is_two_phase:
+        return 0 <= found.update_ms < now_ms - timeout_ms_max
+    return 0 <= found.start_ms < now_ms - found.timeout_ms
 
 
 def _check_producer(found: TransactionMetadata, addition: Addition) -> ErrorCode:
-    if found.producer_id != addition.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if found.producer_epoch != addition.producer_epoch:
+    producer_id, epoch = found.client_pair
+    if found.is_kept and addition.producer_id == found.producer_id != producer_id:
         return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.NONE
+    if producer_id != addition.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if epoch != addition.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    # A transaction that is kept can only be ended.
+    is_decided_only = found.state is TransactionState.ONGOING and found.is_kept
+    return ErrorCode.INVALID_TXN_STATE if is_decided_only else ErrorCode.NONE
 
 
 def _ending_v1(found: TransactionMetadata, producer_id: int, epoch: int, committed: bool) -> Ending:
-    if found.producer_id != producer_id:
+    current_id, current_epoch = found.client_pair
+    if current_id != producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if found.producer_epoch != epoch:
+    if current_epoch != epoch:
         return Ending.FENCED
     if found.state in PREPARED:
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -384,10 +352,11 @@ def _ending_v2(found: TransactionMetadata, producer_id: int, epoch: int, committ
     if found.state in PREPARED:
         # Before the check of the producer id: an overflow of the epoch changes the id.
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    current_id, current_epoch = found.client_pair
     overflowed = found.is_retried_overflow(producer_id, epoch)
-    if found.producer_id != producer_id and not overflowed:
+    if current_id != producer_id and not overflowed:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    retried = overflowed or found.producer_epoch == epoch + 1
-    if not retried and epoch != found.producer_epoch:
+    retried = overflowed or current_epoch == epoch + 1
+    if not retried and epoch != current_epoch:
         return Ending.FENCED
     return END_V2[found.state, committed, retried]

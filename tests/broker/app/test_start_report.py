@@ -59,10 +59,10 @@ def test_a_clean_start_is_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_without_effect_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     logged = Logged(monkeypatch)
     config = BrokerConfig(
-        {"min.insync.replicas": "1", "transaction.two.phase.commit.enable": "true"},
+        {"min.insync.replicas": "1", "num.replica.alter.log.dirs.threads": "2"},
         dynamic_default={"min.insync.replicas": "2"},
     )
     report([], config)
     warned = {fields["name"]: fields["reason"] for level, _, fields in logged.events if level == "warning"}
-    assert set(warned) == {"min.insync.replicas", "transaction.two.phase.commit.enable"}
+    assert set(warned) == {"min.insync.replicas", "num.replica.alter.log.dirs.threads"}
     assert warned["min.insync.replicas"].startswith("the cluster has 2")

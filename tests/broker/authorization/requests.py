@@ -121,6 +121,14 @@ CASES: Final = [
     _case(20, 6, _topic(OP.DELETE), topics=[{"name": None, "topic_id": TOPIC_ID}]),
     _case(21, 2, _topic(OP.DELETE), topics=_INDEXED),
     _case(22, 4, _TXN_WRITE, transactional_id="x"),
+    _case(
+        22,
+        6,
+        _TXN_WRITE | {(OP.TWO_PHASE_COMMIT, *TXN): NO_TXN},
+        transactional_id="x",
+        enable_2pc=True,
+    ),
+    _case(22, 6, _TXN_WRITE, transactional_id="x", keep_prepared_txn=True),
     _case(22, 4, _cluster(OP.IDEMPOTENT_WRITE), transactional_id=None),
     _case(23, 4, _topic(OP.DESCRIBE), topics=[{"topic": "t", "partitions": [{"partition": 0}]}]),
     _case(

@@ -11,6 +11,7 @@ from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import TopicId
+from penstock.transactions.initialization import Initialization
 from penstock.transactions.shard import Addition
 from penstock.wire.apis.end_txn import EndTxnResponse
 from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -37,7 +38,9 @@ async def decide(broker: Broker) -> None:
     begun = None
     while begun is None or begun.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         begun = await answer(
-            runtime.submit(ID, lambda shard, _: shard.init_producer_id(ID, 1000, None), error_response)
+            runtime.submit(
+                ID, lambda shard, _: shard.init_producer_id(ID, Initialization(1000)), error_response
+            )
         )
         await asyncio.sleep(0)
     producer = (begun.producer_id, begun.producer_epoch)
@@ -104,7 +107,7 @@ def test_a_reloaded_shard_sends_its_markers_in_place_of_the_earlier_ones(
             with monkeypatch.context() as broken:
                 broken.setattr(Partition, "append", refuse)
                 other = runtime.submit(
-                    ID, lambda shard, _: shard.init_producer_id("other", 1000, None), error_response
+                    ID, lambda shard, _: shard.init_producer_id("other", Initialization(1000)), error_response
                 )
                 assert (await answer(other)).error_code == ErrorCode.NOT_COORDINATOR
             await until_complete(broker)

@@ -63,7 +63,7 @@ def test_a_file_with_another_min_isr_is_named(monkeypatch: pytest.MonkeyPatch) -
             await nodes.start()
             await nodes.stop(1)
             assert logged == []
-            nodes.settings[1] |= {MIN_ISR: "1", "transaction.two.phase.commit.enable": "true"}
+            nodes.settings[1] |= {MIN_ISR: "1", "num.replica.alter.log.dirs.threads": "2"}
             await nodes.start()
             assert nodes[1].stages.config.min_insync_replicas == 2
         finally:
@@ -72,7 +72,7 @@ def test_a_file_with_another_min_isr_is_named(monkeypatch: pytest.MonkeyPatch) -
     run(main())
     assert [(event, fields["name"]) for event, fields in logged] == [
         ("setting_without_effect", MIN_ISR),
-        ("setting_without_effect", "transaction.two.phase.commit.enable"),
+        ("setting_without_effect", "num.replica.alter.log.dirs.threads"),
     ]
     assert "penstock config set --all-brokers min.insync.replicas=1" in logged[0][1]["reason"]
-    assert "until two-phase commit" in logged[1][1]["reason"]
+    assert "until replicas can move" in logged[1][1]["reason"]

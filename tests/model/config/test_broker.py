@@ -187,14 +187,14 @@ def test_settings_without_effect_are_listed() -> None:
             "num.io.threads": "4",
             "num.partitions": "2",
             "transaction.max.timeout.ms": "1000",
-            "transaction.two.phase.commit.enable": "true",
+            "num.replica.alter.log.dirs.threads": "2",
         }
     )
     found = {key.name: key.without_effect for key in config.settings_without_effect()}
     assert found == {
         "num.io.threads": "Accepted for compatibility; without effect.",
-        "transaction.two.phase.commit.enable": (
-            "Without effect until two-phase commit (KIP-939) is supported."
+        "num.replica.alter.log.dirs.threads": (
+            "Without effect until replicas can move between the data directories of a broker."
         ),
     }
 

@@ -65,7 +65,8 @@ RULES: Final[dict[int, Rule]] = {
     20: Rule("Topic or Cluster Delete", topics.check_delete_topics),
     21: Rule("Topic Delete", topics.check_delete_records),
     22: Rule(
-        "TransactionalId Write; without one Cluster IdempotentWrite or Write on any topic",
+        "TransactionalId Write, and TwoPhaseCommit for two-phase transactions; without an id Cluster "
+        "IdempotentWrite or Write on any topic",
         transactions.check_init_producer_id,
     ),
     23: Rule("Topic Describe, or Cluster ClusterAction", topics.check_epochs),

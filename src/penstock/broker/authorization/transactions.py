@@ -60,7 +60,9 @@ _STEP: Final = 64
 def _init_producer_id(environment: Environment, api: Api[Any, Any], context: Context, request: Any) -> Any:
     access, name = environment.access, request.transactional_id
     if name is not None:
-        allowed = access.allows(context, Operation.WRITE, _TXN, name)
+        allowed = access.allows(context, Operation.WRITE, _TXN, name) and (
+            not request.enable_2pc or access.allows(context, Operation.TWO_PHASE_COMMIT, _TXN, name)
+        )
         return None if allowed else refusal(api, _NO_TXN)
     if access.allows_on_cluster(context, Operation.IDEMPOTENT_WRITE, quiet=True):
         return None

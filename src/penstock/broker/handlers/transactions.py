@@ -21,9 +21,11 @@ from penstock.broker.coordinators.transaction_additions import (
 from penstock.broker.handlers.transaction_listing import described, listed, listed_by_pattern
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.metadata.image import ClusterImage
+from penstock.metadata.levels import TWO_PHASE_COMMIT, refused
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred
+from penstock.transactions.initialization import Initialization
 from penstock.transactions.shard import Addition, TransactionShard
 from penstock.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.wire.apis.add_partitions_to_txn import (
@@ -88,8 +90,16 @@ class TransactionHandlers:
                 return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
             expected = (request.producer_id, request.producer_epoch)
 
+        if request.enable_2pc or request.keep_prepared_txn:
+            off = refused(self._image.features, TWO_PHASE_COMMIT)
+            if off is not None:
+                return InitProducerIdResponse(error_code=off.code, producer_epoch=-1)
+        wanted = Initialization(
+            request.transaction_timeout_ms, expected, request.enable_2pc, request.keep_prepared_txn
+        )
+
         def operate(shard: TransactionShard, _: PendingReply) -> Struct:
-            return shard.init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
+            return shard.init_producer_id(transactional_id, wanted)
 
         def error_response(error: ApiError) -> Struct:
             code = known_error(error.code, context.version >= _INIT_FENCED_FROM)

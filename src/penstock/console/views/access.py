@@ -73,7 +73,7 @@ def choices() -> dict[str, Any]:
         kind.name.lower(): ["all", *(operation.name.lower() for operation in operations)]
         for kind, operations in OPERATIONS.items()
     }
-    return {"operations": {**named, "transactional_id": ["all", "describe", "write"]}}
+    return {"operations": {**named, "transactional_id": ["all", "describe", "write", "two_phase_commit"]}}
 
 
 def explain(

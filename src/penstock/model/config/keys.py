@@ -26,7 +26,6 @@ INTERNAL_LISTENER = (
     "Without effect: listener.security.protocol.map has the protocol of the internal listener, which brokers "
     "use among themselves."
 )
-UNTIL_TWO_PHASE_COMMIT = "Without effect until two-phase commit (KIP-939) is supported."
 
 
 class ConfigType(IntEnum):

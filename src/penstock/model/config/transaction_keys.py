@@ -1,8 +1,8 @@
-"""The broker configs of transactions. Those of external coordinators have no effect."""
+"""The broker configs of transactions."""
 
 from __future__ import annotations
 
-from penstock.model.config.keys import UNTIL_TWO_PHASE_COMMIT, ConfigKey, ConfigType, UpdateMode
+from penstock.model.config.keys import ConfigKey, ConfigType, UpdateMode
 
 _B, _I, _SHORT = (
     ConfigType.BOOLEAN,
@@ -80,8 +80,7 @@ TRANSACTION_KEYS: list[ConfigKey] = [
         "transaction.two.phase.commit.enable",
         _B,
         False,
-        "Whether an external transaction coordinator may commit.",
-        without_effect=UNTIL_TWO_PHASE_COMMIT,
+        "Whether producers may have transactions without a timeout, for an external coordinator.",
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
