@@ -107,6 +107,35 @@ def test_a_power_loss_leaves_a_partition_in_its_place_or_in_the_quarantine() -> 
             assert len(records(directory.open_log("a", index, LogConfig(), CLOCK))) == 3
 
 
+def test_a_copy_is_a_readable_log_and_durable_once_it_is_made() -> None:
+    """A power loss before that leaves an entry without all of it: the log is cut only afterwards."""
+    data, finished = bytes(batch(3)), 0
+    parts = [data[:20], data[20:]]
+    for crash in range(1, 40):
+        disk = FaultyDisk(Random(crash), CLOCK)
+        disk.makedirs("/data")
+        disk.sync_dir("/")
+        directory = with_records(disk)
+        disk.crash_at = disk.changes + crash
+        entry = None
+        try:
+            entry = directory.quarantine.copy("a", ID, 1, f"{0:020d}.log", parts, len(data), "a test", NOW_MS)
+        except PowerLoss:
+            pass
+        else:
+            finished += 1
+            disk.power_off()
+        disk.restart()
+        directory = opened(disk)
+        assert len(directory.partitions()) == 2
+        if entry is not None:
+            assert directory.quarantine.entries() == [entry]
+            assert directory.quarantine.held(entry) == [1]
+            path = directory.quarantine.entry_path(entry.name)
+            assert disk.read(f"{path}/data/partition-1/{0:020d}.log") == data, crash
+    assert finished
+
+
 def test_a_disk_that_refuses_leaves_the_partition_in_its_place() -> None:
     class Stuck(MemoryFiles):
         def move(self, source: Directory, old: str, target: Directory, new: str) -> None:

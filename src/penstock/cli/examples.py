@@ -150,6 +150,7 @@ _MANAGING: Final = {
     "link resume": ("penstock link resume west",),
     "link promote": ("penstock link promote west --all",),
     "link failover": ("penstock link failover west orders",),
+    "link failback": ("penstock link failback east orders --dry-run", "penstock link failback east orders"),
     "link delete": ("penstock link delete west",),
     "role remove": ("penstock role remove ops User:bob",),
     "role list": ("penstock role list",),

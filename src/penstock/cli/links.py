@@ -31,7 +31,18 @@ from penstock.wire.apis.incremental_alter_configs import (
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES, ListConfigResourcesRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 
-__all__ = ["Mirror", "View", "alter_link", "describe_link", "end_mirrors", "list_links", "look", "set_state"]
+__all__ = [
+    "Mirror",
+    "View",
+    "alter_link",
+    "describe_link",
+    "end_mirrors",
+    "list_links",
+    "look",
+    "set_links",
+    "set_state",
+    "topic_links",
+]
 
 _TOPIC, _LINK = 2, 102
 _SET, _DELETE = 0, 1
@@ -85,7 +96,12 @@ def alter_link(line: DirectLine, name: str, values: Mapping[str, str | None]) ->
 
 
 def set_state(line: DirectLine, topics: Mapping[str, MirroredTopic]) -> None:
-    _alter(line, _TOPIC, {name: {_TOPIC_CONFIG: str(topic)} for name, topic in topics.items()})
+    set_links(line, {name: str(topic) for name, topic in topics.items()})
+
+
+def set_links(line: DirectLine, values: Mapping[str, str]) -> None:
+    """Set `penstock.link` of topics; an empty value removes it."""
+    _alter(line, _TOPIC, {name: {_TOPIC_CONFIG: value or None} for name, value in values.items()})
 
 
 def _alter(line: DirectLine, kind: int, resources: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -138,7 +154,12 @@ def look(line: DirectLine, link: str | None = None) -> View:
 
 
 def _mirrored_topics(line: DirectLine, names: Sequence[str]) -> dict[str, MirroredTopic]:
-    topics = {}
+    return {name: MirroredTopic.parse(text) for name, text in topic_links(line, names).items() if text}
+
+
+def topic_links(line: DirectLine, topics: Iterable[str]) -> dict[str, str]:
+    """`penstock.link` of each topic; empty if it is not set. A Failure for a topic that does not exist."""
+    names, found = list(topics), {}
     for start in range(0, len(names), _TOPICS_MAX):
         resources = [
             DescribeConfigsResource(
@@ -147,10 +168,10 @@ def _mirrored_topics(line: DirectLine, names: Sequence[str]) -> dict[str, Mirror
             for name in names[start : start + _TOPICS_MAX]
         ]
         for result in line.send(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources)).results:
-            for each in result.configs:
-                if each.name == _TOPIC_CONFIG and each.value:
-                    topics[result.resource_name] = MirroredTopic.parse(each.value)
-    return topics
+            refuse(result.error_code, result.error_message, f"topic {result.resource_name}")
+            values = {each.name: each.value or "" for each in result.configs}
+            found[result.resource_name] = values.get(_TOPIC_CONFIG, "")
+    return found
 
 
 class Ended(NamedTuple):

@@ -186,20 +186,9 @@ class Quarantine:
         now_ms: int,
     ) -> QuarantineEntry:
         files = self._files
-        entry = QuarantineEntry(
-            name=self._new_name(topic, [partition for partition, _ in folders]),
-            topic=topic,
-            topic_id=format_topic_id(topic_id),
-            partitions=sorted(partition for partition, _ in folders),
-            reason=reason,
-            when_ms=now_ms,
-            size=sum(tree_size(files, path) for _, path in folders),
-        )
+        size = sum(tree_size(files, path) for _, path in folders)
+        entry = self._begin(topic, topic_id, [partition for partition, _ in folders], size, reason, now_ms)
         data = f"{self.entry_path(entry.name)}/{_DATA}"
-        files.makedirs(data)
-        self._write(entry)
-        files.sync_dir(self.path)
-        files.sync_dir(self._data_directory)
         parents: dict[str, None] = {}
         for partition, path in folders:
             files.rename(path, f"{data}/{_folder(partition)}")
@@ -208,6 +197,60 @@ class Quarantine:
             files.sync_dir(parent)
         self.size += entry.size
         self._set_aside_bytes += entry.size
+        return entry
+
+    def _begin(
+        self, topic: str, topic_id: TopicId, partitions: Sequence[int], size: int, reason: str, now_ms: int
+    ) -> QuarantineEntry:
+        """Write the `quarantine.json` of a new entry."""
+        files = self._files
+        entry = QuarantineEntry(
+            name=self._new_name(topic, partitions),
+            topic=topic,
+            topic_id=format_topic_id(topic_id),
+            partitions=sorted(partitions),
+            reason=reason,
+            when_ms=now_ms,
+            size=size,
+        )
+        files.makedirs(f"{self.entry_path(entry.name)}/{_DATA}")
+        self._write(entry)
+        files.sync_dir(self.path)
+        files.sync_dir(self._data_directory)
+        return entry
+
+    def copy(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        partition: int,
+        segment: str,
+        parts: Iterable[bytes],
+        size: int,
+        reason: str,
+        now_ms: int,
+    ) -> QuarantineEntry:
+        """Write `parts`, of `size` bytes in all, as the one segment of a partition; durable on return.
+
+        For the end of a log, which is truncated afterwards. A crash before that leaves the log as it was, and
+        an entry with a part of the copy.
+        """
+        files = self._files
+        with self._turn():
+            entry = self._begin(topic, topic_id, [partition], size, reason, now_ms)
+            folder = self._held_path(entry, partition)
+            files.makedirs(folder)
+            self.size += size
+            self._set_aside_bytes += size
+        file = files.open(f"{folder}/{segment}", create=True)
+        try:
+            for part in parts:
+                file.append(part)
+            file.sync()
+        finally:
+            file.close()
+        for path in (folder, folder.rpartition("/")[0], self.entry_path(entry.name)):
+            files.sync_dir(path)
         return entry
 
     def _new_name(self, topic: str, partitions: Sequence[int]) -> str:

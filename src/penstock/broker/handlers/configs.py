@@ -23,6 +23,7 @@ from penstock.metadata.configs import (
 )
 from penstock.metadata.image import BROKER, CLIENT_METRICS, LINK, REVOCATION, ROLE, TOPIC, ClusterImage
 from penstock.metadata.levels import check_topic
+from penstock.metadata.mirror_cuts import new_epochs
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
@@ -45,6 +46,7 @@ from penstock.model.config import (
 )
 from penstock.model.config.broker_checks import is_sensitive
 from penstock.model.config.links import check_link_name, describe_link
+from penstock.model.config.mirrored_topics import LINK_CONFIG
 from penstock.model.config.trust_keys import changed_names
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from penstock.ports import Clock
@@ -238,6 +240,8 @@ class ConfigHandlers:
                 raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist.")
             check_change(resource, current, values)
             records = config_records(image, resource, values, self._clock.now_ms())
+            if resource[0] == TOPIC:
+                records += new_epochs(image, resource[1], values.get(LINK_CONFIG))
             return ([] if validate_only else records), None
 
         try:

@@ -6,7 +6,7 @@ Owned by: the event loop's thread, and one leadership: a new leader epoch gets a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.commits import check_enough_replicas
@@ -22,15 +22,28 @@ from penstock.broker.replica.txn_markers import Marker, append_marker
 from penstock.linking.mirror import LastBatch, PartitionMirror, Phase
 from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
 from penstock.model.errors import CorruptMessage
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports import Clock, FileRange
 from penstock.records.batch import HEADER_SIZE, MAGIC, read_header
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FetchPosition
 
-__all__ = ["MirroredPartition", "whole_batches"]
+__all__ = ["Comparison", "MirroredPartition", "whole_batches"]
 
 log = get_logger("links")
+
+
+class Comparison(NamedTuple):
+    """What the log of a returning partition has in common with the source."""
+
+    common_offset: int
+    #: the records of producers behind it
+    divergent_records: int
+    #: of the leader that has compared
+    leader_epoch: int
+    source_topic_id: TopicId
+
+
 #: bytes that are not committed yet, above which nothing more is fetched
 _UNCOMMITTED_MAX: Final = 64 << 20
 #: how long to wait for followers then
@@ -66,6 +79,8 @@ class MirroredPartition:
         #: the offset at which the log of the source started when the mirror began; None once it starts there
         self._start_due: int | None = None
         self._uncommitted: list[tuple[int, int]] = []
+        #: of a returning topic
+        self.comparison: Comparison | None = None
         self.apply(topic)
 
     @property

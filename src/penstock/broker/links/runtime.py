@@ -17,7 +17,7 @@ from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import LINK, TOPIC, ClusterImage
 from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import ApiError, InvalidConfig
-from penstock.model.ids import TopicId
+from penstock.model.ids import TopicId, format_topic_id
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.wire.apis.describe_log_dirs import LinkProblem, LinkReport, MirroredLog
 from penstock.wire.metadata_records import ConfigRecord
@@ -114,7 +114,7 @@ class Links:
         if found is None:
             return None
         mirror, own = found.mirror, partition.log
-        return MirroredLog(
+        described = MirroredLog(
             link=found.topic.link,
             phase=str(mirror.phase),
             reason=mirror.reason,
@@ -129,6 +129,12 @@ class Links:
             aborted=found.aborted,
             is_closed=found.is_closed and own.high_watermark == own.end_offset and found.has_reserved,
         )
+        if found.comparison is not None:
+            described.common_offset = found.comparison.common_offset
+            described.divergent_records = found.comparison.divergent_records
+            described.leader_epoch = found.comparison.leader_epoch
+            described.source_topic_id = format_topic_id(found.comparison.source_topic_id)
+        return described
 
     def reports(self) -> list[LinkReport]:
         """All links, for a description."""

@@ -25,6 +25,7 @@ from penstock.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.list_offsets import (
@@ -49,6 +50,9 @@ __all__ = ["SourceCluster", "SourceError", "SourceTopic"]
 _Committed: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 _TIMEOUT_S: Final = 30.0
 _EARLIEST, _LATEST = -2, -1
+#: of a response to `fetch`, and the epoch of a request without a session
+_FETCH_BYTES: Final = 1 << 20
+_NO_SESSION: Final = -1
 _TOPIC: Final = 2
 #: DescribeConfigs: a config that was set for the topic
 _SET_FOR_TOPIC: Final = 1
@@ -146,6 +150,24 @@ class SourceCluster:
                     raise SourceError(f"no offsets of {key}: {error_name(each.error_code)}")
                 return each.offset
         raise SourceError(f"no offsets of {key}")
+
+    async def fetch(self, topic: SourceTopic, index: int, leader: int, offset: int) -> PartitionData:
+        """Batches of a partition from the one that has `offset` on, as the leader has them."""
+        wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=_NO_SESSION,
+            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[wanted])],
+        )
+        answer = await self._to(leader, FETCH, request)
+        for each in answer.responses:
+            for data in each.partitions:
+                return data
+        raise SourceError(f"{topic.name}-{index} cannot be read: {error_name(answer.error_code)}")
 
     # -- configs
 

@@ -63,6 +63,8 @@ class TopicMirroring:
         mirrored = MirroredTopic.parse(text)
         if mirrored.link != definition.name:
             raise PolicyViolation(f"topic {name} is mirrored by link {mirrored.link}")
+        if mirrored.state is MirrorState.RETURNING:
+            return
         if mirrored.source_id != topic.topic_id:
             raise PolicyViolation(
                 f"topic {topic.name} was created again at the source, {name} has the old one"

@@ -19,6 +19,7 @@ from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.links.changes import LinkChanges
 from penstock.broker.links.group_mirroring import GroupMirroring, HighWatermarks
 from penstock.broker.links.mirrored_partition import MirroredPartition
+from penstock.broker.links.returning import Returning
 from penstock.broker.links.source_cluster import SourceCluster, SourceError
 from penstock.broker.links.source_fetcher import SourceFetcher
 from penstock.broker.links.topic_mirroring import LINK_CONFIG, TopicMirroring
@@ -61,6 +62,7 @@ class LinkWorker:
         self.definition = definition
         self._environment = environment
         self._source = SourceCluster(definition, environment.world)
+        self._returning = Returning(self._source, lambda: self.definition, environment.world.workers)
         self.topics = TopicMirroring(environment.image, environment.changes)
         self.groups = GroupMirroring(environment.groups, environment.image, environment.high_watermarks)
         #: why the last round has failed; empty if it has not
@@ -91,6 +93,7 @@ class LinkWorker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for fetcher in self._fetchers.values():
             await fetcher.stop()
+        await self._returning.stop()
         self._source.close()
 
     # -- partitions
@@ -110,6 +113,8 @@ class LinkWorker:
         found.settle()
         if topic.state is MirrorState.CLOSING:
             self._close(found)
+        elif topic.state is MirrorState.RETURNING:
+            self._returning.compare(found)
 
     def keep(self, keys: Iterable[PartitionKey]) -> None:
         """Forget all partitions but these: this broker does not lead them, or they are not mirrored."""
@@ -120,6 +125,7 @@ class LinkWorker:
         mirrored = self._mirrored.pop(key, None)
         if mirrored is not None:
             self._leave(mirrored)
+            self._returning.forget(mirrored)
 
     def _leave(self, mirrored: MirroredPartition) -> None:
         fetcher = self._fetched.pop(mirrored.key, None)

@@ -26,6 +26,7 @@ from penstock.broker.replica.links import ClusterLinks, PartitionCoordinator
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.sessions import ReplicaSessions
+from penstock.broker.replica.tail_cuts import TailCuts
 from penstock.broker.replica.throttles import Throttles
 from penstock.metadata.image import BROKER, NO_LEADER, RECOVERING, TOPIC, ClusterImage, PartitionImage
 from penstock.model.config import BrokerConfig
@@ -106,6 +107,7 @@ class Replicas:
         self.quarantine = FollowerQuarantine(
             config.node_id, image, partitions, self._leave, cluster.between_changes
         )
+        self.tail_cuts = TailCuts(partitions, world, cluster.between_changes, self.hosted)
         self.fenced_brokers = FencedBrokers(world.clock)
 
     async def stop(self) -> None:
@@ -115,6 +117,7 @@ class Replicas:
         for fetcher in self._fetchers.values():
             await fetcher.stop()
         await self.quarantine.stop()
+        await self.tail_cuts.stop()
         await self.isr.stop()
         await self.high_watermark_recovery.stop()
 
@@ -208,7 +211,9 @@ class Replicas:
             return
         if len(wanted.replicas) > 1:
             partition.directory.keep_high_watermark(partition.topic, partition.index)
-        if wanted.leader == self._node_id:
+        if self.tail_cuts.begin(partition, wanted):
+            self._resign(partition, wanted)
+        elif wanted.leader == self._node_id:
             self._lead(partition, wanted)
         elif wanted.leader == NO_LEADER or not partition.health.is_well:
             # A replica on a failed or full disk must not look like a follower that keeps up.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.confirmation import Yes, confirm
+from penstock.cli.commands.link_ends import check_exists, delete, failback, failover, promote
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -16,9 +16,6 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of the link.")]
-Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics, as named here.")]
-Every = Annotated[bool, typer.Option("--all", help="All topics of the link.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait at most.", min=0)]
 
 
 @app.command()
@@ -223,117 +220,9 @@ def _set_paused(connection: Connection, name: str, value: str) -> None:
     from penstock.cli.links import alter_link
 
     with connection.direct() as line:
-        _check_exists(line, name)
+        check_exists(line, name)
         alter_link(line, name, {"paused": value})
 
 
-def _check_exists(line: Any, name: str) -> None:
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import list_links
-
-    if name not in list_links(line):
-        raise Failure(f"there is no link {name}: `penstock link list` lists the links")
-
-
-@app.command()
-@grouped
-def promote(
-    name: Name,
-    topics: Topics = None,
-    every: Every = False,
-    wait: Wait = 300.0,
-    *,
-    connection: Connection,
-    as_json: AsJson = False,
-) -> None:
-    """Open topics to producers once everything that the source has is here.
-
-    Stop the producers at the source first: what they write afterwards stays there.
-    """
-    _end(connection, name, topics or [], every=every, complete=True, wait=wait, as_json=as_json)
-
-
-@app.command()
-@grouped
-def failover(
-    name: Name,
-    topics: Topics = None,
-    every: Every = False,
-    wait: Wait = 60.0,
-    yes: Yes = False,
-    *,
-    connection: Connection,
-    as_json: AsJson = False,
-) -> None:
-    """Open topics to producers as they are: the source is gone.
-
-    Transactions that are open are aborted here. Records of the source that were not mirrored are not here.
-    """
-    confirm(f"Give up the source of link {name}", connection.bootstrap, yes)
-    _end(connection, name, topics or [], every=every, complete=False, wait=wait, as_json=as_json)
-
-
-def _end(
-    connection: Connection,
-    name: str,
-    topics: list[str],
-    *,
-    every: bool,
-    complete: bool,
-    wait: float,
-    as_json: bool,
-) -> None:
-    from penstock.cli.failure import misused
-    from penstock.cli.links import chosen, end_mirrors, look
-    from penstock.cli.output import print_rows
-
-    if every == bool(topics):
-        misused("name topics, or give --all")
-    with connection.direct() as line:
-        _check_exists(line, name)
-        wanted = chosen(look(line, name), name, topics, every=every)
-        ended = end_mirrors(line, name, wanted, complete=complete, wait_s=wait)
-    rows = [each._asdict() for each in ended]
-    columns = ("topic", "partition", "end_offset", "last_timestamp_ms", "missed", "aborted")
-    print_rows(rows, as_json=as_json, columns=columns, empty="nothing is mirrored")
-    if not as_json and rows:
-        lost = sum(each.missed for each in ended)
-        if complete and not lost:
-            print("nothing is missing: the topics take records of producers now")
-        elif complete:
-            print(f"{lost} offsets are missing, which the source had deleted before they were mirrored")
-        else:
-            print("the topics take records of producers now, and end where the table says")
-
-
-@app.command()
-@grouped
-def delete(
-    name: Name,
-    force: Annotated[
-        bool, typer.Option("--force", help="Fail over all topics that are still mirrored.")
-    ] = False,
-    yes: Yes = False,
-    *,
-    connection: Connection,
-) -> None:
-    """Delete a link. Refused while topics are mirrored by it, unless forced."""
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import alter_link, chosen, describe_link, end_mirrors, look
-
-    with connection.direct() as line:
-        _check_exists(line, name)
-        mirrored = chosen(look(line, name), name, (), every=True)
-        if mirrored and not force:
-            first = next(iter(mirrored))
-            raise Failure(
-                f"link {name} mirrors {len(mirrored)} topics ({first}): `penstock link promote {name} "
-                f"--all` ends that, and --force fails over"
-            )
-        confirm(f"Delete link {name}", connection.bootstrap, yes)
-        # The link makes no new topics meanwhile.
-        alter_link(line, name, {"topics": None})
-        if mirrored:
-            end_mirrors(line, name, mirrored, complete=False, wait_s=60.0)
-        alter_link(line, name, dict.fromkeys(describe_link(line, name)))
-    print(f"{name}: deleted")
+for _command in (promote, failover, failback, delete):
+    app.command()(_command)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicId, format_topic_id, parse_topic_id
 
-__all__ = ["LINK_CONFIG", "MirrorState", "MirroredTopic", "check_mirrored_topic"]
+__all__ = ["LINK_CONFIG", "Cut", "MirrorState", "MirroredTopic", "check_mirrored_topic"]
 
 #: the name of the config
 LINK_CONFIG: Final = "penstock.link"
@@ -20,6 +20,8 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 class MirrorState(StrEnum):
     """The states of a mirrored topic, in their order."""
 
+    #: a topic that had records of its own: leaders look for the last point in common with the source
+    RETURNING = "returning"
     #: leaders fetch from the source
     MIRRORING = "mirroring"
     #: each leader fetches until it has everything that the source has, and stops
@@ -30,8 +32,29 @@ class MirrorState(StrEnum):
     PROMOTED = "promoted"
 
 
+class Cut(NamedTuple):
+    """Where the log of a partition ended when its topic returned to a link.
+
+    The rest of the log is in the quarantine: records from `offset` on of leader epochs up to `leader_epoch`.
+    """
+
+    offset: int
+    leader_epoch: int
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        offset, _, epoch = text.partition("@")
+        return cls(int(offset), int(epoch))
+
+    def __str__(self) -> str:
+        return f"{self.offset}@{self.leader_epoch}"
+
+
 class MirroredTopic(NamedTuple):
-    """The value of `penstock.link`, as `LINK/STATE/ID/TOPIC`, and at the end `/OFFSETS` if promoted."""
+    """The value of `penstock.link`, as `LINK/STATE/ID/TOPIC`.
+
+    At the end it has `/OFFSETS` if the topic is promoted, and `/CUTS` if it has returned to the link.
+    """
 
     link: str
     state: MirrorState
@@ -39,18 +62,23 @@ class MirroredTopic(NamedTuple):
     source_topic: str
     #: the end of the mirrored records of each partition of a promoted topic
     ends: tuple[int, ...] = ()
+    #: of each partition of a topic that has returned, until it is promoted again
+    cuts: tuple[Cut, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> MirroredTopic:
         parts = text.split("/")
         try:
             link, state, topic_id, topic = parts[:4]
-            ends = tuple(map(int, parts[4].split(","))) if len(parts) == 5 and parts[4] else ()
-            found = cls(link, MirrorState(state), parse_topic_id(topic_id), topic, ends)
+            last = parts[4].split(",") if len(parts) == 5 and parts[4] else []
+            ends = tuple(int(each) for each in last if "@" not in each)
+            cuts = tuple(Cut.parse(each) for each in last if "@" in each)
+            found = cls(link, MirrorState(state), parse_topic_id(topic_id), topic, ends, cuts)
         except ValueError as e:
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC: {e}") from e
         named = _NAME.fullmatch(link) and _TOPIC.fullmatch(topic)
-        if len(parts) > 5 or not named or min(ends, default=0) < 0:
+        negative = min(ends, default=0) < 0 or any(min(cut) < 0 for cut in cuts)
+        if len(parts) > 5 or not named or negative or (ends and cuts):
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC")
         return found
 
@@ -65,7 +93,8 @@ class MirroredTopic(NamedTuple):
 
     def __str__(self) -> str:
         text = f"{self.link}/{self.state}/{format_topic_id(self.source_id)}/{self.source_topic}"
-        return f"{text}/{','.join(map(str, self.ends))}" if self.ends else text
+        last = self.ends or self.cuts
+        return f"{text}/{','.join(map(str, last))}" if last else text
 
 
 def check_mirrored_topic(text: str) -> str | None:

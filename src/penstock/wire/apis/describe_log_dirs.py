@@ -57,6 +57,13 @@ class MirroredLog(Struct):
     #: transactions that were aborted here at the end of the mirror
     aborted: int = int32()
     is_closed: bool = boolean()
+    #: of a returning topic: the end of what it has in common with the source, -1 while that is not known;
+    #: the records behind it; and the leader epoch of the comparison
+    common_offset: int = int64(tag=0, default=-1)
+    divergent_records: int = int64(tag=1)
+    leader_epoch: int = int32(tag=2, default=-1)
+    #: of a returning topic: its id at the source
+    source_topic_id: str = string(tag=3)
 
 
 class DescribeLogDirsPartition(Struct):

@@ -1,0 +1,141 @@
+"""Cuts the logs of a topic that has returned to a link, and keeps what they had behind the cut.
+
+The metadata has the cut of each partition, and a leader epoch that began with it (`metadata/mirror_cuts.py`).
+A replica with records behind the cut, all of them of earlier epochs, copies them to the quarantine, and
+truncates its log, before it leads or follows. That also holds for one that was away meanwhile.
+
+Invariant: nothing is truncated before its copy is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.log_ranges import log_ranges
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
+from penstock.broker.replica.stored_partitions import log_quarantined
+from penstock.metadata.image import PartitionImage
+from penstock.model.config.mirrored_topics import Cut, MirroredTopic
+from penstock.model.errors import PenstockError, StorageError
+from penstock.ports import World
+from penstock.replication.fetch_plan import PartitionKey
+from penstock.storage.quarantine import QuarantineEntry
+from penstock.storage.segment_files import LOG, file_name
+
+__all__ = ["TailCuts"]
+
+log = get_logger("replicas")
+_RETRY_S: Final = 5.0
+
+
+class TailCuts:
+    """Of the replicas of one broker. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        world: World,
+        between_changes: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]],
+        done: Callable[[Partition], None],
+    ) -> None:
+        """`between_changes` runs work while no metadata is applied; `done` gives a partition its role."""
+        self._partitions = partitions
+        self._workers = world.workers
+        self._clock = world.clock
+        self._between_changes = between_changes
+        self._done = done
+        self._tasks: dict[PartitionKey, asyncio.Task[None]] = {}
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def begin(self, partition: Partition, wanted: PartitionImage) -> bool:
+        """Cut the log if that is due. Returns true if the partition must have no role until `done`."""
+        if due_cut(partition, wanted.leader_epoch) is None:
+            return False
+        if wanted.key not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._run(partition, wanted))
+            self._tasks[wanted.key] = task
+        return True
+
+    async def _run(self, partition: Partition, wanted: PartitionImage) -> None:
+        try:
+            while True:
+                try:
+                    await self._cut(partition, wanted)
+                    break
+                except (PenstockError, OSError) as e:
+                    log.error("returned_log_not_cut", partition=partition.name, error=str(e))
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            del self._tasks[wanted.key]
+        self._done(partition)
+
+    async def _cut(self, partition: Partition, wanted: PartitionImage) -> None:
+        """Copy the end of the log, and truncate it. Nothing is appended meanwhile: there is no role."""
+        cut = due_cut(partition, wanted.leader_epoch)
+        if cut is None or not self._is_hosted(partition):
+            return
+        end_offset = partition.log.end_offset
+        entry = await self._copy(partition, cut)
+
+        async def truncate() -> None:
+            own = partition.log
+            is_same = due_cut(partition, wanted.leader_epoch) == cut and own.end_offset == end_offset
+            if is_same and self._is_hosted(partition):
+                own.truncate_to(cut.offset)
+                log.warning("returned_log_cut", partition=partition.name, offset=cut.offset, entry=entry.name)
+
+        await self._between_changes(truncate)
+
+    def _is_hosted(self, partition: Partition) -> bool:
+        return self._partitions.find(partition.topic_id, partition.index) is partition
+
+    async def _copy(self, partition: Partition, cut: Cut) -> QuarantineEntry:
+        own, directory = partition.log, partition.directory
+        directory.health.check()
+        ranges = [each async for each in log_ranges(own, cut.offset, own.end_offset, self._workers)]
+        reached = ranges[-1].headers[-1].next_offset if ranges else cut.offset
+        if reached < own.end_offset:
+            raise StorageError(f"{partition.name} cannot be read from {reached} to its end {own.end_offset}")
+        records, link = sum(each.records for each in ranges), MirroredTopic.parse(own.config.penstock_link)
+        reason = (
+            f"the topic has returned to link {link.link}, whose source lacks these {records} records: "
+            f"offsets {cut.offset} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
+        )
+        entry = await self._workers.in_thread(
+            lambda: directory.quarantine.copy(
+                partition.topic,
+                partition.topic_id,
+                partition.index,
+                f"{file_name(cut.offset)}{LOG}",
+                (each.bytes.read() for each in ranges),
+                sum(each.bytes.size for each in ranges),
+                reason,
+                self._clock.now_ms(),
+            )
+        )
+        log_quarantined(directory, entry)
+        return entry
+
+
+def due_cut(partition: Partition, leader_epoch: int) -> Cut | None:
+    """The cut of a log that has records behind it, and none of a later leader epoch; None if it has not.
+
+    `leader_epoch` is the partition's in the metadata.
+    """
+    config = partition.log.config.penstock_link
+    if not config:
+        return None
+    cuts = MirroredTopic.parse(config).cuts
+    if partition.index >= len(cuts):
+        return None
+    cut, own = cuts[partition.index], partition.log
+    is_due = own.end_offset > cut.offset and own.leader_epochs.latest <= cut.leader_epoch < leader_epoch
+    return cut if is_due else None

@@ -1,0 +1,183 @@
+"""`penstock link promote|failover|failback|delete`: the ends of mirrors, and the way back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.confirmation import Yes, confirm
+from penstock.cli.option_groups import Connection, grouped
+from penstock.cli.options import AsJson
+
+__all__ = ["check_exists", "delete", "failback", "failover", "promote"]
+
+Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of the link.")]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics, as named here.")]
+Every = Annotated[bool, typer.Option("--all", help="All topics of the link.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait at most.", min=0)]
+
+
+def check_exists(line: Any, name: str) -> None:
+    from penstock.cli.failure import Failure
+    from penstock.cli.links import list_links
+
+    if name not in list_links(line):
+        raise Failure(f"there is no link {name}: `penstock link list` lists the links")
+
+
+@grouped
+def promote(
+    name: Name,
+    topics: Topics = None,
+    every: Every = False,
+    wait: Wait = 300.0,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """Open topics to producers once everything that the source has is here.
+
+    Stop the producers at the source first: what they write afterwards stays there.
+    """
+    _end(connection, name, topics or [], every=every, complete=True, wait=wait, as_json=as_json)
+
+
+@grouped
+def failover(
+    name: Name,
+    topics: Topics = None,
+    every: Every = False,
+    wait: Wait = 60.0,
+    yes: Yes = False,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """Open topics to producers as they are: the source is gone.
+
+    Transactions that are open are aborted here. Records of the source that were not mirrored are not here.
+    """
+    confirm(f"Give up the source of link {name}", connection.bootstrap, yes)
+    _end(connection, name, topics or [], every=every, complete=False, wait=wait, as_json=as_json)
+
+
+def _end(
+    connection: Connection,
+    name: str,
+    topics: list[str],
+    *,
+    every: bool,
+    complete: bool,
+    wait: float,
+    as_json: bool,
+) -> None:
+    from penstock.cli.failure import misused
+    from penstock.cli.links import chosen, end_mirrors, look
+    from penstock.cli.output import print_rows
+
+    if every == bool(topics):
+        misused("name topics, or give --all")
+    with connection.direct() as line:
+        check_exists(line, name)
+        wanted = chosen(look(line, name), name, topics, every=every)
+        ended = end_mirrors(line, name, wanted, complete=complete, wait_s=wait)
+    rows = [each._asdict() for each in ended]
+    columns = ("topic", "partition", "end_offset", "last_timestamp_ms", "missed", "aborted")
+    print_rows(rows, as_json=as_json, columns=columns, empty="nothing is mirrored")
+    if not as_json and rows:
+        lost = sum(each.missed for each in ended)
+        if complete and not lost:
+            print("nothing is missing: the topics take records of producers now")
+        elif complete:
+            print(f"{lost} offsets are missing, which the source had deleted before they were mirrored")
+        else:
+            print("the topics take records of producers now, and end where the table says")
+
+
+@grouped
+def failback(
+    name: Name,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics, as named here.")],
+    wait: Wait = 300.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only compare, and leave the topics as they were.")
+    ] = False,
+    yes: Yes = False,
+    *,
+    connection: Connection,
+    as_json: AsJson = False,
+) -> None:
+    """Make topics of this cluster mirrors of the cluster that took over from it.
+
+    Each leader finds the last point that its log has in common with the source. Records behind it go to the
+    quarantine of each broker, and the topics are mirrored from there on. They are read-only from the start.
+    """
+    # Longer than other functions because of its options.
+    from penstock.cli.failback import compare, give_up, take_back
+    from penstock.cli.failure import Failure
+    from penstock.cli.group_limits import limit_committed
+    from penstock.cli.output import print_rows
+
+    with connection.direct() as line:
+        check_exists(line, name)
+        before, compared = compare(line, name, topics, wait)
+        rows = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "common_offset": each.common_offset,
+                "set_aside_records": each.set_aside_records,
+            }
+            for each in compared
+        ]
+        columns = ("topic", "partition", "common_offset", "set_aside_records")
+        print_rows(rows, as_json=as_json, columns=columns, empty="the topics have returned already")
+        total = sum(each.set_aside_records for each in compared)
+        if dry_run:
+            give_up(line, before)
+            return
+        try:
+            confirm(f"Set {total} records aside, and mirror {', '.join(topics)}", connection.bootstrap, yes)
+        except Failure:
+            give_up(line, before)
+            raise
+        ends = {(each.topic, each.partition): each.common_offset for each in compared}
+        left = limit_committed(connection.cluster(), ends)
+        take_back(line, name, topics, compared, wait)
+    if compared and not as_json:
+        print(f"{total} records were set aside: `penstock log quarantine list` shows them on each broker")
+        if left:
+            print(f"groups with members keep their committed offsets: {', '.join(left)}")
+
+
+@grouped
+def delete(
+    name: Name,
+    force: Annotated[
+        bool, typer.Option("--force", help="Fail over all topics that are still mirrored.")
+    ] = False,
+    yes: Yes = False,
+    *,
+    connection: Connection,
+) -> None:
+    """Delete a link. Refused while topics are mirrored by it, unless forced."""
+    from penstock.cli.failure import Failure
+    from penstock.cli.links import alter_link, chosen, describe_link, end_mirrors, look
+
+    with connection.direct() as line:
+        check_exists(line, name)
+        mirrored = chosen(look(line, name), name, (), every=True)
+        if mirrored and not force:
+            first = next(iter(mirrored))
+            raise Failure(
+                f"link {name} mirrors {len(mirrored)} topics ({first}): `penstock link promote {name} "
+                f"--all` ends that, and --force fails over"
+            )
+        confirm(f"Delete link {name}", connection.bootstrap, yes)
+        # The link makes no new topics meanwhile.
+        alter_link(line, name, {"topics": None})
+        if mirrored:
+            end_mirrors(line, name, mirrored, complete=False, wait_s=60.0)
+        alter_link(line, name, dict.fromkeys(describe_link(line, name)))
+    print(f"{name}: deleted")
