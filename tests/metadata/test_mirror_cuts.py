@@ -50,7 +50,8 @@ def test_cuts_begin_a_leader_epoch_of_each_partition_with_the_same_leader() -> N
 
 
 @pytest.mark.parametrize(
-    "state", [None, RETURNING._replace(state=MirrorState.MIRRORING), RETURNING._replace(state="promoted")]
+    "state",
+    [None, RETURNING._replace(state=MirrorState.MIRRORING), RETURNING._replace(state=MirrorState.PROMOTED)],
 )
 def test_only_a_returning_topic_is_cut(state: MirroredTopic | None) -> None:
     stage = stage_of(state)
