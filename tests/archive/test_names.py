@@ -6,6 +6,7 @@ from penstock.archive.names import (
     BACKUP,
     TIER,
     candidates_name,
+    candidates_time_ms,
     cut_name,
     cut_time_ms,
     manifest_number,
@@ -57,3 +58,5 @@ def test_names_of_cuts_sort_by_time() -> None:
     assert cut_name(999, b"\xff" * 8) < cut_name(1000, bytes(8)) < cut_name(10**12, bytes(8))
     assert cut_time_ms("cuts/99999999T999999.000Z-0000000000000000.cut") is None
     assert candidates_name(0, bytes(8)) == "collections/19700101T000000.000Z-0000000000000000.candidates"
+    assert candidates_time_ms(candidates_name(1_794_913_265_999, bytes(8))) == 1_794_913_265_999
+    assert candidates_time_ms(cut_name(0, bytes(8))) is None

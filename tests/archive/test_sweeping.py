@@ -10,9 +10,18 @@ from penstock.archive.collection import GRACE_MS
 from penstock.archive.cuts import Cut, CutPartition, CutTopic
 from penstock.archive.documents import encode
 from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
+from penstock.archive.manifests import trimmed
 from penstock.archive.names import BACKUP, TIER, cut_name, object_name
 from penstock.archive.objects import put_certain
-from penstock.archive.sweeping import collect, cut_manifest, find_cut, list_cuts, named_objects, prune_cuts
+from penstock.archive.sweeping import (
+    collect,
+    cut_manifest,
+    earlier_now,
+    find_cut,
+    list_cuts,
+    named_objects,
+    prune_cuts,
+)
 from penstock.archive.verifying import verify_partition
 from penstock.archive.writing import PartitionWriter
 from penstock.model.ids import format_topic_id
@@ -76,12 +85,12 @@ async def test_cuts_are_found_by_time() -> None:
 
 @in_loop
 async def test_nothing_that_a_cut_names_is_collected() -> None:
-    clock = FixedClock()
+    clock = FixedClock(0)
     store = new_store(clock=clock)
     await three_cuts(store)
     named = (await named_objects(store)).objects
     for _ in range(4):
-        await collect(store, RNG, 0)
+        await collect(store, RNG, clock.time_ms)
         clock.time_ms += GRACE_MS
         await check_all(store)
     # What goes are segments that were merged before any manifest named them.
@@ -90,18 +99,18 @@ async def test_nothing_that_a_cut_names_is_collected() -> None:
 
 @in_loop
 async def test_objects_of_removed_cuts_go_after_the_grace_period() -> None:
-    clock = FixedClock()
+    clock = FixedClock(0)
     store = new_store(clock=clock)
     names = await three_cuts(store)
     assert await prune_cuts(store, 2500) == names[:2]
     clock.time_ms += GRACE_MS
-    first = await collect(store, RNG, 0)
+    first = await collect(store, RNG, clock.time_ms)
     assert first.deleted == 0 and first.waiting > 0, "the first listing only notes them"
     clock.time_ms += GRACE_MS - 1
-    assert (await collect(store, RNG, 0)).deleted == 0
+    assert (await collect(store, RNG, clock.time_ms)).deleted == 0
     clock.time_ms += 1
-    assert (await collect(store, RNG, 0)).deleted == first.waiting
-    assert (await collect(store, RNG, 0)).waiting == 0
+    assert (await collect(store, RNG, clock.time_ms)).deleted == first.waiting
+    assert (await collect(store, RNG, clock.time_ms)).waiting == 0
     await check_all(store)
     await add_cut(store, 9000, (await find_cut(store, None))[1].topics[0].partitions[0].end_offset, 6)
     await check_all(store)
@@ -117,7 +126,6 @@ async def test_the_newest_cut_is_never_removed() -> None:
 
 @in_loop
 async def test_a_wrong_clock_of_the_collector_deletes_nothing() -> None:
-    """Only times of the store count."""
     store = new_store(clock=FixedClock())
     await three_cuts(store)
     await prune_cuts(store, 10**15)
@@ -126,25 +134,91 @@ async def test_a_wrong_clock_of_the_collector_deletes_nothing() -> None:
 
 
 @in_loop
-async def test_a_damaged_document_stops_the_collection() -> None:
+async def test_a_wrong_clock_of_the_store_deletes_nothing() -> None:
     clock = FixedClock()
+    store = new_store(clock=clock)
+    await three_cuts(store)
+    await prune_cuts(store, 10**15)
+    now_ms = clock.time_ms
+    for jump_ms in (0, GRACE_MS, 10 * GRACE_MS):
+        clock.time_ms += jump_ms
+        found = await collect(store, RNG, now_ms)
+        assert found.deleted == 0 < found.waiting
+
+
+@in_loop
+async def test_lists_of_a_clock_that_was_ahead_are_made_again() -> None:
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    await three_cuts(store)
+    await prune_cuts(store, 10**15)
+    await collect(store, RNG, clock.time_ms + 10**11)
+    deleted = []
+    for _ in range(3):
+        deleted.append((await collect(store, RNG, clock.time_ms)).deleted)
+        clock.time_ms += GRACE_MS
+
+    assert deleted[0] == 0 < deleted[1]
+
+
+@in_loop
+async def test_cuts_are_removed_by_the_clocks_of_backup_and_store() -> None:
+    clock = FixedClock(1000)
+    store = new_store(clock=clock)
+    _, end = await add_cut(store, 10**13, 0, 6)  # the clock of the backup was ahead
+    clock.time_ms = 10**12
+    _, end = await add_cut(store, 1000, end, 6)  # and behind
+    await add_cut(store, 2 * 10**13, end, 6)
+
+    assert await prune_cuts(store, 10**12) == []
+    assert await earlier_now(store, RNG, 10**13) == 10**12
+    assert await earlier_now(store, RNG, 10**11) == 10**11
+    store.faults = StoreFaults(listing_lag_ms=10**9)
+    assert await earlier_now(store, RNG, 10**13) == 0
+    assert not [name for name in store.objects if name.startswith("probes/")]
+
+
+@in_loop
+async def test_pages_of_records_that_the_archive_may_have_stay() -> None:
+    """The store has lost the manifest that names a page; an operator may bring it back."""
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    end = await write(store, TIER, 0)
+    kept, gone = (OWNER.object(object_name(offset, 0, bytes(8), "page")) for offset in (0, 5))
+    await put_certain(store, kept, b"segments")
+    await put_certain(store, gone, b"segments")
+    await collect_twice(store, clock)
+    assert {kept, gone} <= store.objects.keys()
+
+    manifests = chain(store, name=TIER)
+    newest = await manifests.load()
+    assert newest is not None
+    await manifests.advance(trimmed(newest, end), 0)
+
+    await collect_twice(store, clock)
+    assert not {kept, gone} & store.objects.keys()
+
+
+@in_loop
+async def test_a_damaged_document_stops_the_collection() -> None:
+    clock = FixedClock(0)
     store = new_store(clock=clock)
     names = await three_cuts(store)
     await prune_cuts(store, 2500)
-    await collect(store, RNG, 0)
+    await collect(store, RNG, clock.time_ms)
     clock.time_ms += 2 * GRACE_MS
     store.rot(names[2])
     before = dict(store.objects)
     with pytest.raises((ArchiveDamaged, ArchiveRefused)):
-        await collect(store, RNG, 0)
+        await collect(store, RNG, clock.time_ms)
     assert store.objects == before
 
 
 async def collect_twice(store: SimulatedStore, clock: FixedClock) -> None:
     for _ in range(2):
-        await collect(store, RNG, 0)
+        await collect(store, RNG, clock.time_ms)
         clock.time_ms += GRACE_MS
-    await collect(store, RNG, 0)
+    await collect(store, RNG, clock.time_ms)
 
 
 def segments_of(store: SimulatedStore) -> set[str]:
@@ -205,19 +279,18 @@ async def test_collections_beside_writers_over_a_faulty_store(seed: int) -> None
     """Cuts, removals and collections in random order: all cuts that are there can be restored."""
     rng, clock = Random(seed), FixedClock()
     store = new_store(seed, clock)
-    end, time_ms = 0, 1000
+    end = 0
     for _ in range(30):
         clock.time_ms += rng.choice([1000, GRACE_MS // 2, GRACE_MS])
         store.faults = StoreFaults(failure=0.03, lost_answer=0.03, wrong_bytes=0.01, listing_lag_ms=500)
         try:
             match rng.randrange(4):
                 case 0 | 1:
-                    time_ms += 1000
-                    _, end = await add_cut(store, time_ms, end, 4)
+                    _, end = await add_cut(store, clock.time_ms, end, 4)
                 case 2:
-                    await prune_cuts(store, time_ms - 3000)
+                    await prune_cuts(store, clock.time_ms - 3 * GRACE_MS)
                 case _:
-                    await collect(store, RNG, rng.randrange(10**12))
+                    await collect(store, RNG, clock.time_ms)
         except (OSError, ArchiveDamaged, ArchiveRefused):
             store.faults = StoreFaults()
             archived = writer(store)

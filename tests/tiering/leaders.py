@@ -12,6 +12,7 @@ from penstock.archive.names import TIER
 from penstock.archive.reading import PartitionReader
 from penstock.archive.verifying import verify_partition
 from penstock.broker.replica.copy_source import sealed_since
+from penstock.records.batch import LOG_OVERHEAD, BatchHeader
 from penstock.records.record import iter_batches
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
@@ -73,7 +74,12 @@ class Replica:
             return None
         end = log.last_stable_offset if self.copies else -1
         return LocalView(
-            log.log_start_offset, log.end_offset, end, sealed_since(log, since), log.leader_epochs.epoch_of
+            log.log_start_offset,
+            log.local_log_start_offset,
+            log.end_offset,
+            end,
+            sealed_since(log, since),
+            log.leader_epochs.epoch_of,
         )
 
     async def position(self, segment: LocalSegment, offset: int) -> int:
@@ -84,6 +90,18 @@ class Replica:
         if found.base_offset != segment.base_offset:
             raise FileNotFoundError("retention has removed the segment")
         return found.files.open(found.path(LOG)).pread(size, position)
+
+    async def bytes_before(self, offset: int, size: int) -> bytes | None:
+        log, found = self.log, b""
+        if offset <= log.segments.first.base_offset or offset > log.high_watermark:
+            return None
+        for segment in log.segments:
+            for position, header in segment.scan(0):
+                base, length = header[0], header[1] + LOG_OVERHEAD
+                if base < offset:
+                    found += segment.open_file().pread(length, position)
+                    end = BatchHeader._make(header).next_offset
+        return found[-size:] if end <= offset else b""
 
     async def is_compacted(self, segment: LocalSegment) -> bool:
         return self.log.segments.holding(segment.base_offset).is_compacted

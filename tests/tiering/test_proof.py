@@ -5,57 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.archive.documents import Manifest, PageEntry, SegmentEntry, encode
+from penstock.archive.documents import encode
 from penstock.archive.errors import ArchiveDamaged, ArchiveError
 from penstock.archive.manifests import spill
 from penstock.archive.names import TIER
-from penstock.remote.source import ArchiveSource
 from penstock.storage.epochs import LeaderEpochs
-from penstock.testing.simulation.object_store import SimulatedStore
 from penstock.tiering.errors import ArchiveContradicts, ArchiveFallsShort
-from penstock.tiering.proof import KeptLog, Proven, Prover, same_epochs
-from tests.archive.logs import OWNER, FixedClock, in_loop, new_store
+from penstock.tiering.proof import KeptLog, Prover, same_epochs
+from tests.archive.logs import OWNER, in_loop, new_store
 from tests.storage.compacted import InlineWorkers
-from tests.tiering.leaders import Replica, archive_in, verified
-
-
-class Kept:
-    """A replica that frees its disk, and the archive that its leader has filled."""
-
-    def __init__(self, store: SimulatedStore, replica: Replica) -> None:
-        self.store, self.replica = store, replica
-        self.prover = Prover(InlineWorkers())
-        self.archive = archive_in(store, FixedClock())
-
-    @classmethod
-    async def filled(cls) -> Kept:
-        kept = cls(new_store(), Replica.new())
-        kept.replica.produce(20)
-        kept.replica.epoch = 3
-        kept.replica.produce(20)
-        await kept.copy()
-        return kept
-
-    async def copy(self) -> Manifest:
-        await self.replica.turn(self.archive)
-        return await verified(self.store)
-
-    async def prove(self, end: int | None = None) -> Proven:
-        log = self.replica.log
-        kept = KeptLog(log.log_start_offset, log.local_log_start_offset, log.leader_epochs)
-        end = self.replica.sealed_end if end is None else end
-        return await self.prover.prove(self.store, self.archive.chain(OWNER), kept, end, self.page)
-
-    async def page(self, manifest: Manifest, entry: PageEntry) -> tuple[SegmentEntry, ...]:
-        async def unused() -> Manifest:
-            return manifest
-
-        return (await ArchiveSource(self.store, unused, InlineWorkers()).page(manifest, entry)).segments
-
-    async def free(self) -> None:
-        """Remove all segments that are copied."""
-        self.replica.log.advance_local_start((await self.prove()).end_offset)
-        assert self.replica.log.retention.remove_expired()
+from tests.tiering.kept import Kept
+from tests.tiering.leaders import Replica, verified
 
 
 @in_loop

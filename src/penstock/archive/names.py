@@ -29,6 +29,7 @@ __all__ = [
     "ArchivedPartition",
     "base_offset_of",
     "candidates_name",
+    "candidates_time_ms",
     "cut_name",
     "cut_time_ms",
     "manifest_number",
@@ -50,7 +51,8 @@ SEGMENT: Final = "segment"
 PAGE: Final = "page"
 _MANIFEST: Final = ".manifest"
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_TIME: Final = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[0-9a-f]{16}\.cut")
+_CUT: Final = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[0-9a-f]{16}\.cut")
+_CANDIDATES: Final = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[0-9a-f]{16}\.candidates")
 
 
 class ArchivedPartition(NamedTuple):
@@ -86,11 +88,11 @@ def object_name(base_offset: int, leader_epoch: int, random: bytes, kind: str) -
     return f"{base_offset:020d}-{leader_epoch}-{random.hex()}.{kind}"
 
 
-def base_offset_of(name: str) -> int | None:
-    """The base offset in the name of a segment, relative to its folder; None for another object."""
+def base_offset_of(name: str, kind: str = SEGMENT) -> int | None:
+    """The base offset in the name of a segment or page, relative to its folder; None for another object."""
     digits = name.partition("-")[0]
-    is_segment = name.endswith(f".{SEGMENT}") and len(digits) == 20 and digits.isdigit()
-    return int(digits) if is_segment else None
+    is_kind = name.endswith(f".{kind}") and len(digits) == 20 and digits.isdigit()
+    return int(digits) if is_kind else None
 
 
 def parse_partition(name: str) -> tuple[ArchivedPartition, str] | None:
@@ -125,11 +127,13 @@ def cut_name(time_ms: int, random: bytes) -> str:
 
 def cut_time_ms(name: str) -> int | None:
     """The time in the name of a cut; None for another object."""
-    match = _TIME.fullmatch(name.removeprefix(CUTS))
-    if match is None:
-        return None
+    match = _CUT.fullmatch(name.removeprefix(CUTS))
+    return None if match is None else _moment_ms(match[1])
+
+
+def _moment_ms(text: str) -> int | None:
     try:
-        moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
+        moment = datetime.strptime(text, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
     except ValueError:
         return None
     return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
@@ -138,3 +142,9 @@ def cut_time_ms(name: str) -> int | None:
 def candidates_name(time_ms: int, random: bytes) -> str:
     assert len(random) == 8
     return f"{COLLECTIONS}{_time(time_ms)}-{random.hex()}.candidates"
+
+
+def candidates_time_ms(name: str) -> int | None:
+    """The time in the name of a list of candidates; None for another object."""
+    match = _CANDIDATES.fullmatch(name.removeprefix(COLLECTIONS))
+    return None if match is None else _moment_ms(match[1])

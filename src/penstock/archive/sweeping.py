@@ -5,7 +5,11 @@ object.
 
 A segment behind the end of the newest manifest stays, although no document names it. Why: a store
 that was rolled back, or has lost manifests, has such segments: they may be the only copy of their records.
-Those of a copy that failed go later, when a manifest has come past them.
+Those of a copy that failed go later, when a manifest has come past them. For the same reason a page stays as
+long as the archive may have one of its records.
+
+Two clocks decide together how old something is, that of the store and that of the caller: one of them may be
+wrong, or may have been set.
 """
 
 from __future__ import annotations
@@ -23,16 +27,18 @@ from penstock.archive.names import (
     BACKUP,
     COLLECTIONS,
     CUTS,
+    PAGE,
     TIER,
     TOPICS,
     WRITERS,
     ArchivedPartition,
     base_offset_of,
     candidates_name,
+    candidates_time_ms,
     cut_time_ms,
     parse_partition,
 )
-from penstock.archive.objects import put_certain, read_document
+from penstock.archive.objects import PROBES, put_certain, read_document
 from penstock.archive.reading import PartitionReader
 from penstock.model.ids import parse_topic_id
 from penstock.ports import ObjectStore, Rng
@@ -42,6 +48,7 @@ __all__ = [
     "Named",
     "collect",
     "cut_manifest",
+    "earlier_now",
     "find_cut",
     "list_cuts",
     "named_objects",
@@ -81,11 +88,28 @@ async def cut_manifest(store: ObjectStore, topic: CutTopic, partition: CutPartit
     return manifest
 
 
+async def earlier_now(store: ObjectStore, rng: Rng, now_ms: int) -> int:
+    """The earlier of `now_ms` and the time of the store; 0 if the store has not told."""
+    name = f"{PROBES}{rng.token(8).hex()}"
+    await put_certain(store, name, b"time")
+    listed = [each.modified_ms for each in await store.listing(PROBES) if each.name == name]
+    await store.delete(name)
+    return min(now_ms, *listed) if listed else 0
+
+
 async def prune_cuts(store: ObjectStore, before_ms: int) -> list[str]:
-    """Delete the cuts before a moment, but never the newest one; returns their names."""
+    """Delete the cuts before a moment, but never the newest one; returns their names.
+
+    A cut is as old as the clock of its backup and that of the store both say.
+    """
     cuts = await list_cuts(store)
     newest = newest_at(cuts, None)
-    old = [name for name, time in cuts.items() if time < before_ms and name != newest]
+    written_ms = {each.name: each.modified_ms for each in await store.listing(CUTS)}
+    old = [
+        name
+        for name, time in cuts.items()
+        if max(time, written_ms.get(name, before_ms)) < before_ms and name != newest
+    ]
     for name in old:
         await store.delete(name)
     return old
@@ -98,22 +122,28 @@ class Named(NamedTuple):
     objects: set[str]
     #: where the newest manifest of a partition ends: that of `tier`, if there is one
     ends: Mapping[ArchivedPartition, int]
+    #: where its newest manifests begin
+    starts: Mapping[ArchivedPartition, int]
 
     def keeps(self, name: str) -> bool:
         """Returns true if an object has a name, or may be missing in a manifest that was lost."""
         if name in self.objects:
             return True
         parsed = parse_partition(name)
-        base_offset = None if parsed is None else base_offset_of(parsed[1])
-        if parsed is None or base_offset is None:
+        if parsed is None:
             return False
-        return base_offset >= self.ends.get(parsed[0], 0)
+        owner, rest = parsed
+        segment, page = base_offset_of(rest), base_offset_of(rest, PAGE)
+        if segment is not None:
+            return segment >= self.ends.get(owner, 0)
+        return page is not None and page >= self.starts.get(owner, 0)
 
 
 async def named_objects(store: ObjectStore) -> Named:
     """What all cuts, and the newest manifests of all writers, name."""
     found: set[str] = set()
     ends: dict[ArchivedPartition, int] = {}
+    starts: dict[ArchivedPartition, int] = {}
     seen: set[str] = set()
     for name in await list_cuts(store):
         cut, _ = await read_document(store, name, Cut)
@@ -130,9 +160,10 @@ async def named_objects(store: ObjectStore) -> Named:
                 continue
             if writer == TIER or owner not in ends:
                 ends[owner] = newest[0].next_offset
+            starts[owner] = min(newest[0].base_offset, starts.get(owner, newest[0].base_offset))
             if newest[1] not in seen:
                 await _add(store, newest[0], found)
-    return Named(found, ends)
+    return Named(found, ends, starts)
 
 
 async def _add(store: ObjectStore, manifest: Manifest, found: set[str]) -> None:
@@ -153,7 +184,7 @@ class Collected(NamedTuple):
 async def collect(store: ObjectStore, rng: Rng, now_ms: int, grace_ms: int = GRACE_MS) -> Collected:
     """Delete what no document has named for a grace period, and note what none names now.
 
-    `now_ms` is for the name of the new list only; times that count are those of the store.
+    A grace period has passed if both `now_ms`, the caller's time, and the time of the store say so.
     """
     listing = await store.listing(TOPICS)
     known = await named_objects(store)
@@ -167,7 +198,12 @@ async def collect(store: ObjectStore, rng: Rng, now_ms: int, grace_ms: int = GRA
     for name, written_ms in lists.items() if store_now_ms is not None else ():
         assert store_now_ms is not None
         earlier, _ = await read_document(store, name, Candidates)
-        if store_now_ms - written_ms < grace_ms:
+        noted_ms = candidates_time_ms(name)
+        if noted_ms is None or noted_ms > now_ms:
+            # The clock of a collector was wrong: its objects are noted again.
+            await store.delete(name)
+            continue
+        if min(store_now_ms - written_ms, now_ms - noted_ms) < grace_ms:
             continue
         for each in deletable(earlier, written_ms, listing, named, store_now_ms, grace_ms):
             if each not in deleted:

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.archive.cuts import Cut
 from penstock.archive.errors import ArchiveError
+from penstock.archive.names import CUTS
 from penstock.archive.sweeping import find_cut, list_cuts, prune_cuts
 from penstock.archive.verifying import PartitionVerification, verify_cut
 from penstock.backup.source import SourceFailed
@@ -186,7 +187,10 @@ class RunningBackup:
         )
         self._on_cut(name, cut, duration_s)
         if self._schedule.keep_ms is not None:
-            await prune_cuts(self._store, cut.time_ms - self._schedule.keep_ms)
+            written_ms = {each.name: each.modified_ms for each in await self._store.listing(CUTS)}
+            # One of both clocks may be wrong, or may have been set.
+            now_ms = min(cut.time_ms, written_ms.get(name, 0))
+            await prune_cuts(self._store, now_ms - self._schedule.keep_ms)
 
     def _verify_if_due(self) -> None:
         every_ms, now = self._schedule.verify_every_ms, self._clock.monotonic()

@@ -24,9 +24,16 @@ from penstock.archive.objects import put_certain
 from penstock.ports import Clock, ObjectStore, Rng, Workers
 from penstock.remote.source import log_state, read_range, read_tail
 from penstock.tiering.building import OBJECT_BYTES, ObjectBuilder, batch_bytes
-from penstock.tiering.errors import LogIncomplete
+from penstock.tiering.comparison import same_end
+from penstock.tiering.errors import LogDiverged, LogIncomplete
 from penstock.tiering.progress import Copied
-from penstock.tiering.selection import LocalSegment, LocalView, check_continues, pending_segments
+from penstock.tiering.selection import (
+    LocalSegment,
+    LocalView,
+    check_continues,
+    check_not_released,
+    pending_segments,
+)
 
 __all__ = ["Archive", "CopyTurn", "LocalSource", "release"]
 
@@ -54,6 +61,10 @@ class LocalSource(Protocol):
         ...
 
     async def read(self, segment: LocalSegment, position: int, size: int) -> bytes: ...
+
+    async def bytes_before(self, offset: int, size: int) -> bytes | None:
+        """As `tiering.comparison.OwnBytes`."""
+        ...
 
     async def is_compacted(self, segment: LocalSegment) -> bool:
         """Whether compaction may have removed offsets."""
@@ -104,6 +115,7 @@ class CopyTurn:
         if view is None:
             return None
         known = newest or self._chain.first(view.log_start_offset, self._leader_epoch, compacted=False)
+        check_not_released(view, known)
         edited = trimmed(known, view.log_start_offset)
         check_continues(view, edited)
         entries = await self._copy(edited)
@@ -150,6 +162,11 @@ class CopyTurn:
             return LogState(first.base_offset)
         last = edited.segments[-1]
         tail = await read_tail(self._archive.store, last, self._owner)
+        if await same_end(self._archive.store, tail, last, self._owner, self._source.bytes_before) is False:
+            raise LogDiverged(
+                f"the archive of {self._owner} has other records than the log before offset "
+                f"{last.next_offset}: the log was rolled back, or another cluster writes to the archive"
+            )
         return await self._archive.workers.in_thread(log_state, tail, last, self._owner)
 
     async def _copy_object(self, state: LogState, pending: list[LocalSegment]) -> SegmentEntry:

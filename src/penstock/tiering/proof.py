@@ -1,10 +1,11 @@
 """Proves, right now, that an archive has the records that a log is about to remove from its disk.
 
 The newest manifest is read from the store, and the end of every object that has some of the records: it is
-there with the size that the manifest names, it is the segment of this partition with these offsets, and its
-leader epochs are those of the log. Its bytes were compared when it was copied, before a manifest named it.
-What an operator or a cloud may have done meanwhile is found: an archive that was emptied, rolled back,
-exchanged, or is that of another cluster.
+there with the size that the manifest names, it is the segment of this partition with these offsets, its
+leader epochs are those of the log, and it ends with the log's own bytes. All its bytes were compared when it
+was copied, before a manifest named it. What an operator or a cloud may have done meanwhile is found: an
+archive that was emptied, rolled back, exchanged, or is that of another cluster; and a log that was rolled
+back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.archive.names import ArchivedPartition
 from penstock.ports import ObjectStore, Workers
 from penstock.remote.source import log_state, read_tail
 from penstock.storage.epochs import LeaderEpochs
+from penstock.tiering.comparison import OwnBytes, same_end
 from penstock.tiering.errors import ArchiveContradicts, ArchiveFallsShort
 
 __all__ = ["KeptLog", "Proven", "Prover", "ReadPage", "same_epochs"]
@@ -86,7 +88,13 @@ class Prover:
         return manifest
 
     async def prove(
-        self, store: ObjectStore, chain: ManifestChain, log: KeptLog, end_offset: int, read_page: ReadPage
+        self,
+        store: ObjectStore,
+        chain: ManifestChain,
+        log: KeptLog,
+        end_offset: int,
+        read_page: ReadPage,
+        own: OwnBytes,
     ) -> Proven:
         """Prove that the archive has the log up to `end_offset`, or to an earlier offset if that is far.
 
@@ -101,7 +109,8 @@ class Prover:
             if offset >= end_offset:
                 break
             entry = await _entry(manifest, offset, read_page)
-            await self._check(store, chain.owner, manifest, entry, log)
+            if not await self._check(store, chain.owner, manifest, entry, log, own):
+                break
             offset = entry.next_offset
         return Proven(manifest, min(offset, end_offset))
 
@@ -112,8 +121,12 @@ class Prover:
         manifest: Manifest,
         entry: SegmentEntry,
         log: KeptLog,
-    ) -> None:
-        """Read the end of an object, and compare its leader epochs with those of the log."""
+        own: OwnBytes,
+    ) -> bool:
+        """Read the end of an object, and compare leader epochs and bytes with those of the log.
+
+        Returns false if the log has not committed as much yet.
+        """
         tail = await read_tail(store, entry, owner)
         state = await self._workers.in_thread(log_state, tail, entry, owner)
         start = max(manifest.base_offset, log.log_start_offset)
@@ -122,6 +135,13 @@ class Prover:
                 f"{owner.object(entry.name)} has other leader epochs than the log before offset "
                 f"{entry.next_offset}"
             )
+        is_same = await same_end(store, tail, entry, owner, own)
+        if is_same is False:
+            raise ArchiveContradicts(
+                f"{owner.object(entry.name)} has other records than the log before offset "
+                f"{entry.next_offset}: the log was rolled back, or another cluster writes to the archive"
+            )
+        return is_same is not None
 
 
 def same_epochs(archived: LeaderEpochs, own: LeaderEpochs, start: int, end: int) -> bool:

@@ -23,6 +23,8 @@ class LocalView(NamedTuple):
     """A leader's log at one moment."""
 
     log_start_offset: int
+    #: what lies below it is only in the archive
+    local_log_start_offset: int
     end_offset: int
     #: Segments that end at or below it may be copied: stable, and on this broker's disk. -1 if none may.
     copyable_end: int
@@ -50,6 +52,20 @@ def check_continues(view: LocalView, manifest: Manifest) -> None:
         raise LogDiverged(
             f"the archive of {manifest.owner} has leader epoch {last.leader_epoch} at offset "
             f"{last.next_offset - 1}, the log has {epoch}"
+        )
+
+
+def check_not_released(view: LocalView, manifest: Manifest) -> None:
+    """LogDiverged if the archive has given up records of a log that only it had.
+
+    Why: the log start of a leader moves before its manifest is shortened. A clone of the cluster at the same
+    address may have deleted its topic, and the objects are still there.
+    """
+    needed_until = min(view.local_log_start_offset, manifest.log_start_offset)
+    if manifest.number >= 0 and not manifest.segments and view.log_start_offset < needed_until:
+        raise LogDiverged(
+            f"the archive of {manifest.owner} has released all of its segments, and the log starts at "
+            f"{view.log_start_offset}"
         )
 
 

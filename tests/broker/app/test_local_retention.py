@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,14 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from penstock.archive.chain import ManifestChain
+from penstock.archive.manifests import trimmed
+from penstock.archive.names import TIER
+from penstock.archive.objects import read_root
+from penstock.broker.base.system_ports import SystemClock, SystemRng
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
+from penstock.objectstore.address import parse_address
+from penstock.objectstore.object_store import open_store
 from penstock.storage.log import Log
 from penstock.testing import broker, cluster
 from penstock.testing.brokers import BrokerThread
 from penstock.testing.clusters import Cluster
-from tests.broker.app.tiered_topics import TIERED, copied_until, newest, tiered
+from tests.broker.app.tiered_topics import TIERED, copied_until, newest, owners, tiered
 from tests.broker.configs import SET, TOPIC, alter
 from tests.broker.monitoring.scrapes import MONITORED, scrape
 from tests.broker.raw import RawClient
@@ -304,3 +312,79 @@ def test_a_follower_starts_over_behind_the_archive(archive: Path) -> None:
         running.wait_until(lambda: running.leader("orders") not in (None, leader))
         with RawClient(running.address(running.wait_for_leader("orders"))) as client:
             assert values(client, topic) == EXPECTED
+
+
+def test_an_archive_of_another_history_is_not_taken_for_the_log(archive: Path, tmp_path: Path) -> None:
+    """The disk comes back from an earlier copy: offsets and leader epochs repeat, and the records do not."""
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    with broker(data=data, config=settings(archive)) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs={**FREED, "local.retention.bytes": "-2"})
+        fill(client, topic, 10)
+        eventually(lambda: copied_until(archive) == sealed(running, topic))
+    shutil.copytree(data, copy)
+    with broker(data=data, config=settings(archive)) as running, RawClient(running.bootstrap) as client:
+        fill(client, topic, 20)
+        eventually(lambda: copied_until(archive) == sealed(running, topic) > 20)
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+    with broker(data=data, config=settings(archive)) as running, RawClient(running.bootstrap) as client:
+        stats = running.broker.stages.storage.metrics.copies
+        for n in range(30):
+            append(client, topic, b"other %d" % n * 10)
+        before = copied_until(archive)
+        set_local(client, topic, "0")
+
+        eventually(lambda: stats.total().errors > 0)
+
+        assert values(client, topic)[10:] == [b"other %d" % n * 10 for n in range(30)]
+        assert log_of(running, topic).local_log_start_offset <= 10
+        assert copied_until(archive) == before
+
+
+def test_an_archive_that_was_released_by_others_keeps_its_log_start(
+    running: BrokerThread, archive: Path
+) -> None:
+    """A clone of the cluster has deleted its topic: the objects are still there, without names."""
+    with RawClient(running.bootstrap) as client:
+        topic = freed_topic(running, client)
+        store, clock = open_store(parse_address(str(archive))), SystemClock()
+        (owner,) = owners(archive)
+
+        async def release_all() -> None:
+            root = await read_root(store)
+            chain = ManifestChain(store, root.id, owner, TIER, SystemRng(), clock)
+            manifest = await chain.load()
+            assert manifest is not None
+            await chain.advance(trimmed(manifest, manifest.next_offset), 0)
+
+        asyncio.run(release_all())
+
+        stats = running.broker.stages.storage.metrics.copies
+        fill(client, topic, 20)
+        eventually(lambda: stats.total().suspended == 1 and stats.total().errors > 0)
+        assert log_of(running, topic).log_start_offset == 0
+        found = newest(archive)
+        assert found is not None and not found.segments
+
+
+def test_an_archive_that_ends_below_an_unexplained_log_start_suspends_the_deletion(
+    archive: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with broker(data=data, config=settings(archive)) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs=FREED)
+        fill(client, topic, 10)
+        eventually(lambda: copied_until(archive) > 5)
+        manifests = set(archive.glob("topics/*/*/0/tier/*"))
+        fill(client, topic, 30)
+        eventually(lambda: log_of(running, topic).segments.first.base_offset > COUNT // 2)
+    for each in [*data.glob("*checkpoint*"), *data.glob("*clean*"), *data.glob("*manifest*")]:
+        each.unlink()
+    for lost in set(archive.glob("topics/*/*/0/tier/*")) - manifests:
+        lost.unlink()
+
+    with broker(data=data, config=settings(archive)) as running:
+        stats = running.broker.stages.storage.metrics.copies
+        eventually(lambda: stats.total().suspended == 1)
+        log = log_of(running, topic)
+        assert log.explained_start < log.log_start_offset

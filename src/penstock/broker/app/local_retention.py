@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.archive.documents import Manifest, PageEntry, SegmentEntry
@@ -23,7 +24,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.base.rounds import Rounds
 from penstock.broker.node.clock_watch import ClockWatch
-from penstock.broker.replica.copy_source import copyable_end
+from penstock.broker.replica.copy_source import bytes_before, copyable_end
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import PenstockError, StorageError
@@ -155,7 +156,9 @@ class LocalRetention:
         known = epochs.within(opened.log_start_offset, wanted)
         kept = _kept(partition)
         chain = self._access.chain(work.archive_id, owner_of(partition))
-        proven = await self._prover.prove(self._access.store, chain, kept, wanted, self._pages(partition))
+        own = partial(bytes_before, partition, workers)
+        pages = self._pages(partition)
+        proven = await self._prover.prove(self._access.store, chain, kept, wanted, pages, own)
         if _moment(partition) != before or epochs.within(opened.log_start_offset, wanted) != known:
             return
         end = _boundary(partition, min(proven.end_offset, opened.high_watermark))
@@ -191,6 +194,11 @@ class LocalRetention:
         start = opened.local_log_start_offset
         kept = KeptLog(start, start, opened.leader_epochs)
         manifest = await self._prover.newest(self._access.chain(work.archive_id, owner_of(partition)), kept)
+        if manifest is not None and manifest.log_start_offset < manifest.next_offset < start:
+            raise ArchiveContradicts(
+                f"the archive of {partition.name} ends at offset {manifest.next_offset}, and the log, whose "
+                f"start is not known any more, has the records from {start} on"
+            )
         if _moment(partition) != before or opened.explained_start >= opened.log_start_offset:
             return
         if manifest is None or not manifest.log_start_offset < start <= manifest.next_offset:
@@ -213,6 +221,9 @@ class LocalRetention:
         kept = _kept(partition)
         manifest = await self._prover.newest(self._access.chain(work.archive_id, owner_of(partition)), kept)
         assert manifest is not None, "the log needs its archive"
+        if not (manifest.pages or manifest.segments):
+            # Leaders move their log start first: another cluster has deleted the topic, for example.
+            raise ArchiveContradicts(f"the archive of {partition.name} has released all of its segments")
         start = await self._expired(partition, manifest, work)
         # An earlier leader has moved the log start, and this one has not heard of it.
         start = max(start, min(manifest.log_start_offset, before.local_log_start_offset))

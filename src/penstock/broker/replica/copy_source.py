@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Final
 
 from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.replica.partition import Partition
@@ -13,7 +14,9 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 from penstock.tiering.selection import LocalSegment, LocalView
 
-__all__ = ["PartitionSource", "copyable_end", "sealed_since"]
+__all__ = ["PartitionSource", "bytes_before", "copyable_end", "sealed_since"]
+
+_OFFSET_BYTES: Final = 8
 
 
 def copyable_end(partition: Partition) -> int:
@@ -35,6 +38,30 @@ def sealed_since(log: Log, offset: int) -> tuple[LocalSegment, ...]:
         for each, following in pairwise(found)
         if following.base_offset > offset
     )
+
+
+async def bytes_before(partition: Partition, workers: Workers, offset: int, size: int) -> bytes | None:
+    """The last bytes, `size` at most, of the committed batches below `offset` on this broker's disk.
+
+    Empty if no batch ends there; None if the log has no such batch, or has not committed it.
+    """
+    log = partition.log
+    below = [each for each in log.segments if each.base_offset < offset]
+    if not below or offset > log.high_watermark:
+        return None
+    last, found = below.pop(), b""
+    position = await retry_when_cached(partition, workers, lambda: last.find(offset, cached_only=True))
+    if position < last.size:
+        following = await workers.in_thread(_read, last, position, _OFFSET_BYTES)
+        if int.from_bytes(following, "big") < offset:
+            return b""
+    while True:
+        start = max(0, position - size + len(found))
+        found = await workers.in_thread(_read, last, start, position - start) + found
+        if len(found) == size or not below:
+            return found
+        last = below.pop()
+        position = last.size
 
 
 class PartitionSource:
@@ -59,6 +86,7 @@ class PartitionSource:
         return LocalView(
             # One that nothing explains is no reason to shorten the archive.
             min(log.log_start_offset, log.explained_start),
+            log.local_log_start_offset,
             log.end_offset,
             -1 if log.config.remote_log_copy_disable else copyable_end(partition),
             sealed_since(log, since),
@@ -71,7 +99,10 @@ class PartitionSource:
         )
 
     async def read(self, segment: LocalSegment, position: int, size: int) -> bytes:
-        return await self._workers.in_thread(self._read, self._segment(segment), position, size)
+        return await self._workers.in_thread(_read, self._segment(segment), position, size)
+
+    async def bytes_before(self, offset: int, size: int) -> bytes | None:
+        return await bytes_before(self._partition, self._workers, offset, size)
 
     async def is_compacted(self, segment: LocalSegment) -> bool:
         found = self._segment(segment)
@@ -84,15 +115,16 @@ class PartitionSource:
             raise FileNotFoundError(f"{self._partition.name} has no segment at {wanted.base_offset} any more")
         return found
 
-    def _read(self, segment: Segment, position: int, size: int) -> bytes:
-        """Read in a worker thread, with a descriptor of its own: the loop's thread owns the segment's."""
+
+def _read(segment: Segment, position: int, size: int) -> bytes:
+    """Read in a worker thread, with a descriptor of its own: the loop's thread owns the segment's."""
+    try:
+        file = segment.files.open(segment.path(LOG))
         try:
-            file = segment.files.open(segment.path(LOG))
-            try:
-                return file.pread(size, position)
-            finally:
-                file.close()
-        except FileNotFoundError:
-            raise  # removed meanwhile, by retention or compaction
-        except OSError as e:
-            raise StorageError(f"cannot read {segment.path(LOG)}: {e}") from e
+            return file.pread(size, position)
+        finally:
+            file.close()
+    except FileNotFoundError:
+        raise  # removed meanwhile, by retention or compaction
+    except OSError as e:
+        raise StorageError(f"cannot read {segment.path(LOG)}: {e}") from e

@@ -231,12 +231,12 @@ def prune(archive: Address, keep: Keep, store_config: StoreConfig = None, as_jso
 
     async def work(store: ObjectStore) -> dict[str, int]:
         from penstock.archive.objects import read_root
-        from penstock.archive.sweeping import collect, prune_cuts
+        from penstock.archive.sweeping import collect, earlier_now, prune_cuts
         from penstock.broker.base.system_ports import SystemClock, SystemRng
 
         await read_root(store)
         now_ms = SystemClock().now_ms()
-        removed = await prune_cuts(store, now_ms - keep_ms)
+        removed = await prune_cuts(store, await earlier_now(store, SystemRng(), now_ms) - keep_ms)
         collected = await collect(store, SystemRng(), now_ms)
         return {"cuts": len(removed), "objects": collected.deleted, "waiting": collected.waiting}
 
