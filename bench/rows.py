@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bench import (
     active,
+    archive,
     beside,
     clients,
     cluster,
@@ -45,6 +46,7 @@ ROWS: tuple[Row, ...] = (
     *scrape.ROWS,
     *secured.ROWS,
     *encryption.ROWS,
+    *archive.ROWS,
     *shares.ROWS,
     *spark.ROWS,
     *cluster.ROWS,
