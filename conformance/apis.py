@@ -20,10 +20,8 @@ MISSING: Final[dict[int, str]] = {
 }
 #: by API key: what differs in the effect of an API that is served in the same versions
 _EFFECTS: Final = {
-    **dict.fromkeys(
-        range(38, 42),
-        "tokens are not supported: the responses are those of a Kafka without `delegation.token.secret.key`",
-    ),
+    38: "the owner of a token has to be of type User; limits of renewers and tokens",
+    40: "ends the connections of a removed token",
     71: "subscriptions are the configs of the resource type CLIENT_METRICS, as in Kafka",
     80: "forwarded to the active controller, as in Kafka",
     81: "forwarded to the active controller, as in Kafka",

@@ -28,8 +28,10 @@ from penstock.wire.schema import Struct
 from penstock.wire.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     QuotaEntity,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -90,6 +92,24 @@ GOLDEN: Final[list[tuple[Struct, bytes]]] = [
         ),
         b"\x01\x0b\x00" + b"\x02u" + b"\x02" + b"\x02s\x02k\x02v" + b32(4096) + NO_TAGS,
     ),
+    (
+        DelegationTokenRecord(
+            owner="User:a",
+            requester="User:b",
+            renewers=["User:c"],
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="t",
+        ),
+        b"\x01\x0a\x00"
+        + b"\x07User:a\x07User:b"
+        + b"\x02\x07User:c"
+        + b"".join(time.to_bytes(8, "big") for time in (1, 3, 2))
+        + b"\x02t"
+        + NO_TAGS,
+    ),
+    (RemoveDelegationTokenRecord(token_id="t"), b"\x01\x1a\x00" + b"\x02t" + NO_TAGS),
     (
         ClientQuotaRecord(
             entity=[QuotaEntity(entity_type="user", entity_name=None)], key="k", value=1.0, remove=True

@@ -76,6 +76,7 @@ def test_keys_and_versions_are_kafkas() -> None:
         "ConfigRecord": (4, 0),
         "PartitionChangeRecord": (5, 2),
         "RemoveTopicRecord": (9, 0),
+        "DelegationTokenRecord": (10, 0),
         "UserScramCredentialRecord": (11, 0),
         "FeatureLevelRecord": (12, 0),
         "ClientQuotaRecord": (14, 0),
@@ -88,6 +89,7 @@ def test_keys_and_versions_are_kafkas() -> None:
         "BeginTransactionRecord": (23, 0),
         "EndTransactionRecord": (24, 0),
         "AbortTransactionRecord": (25, 0),
+        "RemoveDelegationTokenRecord": (26, 0),
         "RegisterControllerRecord": (27, 0),
         "ClearElrRecord": (28, 0),
     }

@@ -35,6 +35,7 @@ from penstock.wire.schema import Field, Struct
 from penstock.wire.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     UserScramCredentialRecord,
 )
 
@@ -51,6 +52,7 @@ _SUMMED: Final[tuple[type[Struct], ...]] = (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     UserScramCredentialRecord,
+    DelegationTokenRecord,
 )
 _MODULUS: Final = 1 << 64
 _HASH_BYTES: Final = 8

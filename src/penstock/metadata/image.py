@@ -42,7 +42,9 @@ from penstock.wire.metadata_records import (
 from penstock.wire.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -135,6 +137,8 @@ class ClusterImage:
         self.acls = AclStore()
         #: by user and mechanism
         self.scram = ScramCredentials()
+        #: delegation tokens by their ids
+        self.tokens: dict[str, DelegationTokenRecord] = {}
         self.quotas: dict[QuotaKey, dict[str, float]] = {}
         #: replaced with every change of a quota; compare with `is`
         self.quota_generation = object()
@@ -290,6 +294,12 @@ class ClusterImage:
     def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
         self.scram.pop((record.name, record.mechanism), None)
 
+    def _token(self, record: DelegationTokenRecord) -> None:
+        self.tokens[record.token_id] = record
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.tokens.pop(record.token_id, None)
+
     def _quota(self, record: ClientQuotaRecord) -> None:
         entity = tuple(sorted(((e.entity_type, e.entity_name) for e in record.entity), key=lambda e: e[0]))
         values = self.quotas.setdefault(entity, {})
@@ -352,5 +362,7 @@ _APPLY: Final[dict[type[object], Callable[[ClusterImage, Any], None]]] = {
     RemoveAccessControlEntryRecord: ClusterImage._remove_acl,
     UserScramCredentialRecord: ClusterImage._scram,
     RemoveUserScramCredentialRecord: ClusterImage._remove_scram,
+    DelegationTokenRecord: ClusterImage._token,
+    RemoveDelegationTokenRecord: ClusterImage._remove_token,
     ClientQuotaRecord: ClusterImage._quota,
 }

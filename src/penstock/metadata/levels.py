@@ -17,6 +17,7 @@ __all__ = [
     "QUOTAS",
     "RELEASE",
     "TIERED_TOPICS",
+    "TOKENS",
     "TRANSACTIONS",
     "TWO_PHASE_COMMIT",
     "Ability",
@@ -47,6 +48,8 @@ class Ability(NamedTuple):
 _SINCE_TRANSACTIONS: Final = {RELEASE: 2, _TRANSACTIONS_FROM: 1}
 ACCESS: Final = Ability("ACLs and SCRAM users", _SINCE_TRANSACTIONS)
 QUOTAS: Final = Ability("client quotas", _SINCE_TRANSACTIONS)
+#: Brokers of 0.1 do not know their records.
+TOKENS: Final = Ability("delegation tokens", {RELEASE: 2})
 TRANSACTIONS: Final = Ability("transactions", _SINCE_TRANSACTIONS)
 #: Their disks are freed: for an earlier broker their logs would lack segments.
 TIERED_TOPICS: Final = Ability("topics with tiered storage", {RELEASE: 2})

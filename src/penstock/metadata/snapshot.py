@@ -68,6 +68,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[Struct]:
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
     yield from image.scram.values()
+    yield from image.tokens.values()
     for acl_id, acl in image.acls.by_id.items():
         yield AccessControlEntryRecord(
             id=acl_id,

@@ -106,4 +106,7 @@ def _login(
             f"SASL mechanism {mechanism.name} needs a user and a password: set username and password in "
             f"sasl.jaas.config"
         )
-    return Login(mechanism, user, lambda: password, nonce, keys)
+    is_delegated = options.get("tokenauth", "").lower() == "true"
+    if is_delegated and mechanism.scram is None:
+        raise InvalidConfig(f"tokenauth in sasl.jaas.config needs SCRAM, not {mechanism.name}")
+    return Login(mechanism, user, lambda: password, nonce, keys, is_delegated=is_delegated)

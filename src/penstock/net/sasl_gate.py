@@ -272,6 +272,7 @@ class SaslGate:
             expires_at=None if lifetime_s is None else now + lifetime_s,
             mechanism=self._mechanism,
             groups=identity.groups,
+            token_id=identity.token_id,
             authentications=connection.session.authentications + 1,
         )
         self._advance(Event.COMPLETE)

@@ -70,6 +70,11 @@ def librdkafka_names(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get(_ALGORITHM) == "":
         found[_ALGORITHM] = "none"
     login = parse_jaas(settings["sasl.jaas.config"]) if "sasl.jaas.config" in settings else {}
+    if login.get("tokenauth", "").lower() == "true":
+        raise InvalidConfig(
+            "librdkafka cannot log in with a delegation token (tokenauth in sasl.jaas.config): use a client "
+            "in Java, or a password"
+        )
     for name in ("username", "password"):
         if name in login:
             found[f"sasl.{name}"] = login[name]

@@ -44,6 +44,8 @@ class Login(NamedTuple):
     #: keys of earlier authentications
     keys: SaltedPasswords | None = None
     tokens: BearerTokens | None = None
+    #: whether the user is the id of a delegation token, and the password its HMAC
+    is_delegated: bool = False
 
     def begin(self) -> SaslClient:
         return self.mechanism.client(self)

@@ -53,6 +53,8 @@ class Session:
     visitor: str = ""
     #: how often the connection has authenticated; from 2 on it has re-authenticated
     authentications: int = 0
+    #: the id of the delegation token of the authentication; None without one
+    token_id: str | None = None
     #: the name that the client has claimed in an authentication that failed
     claimed: str = ""
 

@@ -14,8 +14,9 @@ import re
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from penstock.security.delegation_tokens import TokenLogins
 from penstock.security.sasl_scram import ScramCredential, ScramShape
 
 __all__ = [
@@ -54,6 +55,8 @@ class Identity(NamedTuple):
     #: when the proof of identity ends, in seconds since the epoch; None if it does not
     expires_at_s: float | None = None
     groups: tuple[str, ...] = ()
+    #: the delegation token that was the proof
+    token_id: str | None = None
 
 
 class Step(NamedTuple):
@@ -66,10 +69,10 @@ class Step(NamedTuple):
 class Verification(NamedTuple):
     """A step whose work takes long. `work` may run in another thread, `finish` runs in the loop's."""
 
-    #: returns the identity in a token, or raises TokenRefused
-    work: Callable[[], Identity]
+    #: returns what `finish` needs, for example the identity in a token, or raises TokenRefused
+    work: Callable[[], Any]
     #: makes the step of the outcome of `work`; SaslFailure ends the exchange
-    finish: Callable[[Identity | TokenRefused], Step]
+    finish: Callable[[Any], Step]
 
 
 class Users(Protocol):
@@ -114,6 +117,8 @@ class ServerSide(NamedTuple):
     verify: Callable[[str], Identity] | None = None
     #: the most bytes of a bearer token
     token_max: int = TOKEN_MAX
+    #: the delegation tokens that SCRAM accepts; None if they are disabled
+    tokens: TokenLogins | None = None
 
 
 def unescaped(name: bytes) -> str:

@@ -8,15 +8,29 @@ from base64 import b64decode, b64encode
 from functools import partial
 from typing import Final
 
+from penstock.security.delegation_tokens import TokenLogin
 from penstock.security.mechanism import Login, Mechanism, Scram
-from penstock.security.sasl import GS2, Identity, SaslFailure, ServerSide, Step, from_base64, unescaped
+from penstock.security.sasl import (
+    GS2,
+    Identity,
+    SaslFailure,
+    ServerSide,
+    Step,
+    TokenRefused,
+    Verification,
+    from_base64,
+    unescaped,
+)
 from penstock.security.sasl_client import LoginFailed, SaltedPasswords
 from penstock.security.sasl_scram import (
+    DEFAULT_SHAPE,
     ITERATIONS_MIN,
     ScramCredential,
     client_key_of,
     client_proof,
+    derived_salt,
     fake_credential,
+    new_credential,
     server_signature,
     stored_key_of,
 )
@@ -30,6 +44,8 @@ MESSAGE_MAX: Final = 1024
 _ITERATIONS_MAX: Final = 1 << 20
 #: without `m=`: an extension that is mandatory must fail (RFC 5802, section 5.1)
 _CLIENT_FIRST: Final = re.compile(rb"n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?P<rest>(?:,.*)?)", re.DOTALL)
+#: how a client says that its user is the id of a delegation token
+_TOKEN_AUTH: Final = ",tokenauth=true"
 _CLIENT_FINAL: Final = re.compile(
     rb"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,.*?)?),p=(?P<proof>[A-Za-z0-9+/=]+)",
     re.DOTALL,
@@ -48,13 +64,16 @@ class _Server:
         self._users = side.users
         self._nonce = side.nonce().encode()
         self._secret = side.secret
+        self._tokens = side.tokens
+        #: the delegation token of the user; None of a user with a password
+        self._token: TokenLogin | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
         self._user = ""
         self._first = b""
         self._header = b""
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> Step | Verification:
         if len(token) > MESSAGE_MAX:
             raise SaslFailure(f"a SCRAM message of {len(token)} bytes, limit {MESSAGE_MAX}")
         return self._begin(token) if self._credential is None else self._finish(token)
@@ -63,7 +82,7 @@ class _Server:
     def claimed(self) -> str:
         return self._user
 
-    def _begin(self, token: bytes) -> Step:
+    def _begin(self, token: bytes) -> Step | Verification:
         header = GS2.match(token)
         first = None if header is None else _CLIENT_FIRST.fullmatch(token, header.end())
         if header is None or first is None or header["flag"].startswith(b"p"):
@@ -71,18 +90,38 @@ class _Server:
         user = self._user = unescaped(first["user"])
         if header["authzid"] is not None and unescaped(header["authzid"]) != user:
             raise SaslFailure("the authorization id is not the user")
-        if b"tokenauth=true" in first["rest"]:
-            raise SaslFailure("delegation tokens are not supported")
+        self._nonce = first["nonce"] + self._nonce
+        self._header = token[: header.end()]
+        self._first = token[header.end() :]
+        if _is_token(first["rest"]):
+            return self._begin_with_token(user)
         known = self._users.scram(self._mechanism, user)
         self._is_known = known is not None
         # Computed for existing users, too: otherwise the time would show which users exist.
         fake = fake_credential(self._hash, self._secret, user, self._users.shapes(self._mechanism))
-        self._credential = known or fake
-        self._nonce = first["nonce"] + self._nonce
-        salt = b64encode(self._credential.salt)
-        reply = b"r=%s,s=%s,i=%d" % (self._nonce, salt, self._credential.iterations)
-        self._header = token[: header.end()]
-        self._first = token[header.end() :] + b"," + reply
+        return self._challenge(known or fake)
+
+    def _begin_with_token(self, token_id: str) -> Step | Verification:
+        """The user is the id of a delegation token, as long as the token exists."""
+        if self._tokens is None:
+            raise SaslFailure("delegation tokens are disabled")
+        token = self._token = self._tokens.find(token_id)
+        if token is None:
+            # Ids are random: a client cannot find one by the time that this takes.
+            return self._challenge(fake_credential(self._hash, self._secret, token_id, {}))
+        salt = derived_salt(self._secret, self._hash, token_id, DEFAULT_SHAPE.salt_bytes)
+        work = partial(new_credential, self._hash, token.password, salt, DEFAULT_SHAPE.iterations)
+        return Verification(work, self._challenge_of_token)
+
+    def _challenge_of_token(self, credential: ScramCredential | TokenRefused) -> Step:
+        assert isinstance(credential, ScramCredential)
+        self._is_known = True
+        return self._challenge(credential)
+
+    def _challenge(self, credential: ScramCredential) -> Step:
+        self._credential = credential
+        reply = b"r=%s,s=%s,i=%d" % (self._nonce, b64encode(credential.salt), credential.iterations)
+        self._first += b"," + reply
         return Step(reply)
 
     def _finish(self, token: bytes) -> Step:
@@ -98,12 +137,26 @@ class _Server:
         message = self._first + b"," + final["bare"]
         client_key = client_key_of(self._hash, credential, message, from_base64(final["proof"]))
         right = hmac.compare_digest(stored_key_of(self._hash, client_key), credential.stored_key)
-        # Looked up again: the user may have been revoked since the first message.
-        is_known = self._is_known and self._users.scram(self._mechanism, self._user) == credential
-        if not right or not is_known:
+        identity = self._identity(credential)
+        if not right or identity is None:
             raise SaslFailure("unknown user or wrong password")
         signature = server_signature(self._hash, credential, message)
-        return Step(b"v=" + b64encode(signature), Identity(self._user))
+        return Step(b"v=" + b64encode(signature), identity)
+
+    def _identity(self, credential: ScramCredential) -> Identity | None:
+        """Looked up again: the user or the token may have been removed since the first message."""
+        if not self._is_known:
+            return None
+        if self._token is None:
+            is_same = self._users.scram(self._mechanism, self._user) == credential
+            return Identity(self._user) if is_same else None
+        assert self._tokens is not None
+        token = self._tokens.find(self._user)
+        return None if token is None else Identity(token.owner, token.expires_at_s, token_id=self._user)
+
+
+def _is_token(extensions: bytes) -> bool:
+    return any(each.lower() == _TOKEN_AUTH[1:].encode() for each in extensions.split(b","))
 
 
 class _Client:
@@ -114,7 +167,7 @@ class _Client:
         self._password = login.secret().encode()
         self._nonce = nonce.encode()
         name = login.user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={name},r={nonce}".encode()
+        self._bare = f"n={name},r={nonce}{_TOKEN_AUTH if login.is_delegated else ''}".encode()
         self._signature: bytes | None = None
         self._is_done = False
 

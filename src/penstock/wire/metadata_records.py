@@ -27,7 +27,9 @@ from penstock.wire.schema import (
 from penstock.wire.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -227,6 +229,7 @@ RECORD_TYPES = (
     RecordType(4, ConfigRecord, 0),
     RecordType(5, PartitionChangeRecord, 2),
     RecordType(9, RemoveTopicRecord, 0),
+    RecordType(10, DelegationTokenRecord, 0),
     RecordType(11, UserScramCredentialRecord, 0),
     RecordType(12, FeatureLevelRecord, 0),
     RecordType(14, ClientQuotaRecord, 0),
@@ -239,6 +242,7 @@ RECORD_TYPES = (
     RecordType(23, BeginTransactionRecord, 0),
     RecordType(24, EndTransactionRecord, 0),
     RecordType(25, AbortTransactionRecord, 0),
+    RecordType(26, RemoveDelegationTokenRecord, 0),
     RecordType(27, RegisterControllerRecord, 0),
     RecordType(28, ClearElrRecord, 0),
 )

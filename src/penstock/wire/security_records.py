@@ -1,4 +1,4 @@
-"""The records of `__cluster_metadata` about access: ACLs, SCRAM credentials, client quotas."""
+"""The records of `__cluster_metadata` about access: ACLs, SCRAM credentials, delegation tokens, quotas."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.wire.schema import (
     float64,
     int8,
     int32,
+    int64,
     nullable_string,
     string,
     uuid,
@@ -18,8 +19,10 @@ from penstock.wire.schema import (
 __all__ = [
     "AccessControlEntryRecord",
     "ClientQuotaRecord",
+    "DelegationTokenRecord",
     "QuotaEntity",
     "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveUserScramCredentialRecord",
     "UserScramCredentialRecord",
 ]
@@ -52,6 +55,22 @@ class UserScramCredentialRecord(Struct):
 class RemoveUserScramCredentialRecord(Struct):
     name: str = string()
     mechanism: int = int8()
+
+
+class DelegationTokenRecord(Struct):
+    """Principals are texts such as `User:alice`. The HMAC of the token is not in it."""
+
+    owner: str = string()
+    requester: str = string()
+    renewers: list[str] = array(string())
+    issue_timestamp: int = int64()
+    max_timestamp: int = int64()
+    expiration_timestamp: int = int64()
+    token_id: str = string()
+
+
+class RemoveDelegationTokenRecord(Struct):
+    token_id: str = string()
 
 
 class QuotaEntity(Struct):

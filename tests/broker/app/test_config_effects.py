@@ -23,6 +23,7 @@ from penstock.model.config.remote_keys import REMOTE_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.share_keys import SHARE_KEYS
 from penstock.model.config.streams_keys import STREAMS_KEYS
+from penstock.model.config.token_keys import TOKEN_KEYS
 from penstock.storage.config import LogConfig
 from penstock.testing import broker
 from penstock.testing.simulation.scenario import Options, simulate
@@ -89,6 +90,8 @@ _NOT_REACHED = {
     # Only a broker with secured listeners reads them.
     *(key.name for key in SECURITY_KEYS if key.name.startswith(("ssl.", "sasl.", "penstock.sasl."))),
     *("connections.max.reauth.ms", "connection.failed.authentication.delay.ms", "penstock.internal.tls.mode"),
+    # Only a broker with delegation tokens uses them (tests/broker/handlers/test_delegation_tokens.py).
+    *(key.name for key in TOKEN_KEYS),
     # Only a broker with a monitoring port reads them.
     *(key.name for key in MONITORING_KEYS),
     # Only a broker that exports spans, or gets metrics of clients, reads them.

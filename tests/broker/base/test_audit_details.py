@@ -34,6 +34,11 @@ from penstock.wire.apis.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from penstock.wire.apis.create_delegation_token import (
+    CreatableRenewer,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from penstock.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from penstock.wire.apis.delete_acls import (
     DeleteAclsFilter,
@@ -64,9 +69,15 @@ from penstock.wire.apis.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from penstock.wire.apis.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
 
+#: of the HMAC of a token, which is a password
+HMAC_HASH = "f52fbd32b2b3b86f"
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ACL: dict[str, Any] = {
     "resource_type": 2,
@@ -198,6 +209,22 @@ CASES: list[tuple[Any, Any, bool, list[dict[str, Any]]]] = [
             resource("USER", "eve", "delete SCRAM-SHA-256", error="RESOURCE_NOT_FOUND"),
             resource("USER", "bob", "set SCRAM-SHA-512"),
         ],
+    ),
+    (
+        CreateDelegationTokenRequest(
+            renewers=[CreatableRenewer(principal_type="User", principal_name="bob")]
+        ),
+        CreateDelegationTokenResponse(
+            principal_type="User", principal_name="eve", token_id="id", hmac=b"hunter2"
+        ),
+        True,
+        [resource("DELEGATION_TOKEN", "id", "owner User:eve", f"hash {HMAC_HASH}", "renewer User:bob")],
+    ),
+    (
+        RenewDelegationTokenRequest(hmac=b"hunter2"),
+        RenewDelegationTokenResponse(error_code=66),
+        False,
+        [resource("DELEGATION_TOKEN", f"hash {HMAC_HASH}", error="DELEGATION_TOKEN_EXPIRED")],
     ),
     (
         AlterClientQuotasRequest(

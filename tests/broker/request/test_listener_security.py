@@ -317,6 +317,7 @@ def test_failed_logins_are_counted_and_seldom_logged(events: Events) -> None:
         BrokerConfig({}),
         world,
         users=MetadataUsers(ClusterImage()),
+        tokens=None,
         on_success=lambda session, mechanism: None,
         on_failure=lambda session, mechanism, reason: audited.append(mechanism),
         on_revoked=revoked,

@@ -7,6 +7,7 @@ import pytest
 from penstock.model.config import BROKER_KEYS
 from penstock.model.config.access_keys import ACCESS_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
+from penstock.model.config.token_keys import TOKEN_KEYS
 from penstock.model.config.trust_keys import (
     changed_names,
     internal_trust_changes,
@@ -15,7 +16,7 @@ from penstock.model.config.trust_keys import (
 )
 
 
-@pytest.mark.parametrize("name", [key.name for key in (*SECURITY_KEYS, *ACCESS_KEYS)])
+@pytest.mark.parametrize("name", [key.name for key in (*SECURITY_KEYS, *ACCESS_KEYS, *TOKEN_KEYS)])
 def test_every_key_of_security_and_access_decides_about_trust(name: str) -> None:
     """A new key of these files that does not needs a reason here."""
     assert is_trust_key(name)

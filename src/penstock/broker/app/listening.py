@@ -24,6 +24,7 @@ from penstock.broker.request.internal_listener import (
     windows_of,
 )
 from penstock.broker.request.listener_security import ListenerSecurities
+from penstock.broker.request.metadata_tokens import MetadataTokens
 from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
@@ -117,6 +118,7 @@ def compose_listening(
         audit.watch_data(
             config.penstock_audit_data_topics, config.penstock_audit_data_window_ms / 1000, image
         )
+    secret = config.delegation_token_secret_key
     return Listening(
         server=server,
         listeners=[listener_at(endpoint) for endpoint in config.endpoints],
@@ -125,6 +127,7 @@ def compose_listening(
             config,
             world,
             users=MetadataUsers(image),
+            tokens=MetadataTokens(image, secret.encode()) if secret else None,
             on_success=audit.authenticated,
             on_failure=audit.authentication_failed,
             on_revoked=upward.certificates_revoked,

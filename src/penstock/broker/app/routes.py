@@ -24,12 +24,7 @@ from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.client_telemetry import ClientTelemetryHandlers
 from penstock.broker.handlers.cluster import ClusterHandlers
 from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
-from penstock.broker.handlers.delegation_tokens import (
-    create_delegation_token,
-    describe_delegation_token,
-    expire_delegation_token,
-    renew_delegation_token,
-)
+from penstock.broker.handlers.delegation_tokens import TOKEN_CHANGES, DelegationTokenHandlers, guarded
 from penstock.broker.handlers.describe_cluster import DescribeClusterHandlers
 from penstock.broker.handlers.fetch import ClientFetchHandler
 from penstock.broker.handlers.log_dirs import LogDirHandlers
@@ -151,6 +146,9 @@ class Routes:
             stages.cluster.node.controller,
             stages.world.rng,
             stages.listening.access is not None,
+        )
+        self.tokens = DelegationTokenHandlers(
+            stages.config, stages.cluster.image, node.controller, stages.world, stages.listening.access
         )
         self.quotas = QuotaHandlers(stages.cluster.image, stages.cluster.node.controller)
         self.log_dirs = LogDirHandlers(
@@ -299,6 +297,9 @@ class Routes:
             DELETE_ACLS: self.access.delete_acls,
             ALTER_USER_SCRAM_CREDENTIALS: self.access.alter_user_scram_credentials,
             ALTER_CLIENT_QUOTAS: self.quotas.alter_client_quotas,
+            CREATE_DELEGATION_TOKEN: self.tokens.create_delegation_token,
+            RENEW_DELEGATION_TOKEN: self.tokens.renew_delegation_token,
+            EXPIRE_DELEGATION_TOKEN: self.tokens.expire_delegation_token,
         }
 
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
@@ -359,10 +360,7 @@ class Routes:
             DESCRIBE_ACLS: self.access.describe_acls,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.access.describe_user_scram_credentials,
             DESCRIBE_CLIENT_QUOTAS: self.quotas.describe_client_quotas,
-            CREATE_DELEGATION_TOKEN: create_delegation_token,
-            RENEW_DELEGATION_TOKEN: renew_delegation_token,
-            EXPIRE_DELEGATION_TOKEN: expire_delegation_token,
-            DESCRIBE_DELEGATION_TOKEN: describe_delegation_token,
+            DESCRIBE_DELEGATION_TOKEN: self.tokens.describe_delegation_token,
         }
 
     def _forwarding_handlers(self) -> dict[Api[Any, Any], Handler]:
@@ -384,7 +382,7 @@ class Routes:
         )
         found[ALTER_CONFIGS] = checks.alter_configs(found[ALTER_CONFIGS])
         found[INCREMENTAL_ALTER_CONFIGS] = checks.incremental_alter_configs(found[INCREMENTAL_ALTER_CONFIGS])
-        return {**found}
+        return {**found, **{api: guarded(found[api]) for api in TOKEN_CHANGES}}
 
 
 def _fetch_sessions(stages: Stages) -> FetchSessions:

@@ -15,6 +15,7 @@ from penstock.broker.authorization import (
     metadata,
     shares,
     streams,
+    tokens,
     topics,
     transactions,
 )
@@ -92,8 +93,12 @@ RULES: Final[dict[int, Rule]] = {
     35: Rule("Cluster Describe", _DESCRIBE),
     36: Rule("nothing", open_to_all),
     37: Rule("Topic Alter", topics.check_create_partitions),
-    # Delegation tokens are not supported: the handlers answer so.
-    **dict.fromkeys(range(38, 42), Rule("nothing", open_to_all)),
+    38: Rule("nothing for an own token; User CreateTokens for one of another owner", tokens.check_create),
+    39: Rule("nothing: the owner and the renewers of a token may renew it", open_to_all),
+    40: Rule("nothing: the owner and the renewers of a token may end it", open_to_all),
+    41: Rule(
+        "nothing for own tokens; DelegationToken Describe or User DescribeTokens for others", open_to_all
+    ),
     42: Rule("Group Delete", groups.check_delete_groups),
     43: Rule("Cluster Alter", on_cluster(_OP.ALTER, refuse=cluster.refuse_elections)),
     44: Rule(

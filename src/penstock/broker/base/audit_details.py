@@ -8,6 +8,7 @@ configs and credentials may be secrets. Clients choose the names, so their numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
@@ -23,6 +24,7 @@ from penstock.wire.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from penstock.wire.apis.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from penstock.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from penstock.wire.apis.create_acls import CreateAclsRequest
+from penstock.wire.apis.create_delegation_token import CreateDelegationTokenRequest
 from penstock.wire.apis.create_partitions import CreatePartitionsRequest
 from penstock.wire.apis.create_topics import CreateTopicsRequest
 from penstock.wire.apis.delete_acls import DeleteAclsRequest
@@ -31,9 +33,11 @@ from penstock.wire.apis.delete_records import DeleteRecordsRequest
 from penstock.wire.apis.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from penstock.wire.apis.delete_topics import DeleteTopicsRequest
 from penstock.wire.apis.elect_leaders import ElectLeadersRequest
+from penstock.wire.apis.expire_delegation_token import ExpireDelegationTokenRequest
 from penstock.wire.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from penstock.wire.apis.offset_delete import OffsetDeleteRequest
 from penstock.wire.apis.remove_raft_voter import RemoveRaftVoterRequest
+from penstock.wire.apis.renew_delegation_token import RenewDelegationTokenRequest
 from penstock.wire.apis.unregister_broker import UnregisterBrokerRequest
 from penstock.wire.apis.update_features import UpdateFeaturesRequest
 
@@ -255,6 +259,26 @@ def _features(request: Any, response: Any) -> Iterator[_Found]:
         yield _named("FEATURE", each.feature), codes.get(each.feature, response.error_code)
 
 
+def _created_token(request: Any, response: Any) -> Iterator[_Found]:
+    owner = f"owner {response.principal_type}:{response.principal_name}"
+    # A request may name any number of renewers: only those that an event has room for are looked at.
+    renewers = [
+        f"renewer {each.principal_type}:{each.principal_name}" for each in request.renewers[:RESOURCES_MAX]
+    ]
+    hashed = [f"hash {_token_hash(response)}"] if response.hmac else []
+    yield _named("DELEGATION_TOKEN", response.token_id, [owner, *hashed, *renewers]), response.error_code
+
+
+def _token(request: Any, response: Any) -> Iterator[_Found]:
+    """The request has no id. The event of the creation has the same hash."""
+    yield _named("DELEGATION_TOKEN", f"hash {_token_hash(request)}"), response.error_code
+
+
+def _token_hash(message: Any) -> str:
+    """The HMAC itself is a password."""
+    return sha256(message.hmac).hexdigest()[:16]
+
+
 def _node(kind: str, field: str) -> _Find:
     def find(request: Any, response: Any) -> Iterator[_Found]:
         yield _named(kind, str(getattr(request, field))), response.error_code
@@ -278,6 +302,9 @@ _FINDS: Final[dict[type, _Find]] = {
     DeleteAclsRequest: _deleted_acls,
     AlterUserScramCredentialsRequest: _users,
     AlterClientQuotasRequest: _quotas,
+    CreateDelegationTokenRequest: _created_token,
+    RenewDelegationTokenRequest: _token,
+    ExpireDelegationTokenRequest: _token,
     DeleteRecordsRequest: _partitions("topics", "name", "partitions", "partition_index"),
     AlterReplicaLogDirsRequest: _partitions("results", "topic_name", "partitions", "partition_index"),
     DeleteGroupsRequest: _groups,

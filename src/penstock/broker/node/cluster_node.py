@@ -25,6 +25,7 @@ from penstock.broker.node.peers import Peers
 from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.broker.node.quorum_wire import decode_response, encode_request, encode_voter_update
 from penstock.broker.node.snapshots import Snapshots
+from penstock.broker.node.token_expiry import TokenExpiry
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
 from penstock.model.config.settings import read
@@ -159,6 +160,7 @@ class ClusterNode:
             cluster_id, internal, image, self.image_check, self.controller, self.controller_loop
         )
         self.controller_client = ControllerClient(config, self.quorum, self.peers, self.service)
+        self._token_expiry = TokenExpiry(config, image, self.controller, self.clock_watch.now_ms)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
@@ -200,10 +202,12 @@ class ClusterNode:
         self.clock_watch.start()
         self.loader.start()
         self.quorum.start()
+        self._token_expiry.start()
         if self.internal is not None:
             self.image_check.start()
 
     async def stop(self) -> None:
+        await self._token_expiry.stop()
         await self.clock_watch.stop()
         await self.balancer.stop()
         await self.controller_loop.stop()

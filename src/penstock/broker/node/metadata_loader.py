@@ -31,7 +31,7 @@ from penstock.wire.metadata_records import (
     decode_metadata_record,
 )
 from penstock.wire.schema import Struct
-from penstock.wire.security_records import RemoveUserScramCredentialRecord
+from penstock.wire.security_records import RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord
 
 __all__ = ["MetadataLoader"]
 
@@ -196,6 +196,11 @@ def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]
         RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)
         for name, mechanism in old.scram
         if (name, mechanism) not in new.scram
+    ]
+    changes += [
+        RemoveDelegationTokenRecord(token_id=token_id)
+        for token_id in old.tokens
+        if token_id not in new.tokens
     ]
     for record in records:
         known = None

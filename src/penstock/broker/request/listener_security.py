@@ -16,6 +16,7 @@ from penstock.broker.base.audit_details import shown
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.secret_files import exposure_of
 from penstock.broker.request.certificate_reloads import CertificateReloads
+from penstock.broker.request.metadata_tokens import MetadataTokens
 from penstock.broker.request.metadata_users import MetadataUsers
 from penstock.model.config import BrokerConfig
 from penstock.model.config.security_keys import ALLOW, REQUIRE
@@ -56,11 +57,12 @@ class ListenerSecurities:
         world: World,
         *,
         users: MetadataUsers,
+        tokens: MetadataTokens | None,
         on_success: Callable[[Session, str], None],
         on_failure: Callable[[Session, str, str], None],
         on_revoked: Callable[[str, RevocationLists], Awaitable[None]],
     ) -> None:
-        """`users` are those of the metadata.
+        """`users` and delegation `tokens` are those of the metadata; None if tokens are disabled.
 
         `on_success` gets the session and the mechanism of each authentication, `on_failure` also the reason.
         `on_revoked` gets a listener and its revocation lists after a reload: open connections may be on them.
@@ -82,6 +84,7 @@ class ListenerSecurities:
         #: the users of the config, by listener and mechanism
         self._configured: list[ConfiguredUsers] = []
         self._users = users
+        self._tokens = tokens
         self._on_success = on_success
         self._on_failure = on_failure
         #: loads certificates and revocation lists again
@@ -127,8 +130,7 @@ class ListenerSecurities:
 
     def _is_in_transition(self, listener: Listener) -> bool:
         """Whether the listener is the internal one, and serves nodes that do not use TLS yet."""
-        internal = self._config.internal_endpoint
-        if internal is None or listener.name != internal.name:
+        if not self._is_internal(listener.name):
             return False
         mode = self._config.penstock_internal_tls_mode
         if mode == REQUIRE or not listener.security_protocol.endswith("SSL"):
@@ -136,6 +138,10 @@ class ListenerSecurities:
         reason = "nodes without TLS are served: set penstock.internal.tls.mode=require after the move"
         log.warning("internal_listener_accepts_plaintext", listener=listener.name, mode=mode, reason=reason)
         return True
+
+    def _is_internal(self, name: str) -> bool:
+        internal = self._config.internal_endpoint
+        return internal is not None and name == internal.name
 
     def _tls_settings(self, name: str, protocol: str, config: BrokerConfig | None = None) -> TlsSettings:
         """The settings in `config`, or in the current one."""
@@ -186,7 +192,8 @@ class ListenerSecurities:
             raise InvalidConfig(
                 f"sasl.enabled.mechanisms is empty: set one or more of {', '.join(MECHANISMS)}"
             )
-        turns = TokenTurns(self._world.workers.in_thread) if any(map(uses_tokens, mechanisms)) else None
+        has_tokens = any(map(uses_tokens, mechanisms)) or self._tokens is not None
+        turns = TokenTurns(self._world.workers.in_thread) if has_tokens else None
         return SaslServer(
             mechanisms={mechanism: self._exchanges(name, mechanism) for mechanism in mechanisms},
             wall_clock=lambda: self._world.clock.now_ms() / 1000,
@@ -265,11 +272,13 @@ class ListenerSecurities:
         users = ConfiguredUsers(made, options, lambda: self._users)
         self._configured.append(users)
 
+        # Nodes have logins of their own.
+        delegated = None if self._is_internal(name) else self._tokens
         token_max = int(lookup("penstock.sasl.oauthbearer.token.bytes.max") or TOKEN_MAX)
 
         def exchange() -> Exchange:
             # The secret changes once the metadata has a key for salts.
-            return made.server(ServerSide(users, self._nonce, self._secret, verify, token_max))
+            return made.server(ServerSide(users, self._nonce, self._secret, verify, token_max, delegated))
 
         return exchange
 

@@ -21,7 +21,7 @@ from penstock.security.principal import Session
 from penstock.security.revocation_lists import RevocationLists
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
-from penstock.wire.security_records import RemoveUserScramCredentialRecord
+from penstock.wire.security_records import RemoveDelegationTokenRecord, RemoveUserScramCredentialRecord
 
 __all__ = ["Revocations"]
 
@@ -60,8 +60,14 @@ class Revocations:
         }
         if removed:
             self._close(
-                "credential_removed", lambda session: (session.mechanism, session.principal.name) in removed
+                "credential_removed",
+                lambda session: (
+                    session.token_id is None and (session.mechanism, session.principal.name) in removed
+                ),
             )
+        tokens = {each.token_id for each in records if isinstance(each, RemoveDelegationTokenRecord)}
+        if tokens:
+            self._close("token_removed", lambda session: session.token_id in tokens)
         if any(isinstance(each, ConfigRecord) and each.resource_type == REVOCATION for each in records):
             revoked = self._revoked()
             # A snapshot repeats the revocations that are known.

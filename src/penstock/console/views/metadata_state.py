@@ -36,7 +36,9 @@ from penstock.wire.metadata_records import (
 from penstock.wire.security_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -304,6 +306,14 @@ class MetadataState:
         self.items.pop(("user", f"{record.name} {mechanism}"), None)
         return Change("user", record.name, f"The {mechanism} password of {record.name} was removed")
 
+    def _token(self, record: DelegationTokenRecord) -> Change:
+        self.items["token", record.token_id] = {"owner": record.owner, "renewers": ", ".join(record.renewers)}
+        return Change("token", record.token_id, f"A token of {record.owner} was created or renewed")
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord) -> Change:
+        self.items.pop(("token", record.token_id), None)
+        return Change("token", record.token_id, f"The delegation token {record.token_id} was removed")
+
     # -- transactions of the controller
 
     def _begin(self, _: BeginTransactionRecord) -> None:
@@ -365,6 +375,8 @@ _APPLY: Final[dict[type, Callable[[MetadataState, Any], Change | None]]] = {
     RemoveAccessControlEntryRecord: MetadataState._remove_acl,
     UserScramCredentialRecord: MetadataState._scram,
     RemoveUserScramCredentialRecord: MetadataState._remove_scram,
+    DelegationTokenRecord: MetadataState._token,
+    RemoveDelegationTokenRecord: MetadataState._remove_token,
     BeginTransactionRecord: MetadataState._begin,
     AbortTransactionRecord: MetadataState._abort,
 }

@@ -24,6 +24,7 @@ from penstock.model.config.quota_keys import QUOTA_KEYS
 from penstock.model.config.remote_keys import REMOTE_KEYS
 from penstock.model.config.security_keys import SECURITY_KEYS
 from penstock.model.config.storage_keys import STORAGE_KEYS
+from penstock.model.config.token_keys import TOKEN_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.config.tracing_keys import TRACING_KEYS
 
@@ -258,6 +259,7 @@ BROKER_KEYS: dict[str, ConfigKey] = table(
         *NETWORK_KEYS,
         *SECURITY_KEYS,
         *ACCESS_KEYS,
+        *TOKEN_KEYS,
         *AUDIT_KEYS,
         *QUOTA_KEYS,
         *MONITORING_KEYS,

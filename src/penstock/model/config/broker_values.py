@@ -30,6 +30,10 @@ class BrokerValues:
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     default_replication_factor: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
+    delegation_token_secret_key: str | None
     delete_topic_enable: bool
     errors_deadletterqueue_auto_create_topics_enable: bool
     errors_deadletterqueue_topic_name_prefix: str

@@ -55,6 +55,7 @@ TRUST_KEYS: Final = frozenset(
 TRUST_PREFIXES: Final = (
     "ssl.truststore.",
     "ssl.crl.",
+    "delegation.token.",
     "sasl.",
     "penstock.sasl.",
     "penstock.security.",
