@@ -94,15 +94,15 @@ def librdkafka_settings() -> dict[str, Any]:
     found = java_settings()
     if not found:
         return {}
+    from penstock.model.errors import InvalidConfig
     from penstock.security.client_names import librdkafka_names
     from penstock.security.mechanisms import uses_tokens
 
-    if not uses_tokens(found.get("sasl.mechanism")):
-        return dict(librdkafka_names(found))
-    from penstock.model.errors import InvalidConfig
-    from penstock.net.client_security import librdkafka_security
-
     try:
+        if not uses_tokens(found.get("sasl.mechanism")):
+            return dict(librdkafka_names(found))
+        from penstock.net.client_security import librdkafka_security
+
         return librdkafka_security(found)
     except InvalidConfig as error:
         raise Failure(f"{(_chosen or _default)[0]}: {error}") from error

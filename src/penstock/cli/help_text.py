@@ -17,7 +17,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),
     "Clusters": ("cluster", "link", "broker", "partition", "quorum", "cert", "plan"),
     "Observe": ("health", "top", "console", "dashboards", "bench"),
-    "Configs and security": ("config", "quota", "user", "role", "acl", "audit"),
+    "Configs and security": ("config", "quota", "user", "role", "acl", "token", "audit"),
     "Data on disk": ("log", "encryption", "backup", "restore"),
     "More": ("container", "telemetry", "version"),
 }

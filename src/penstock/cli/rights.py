@@ -26,6 +26,8 @@ _RESOURCES: Final = {
     "group": ResourceType.GROUP,
     "cluster": ResourceType.CLUSTER,
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "delegation-token": ResourceType.DELEGATION_TOKEN,
+    "user": ResourceType.USER,
 }
 
 
