@@ -43,7 +43,7 @@ def exchange(tokens: Tokens | None, user: str, password: str, *, removed: str = 
                 tokens.known.pop(removed, None)
     except SaslFailure as e:
         return str(e)
-    assert step.identity is not None
+    assert isinstance(step, Step) and step.identity is not None
     return step.identity
 
 
