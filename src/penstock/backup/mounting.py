@@ -19,10 +19,9 @@ from penstock.archive.cuts import Cut, CutPartition, CutTopic
 from penstock.archive.documents import Manifest
 from penstock.archive.errors import ArchiveRefused
 from penstock.archive.objects import read_root
+from penstock.archive.restored_batches import end_markers
 from penstock.archive.sweeping import cut_manifest, find_cut
 from penstock.backup.mounted_groups import commit_groups
-from penstock.backup.mounted_source import MountedSource, state_behind
-from penstock.backup.restored_batches import end_markers
 from penstock.broker.app.stages import Stages
 from penstock.broker.base.encrypted_disks import archive_keys
 from penstock.broker.base.logs import get_logger
@@ -37,6 +36,7 @@ from penstock.objectstore.object_store import open_store
 from penstock.ports import ObjectStore
 from penstock.remote.cache import ChunkFiles
 from penstock.remote.loading import Loader
+from penstock.remote.mounted_source import MountedSource, state_behind
 from penstock.remote.partition import RemoteCache, RemotePartition
 from penstock.remote.stats import RemoteStats
 

@@ -20,8 +20,8 @@ from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
 from penstock.archive.names import TOPICS
 from penstock.archive.objects import get_unverified
 from penstock.archive.reading import PartitionReader
+from penstock.archive.restored_batches import end_markers, filler, restored
 from penstock.archive.sweeping import cut_manifest
-from penstock.backup.restored_batches import end_markers, filler, restored
 from penstock.backup.restored_groups import Target, commit_groups, groups_of
 from penstock.backup.rights import create_acls, create_quotas
 from penstock.backup.share_groups import set_share_groups

@@ -20,8 +20,8 @@ from penstock.archive.documents import Manifest
 from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.objects import get_unverified
 from penstock.archive.reading import PartitionReader
+from penstock.archive.restored_batches import end_markers, filler, restored, transactional_producers
 from penstock.backup.destination import Destination
-from penstock.backup.restored_batches import end_markers, filler, restored, transactional_producers
 from penstock.backup.restored_groups import Target, commit_groups, groups_of
 from penstock.backup.restoring import Restored, check_restorable
 from penstock.backup.rights import create_acls, create_quotas

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.archive.cuts import CutPartition
-from penstock.backup.mounted_source import MountedSource
 from penstock.records.batch import read_header
 from penstock.records.control import parse_end_transaction
+from penstock.remote.mounted_source import MountedSource
 from tests.archive.logs import batch, in_loop, marker, new_store, writer
 from tests.remote.readers import Reader
 

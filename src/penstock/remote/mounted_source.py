@@ -15,7 +15,7 @@ from penstock.archive.checking import check_segment
 from penstock.archive.cuts import CutPartition
 from penstock.archive.documents import Manifest, PageEntry, SegmentEntry
 from penstock.archive.lookup import entry_at, place_of
-from penstock.backup.restored_batches import restored
+from penstock.archive.restored_batches import restored
 from penstock.ports import Buffer, ObjectStore, Workers
 from penstock.records.batch import read_header
 from penstock.remote.source import ArchiveSource, Tail, Transactions, log_state, read_range, read_tail
