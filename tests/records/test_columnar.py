@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.codecs import Codec
-from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX, decode
+from penstock.records.columnar import ALL_COLUMNS, HEADERS_TYPE, ROWS_MAX, Wanted, decode
 from penstock.records.committed import committed
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records, seal
@@ -22,6 +23,7 @@ from tests.amounts import amount
 from tests.records.strategies import record_lists
 
 ALL = range(2**63 - 1)
+WITH_HEADERS = ALL_COLUMNS | {"headers"}
 
 
 def rows_of(
@@ -32,7 +34,7 @@ def rows_of(
     if aborted is not None:
         batches = committed(data, batches, list(aborted))
     rows: list[Record] = []
-    for columns in decode(data, batches, wanted, headers=True):
+    for columns in decode(data, batches, Wanted(wanted, WITH_HEADERS)):
         columns.validate(full=True)
         assert 0 < columns.num_rows <= ROWS_MAX
         rows += map(_record, columns.to_pylist())
@@ -82,6 +84,27 @@ def test_only_wanted_offsets_of_whole_batches(log: tuple[bytes, list[Record]], d
     assert rows_of(bytes_[:cut]) == expected
 
 
+@settings(deadline=None)
+@given(log=logs(), columns=st.sets(st.sampled_from(sorted(WITH_HEADERS)), min_size=1), data=st.data())
+def test_chosen_columns_and_times_are_those_of_all_columns(
+    log: tuple[bytes, list[Record]], columns: set[str], data: st.DataObject
+) -> None:
+    """Some batches are answered by their headers alone, others without a look at keys and values."""
+    bytes_, records = log
+    stamps = st.sampled_from([record.timestamp for record in records])
+    times = data.draw(st.none() | st.builds(range, stamps, stamps))
+    offsets = range(data.draw(st.integers(records[0].offset, records[-1].offset)), records[-1].offset + 1)
+    wanted = Wanted(offsets, frozenset(columns), verify=data.draw(st.booleans()))
+    everything = Wanted(offsets, WITH_HEADERS)
+    if times is not None:
+        wanted, everything = replace(wanted, times=times), replace(everything, times=times)
+    found = [row for part in decode(bytes_, iter_batches(bytes_), wanted) for row in part.to_pylist()]
+    whole = [row for part in decode(bytes_, iter_batches(bytes_), everything) for row in part.to_pylist()]
+    assert found == [{name: row[name] for name in row if name in columns} for row in whole]
+    expected = [r for r in records if r.offset in offsets and (times is None or r.timestamp in times)]
+    assert [row["offset"] for row in whole] == [record.offset for record in expected]
+
+
 @settings(deadline=None, max_examples=amount(300))
 @given(records=record_lists(), data=st.data())
 def test_damage_that_has_a_right_checksum_is_an_error_or_other_rows(
@@ -93,7 +116,7 @@ def test_damage_that_has_a_right_checksum_is_an_error_or_other_rows(
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     damaged = seal(read_header(batch), bytes(body))
     with contextlib.suppress(CorruptMessage):
-        for columns in decode(damaged, iter_batches(damaged), ALL, headers=True):
+        for columns in decode(damaged, iter_batches(damaged), Wanted(ALL, WITH_HEADERS)):
             columns.validate(full=True)
 
 
@@ -111,7 +134,7 @@ def test_groups_of_many_batches_and_a_batch_of_many_records(codec: Codec) -> Non
 def test_whole_batches_go_together_as_far_as_rows_allow() -> None:
     size = ROWS_MAX // 2 - 1
     log = b"".join(build_batch([Record(0, 0, None, None)] * size) for _ in range(3))
-    assert [columns.num_rows for columns in decode(log, iter_batches(log), ALL)] == [2 * size, size]
+    assert [columns.num_rows for columns in decode(log, iter_batches(log), Wanted(ALL))] == [2 * size, size]
 
 
 @pytest.mark.parametrize("size", [62, 63, 64, 8190, 8191, 8192, 1 << 20, 3 << 20])
@@ -130,7 +153,7 @@ def test_bytes_that_fit_into_a_view_are_read_up_to_the_very_end(size: int, codec
 def test_decoded_columns_hold_no_view_of_the_buffer() -> None:
     records = [Record(0, 0, b"key", b"value" * 10, (("name", b"header" * 10),))]
     data = bytearray(build_batch(records))
-    (columns,) = decode(data, list(iter_batches(data)), ALL, headers=True)
+    (columns,) = decode(data, list(iter_batches(data)), Wanted(ALL, WITH_HEADERS))
     # refused while there is a view of it
     data.clear()
     assert [_record(row) for row in columns.to_pylist()] == records
@@ -139,7 +162,7 @@ def test_decoded_columns_hold_no_view_of_the_buffer() -> None:
 def test_append_time_holds_for_all_records_of_its_batch() -> None:
     stamped = build_batch([Record(0, 5, None, b"a"), Record(1, 9, None, b"b")], log_append_time=True)
     created = build_batch([Record(2, 7, None, b"c")], base_offset=2)
-    (columns,) = decode(stamped + created, iter_batches(stamped + created), ALL)
+    (columns,) = decode(stamped + created, iter_batches(stamped + created), Wanted(ALL))
     assert columns.column("timestamp").cast(pa.int64()).to_pylist() == [9000, 9000, 7000]
     assert columns.column("timestampType").to_pylist() == [1, 1, 0]
     assert columns.schema.names == ["key", "value", "offset", "timestamp", "timestampType"]
@@ -149,14 +172,14 @@ def test_names_of_headers_that_are_not_utf8_are_shown() -> None:
     header = encode_varint(2) + b"\xffa" + encode_varint(1) + b"v"
     body = b"\0\0\0\x01\x01" + encode_varint(1) + header
     batch = seal(read_header(build_batch([Record(0, 0, None, None)])), encode_varint(len(body)) + body)
-    (columns,) = decode(batch, iter_batches(batch), ALL, headers=True)
+    (columns,) = decode(batch, iter_batches(batch), Wanted(ALL, WITH_HEADERS))
     assert columns.schema.field("headers").type == HEADERS_TYPE
     assert columns.column("headers").to_pylist() == [[{"key": "�a", "value": b"v"}]]
 
 
 def test_records_without_headers_have_null_and_not_an_empty_list() -> None:
     batch = build_batch([Record(0, 0, None, None), Record(1, 0, None, None, (("a", None),))])
-    (columns,) = decode(batch, iter_batches(batch), ALL, headers=True)
+    (columns,) = decode(batch, iter_batches(batch), Wanted(ALL, WITH_HEADERS))
     assert columns.column("headers").to_pylist() == [None, [{"key": "a", "value": None}]]
 
 

@@ -42,10 +42,12 @@ def test_offsets() -> None:
     assert left(EqualTo(("offset",), 15)) == [("a", 0, 15, 16), ("a", 1, 15, 16), ("b", 0, 15, 16)]
 
 
-def test_times_are_a_lower_limit_only() -> None:
+def test_times_limit_rows_and_their_start_limits_offsets() -> None:
     at = datetime(2026, 11, 19, 3, 0, 0, 500_900, UTC)
     assert pushed([GreaterThan(("timestamp",), at)]).since_ms == int(at.timestamp() * 1000)
-    assert pushed([LessThan(("timestamp",), at)]) == EVERYTHING
+    before = pushed([LessThan(("timestamp",), at)])
+    assert (before.since_ms, before.times.stop) == (None, int(at.timestamp() * 1000) + 1)
+    assert before.ranges(RANGES) == EVERYTHING.ranges(RANGES), "an earlier record may follow a later one"
     later = datetime(2026, 11, 19, 4, tzinfo=UTC)
     both = pushed([GreaterThanOrEqual(("timestamp",), at), EqualTo(("timestamp",), later)])
     assert both.since_ms == int(later.timestamp() * 1000)

@@ -90,12 +90,18 @@ class Topics:
             kept = sorted(row["offset"] for row in rows if row["key"] != b"last")
 
 
-def schema(*, value: StructType | None = None, headers: bool = False, raw: bool = False) -> StructType:
+def schema(
+    *,
+    value: StructType | None = None,
+    headers: bool = False,
+    raw: bool = False,
+    columns: str | None = None,
+) -> StructType:
     """The columns as Spark would hand them to a reader; of the types only the value's matters there."""
     names = ["key", "value", *(["malformed"] if value is not None else []), *(["raw"] if raw else [])]
-    names += ["topic", "partition", "offset", "timestamp", "timestampType"]
+    names += ["topic", "partition", "offset", "timestamp", "timestampType", *(["headers"] if headers else [])]
     made = StructType()
-    for name in [*names, *(["headers"] if headers else [])]:
+    for name in names if columns is None else [name for name in names if name in columns.split(",")]:
         made.add(name, value if name == "value" and value is not None else BinaryType())
     return made
 
@@ -117,5 +123,5 @@ def task_rows(reader: Any, tasks: Iterable[Any]) -> Iterator[dict[str, Any]]:
 def batch_rows(bootstrap: str, **options: str) -> list[dict[str, Any]]:
     """A batch query's rows, in no order that Spark would promise."""
     headers = options.get("includeHeaders") == "true"
-    reader = source(bootstrap, **options).reader(schema(headers=headers))
+    reader = source(bootstrap, **options).reader(schema(headers=headers, columns=options.get("columns")))
     return list(task_rows(reader, reader.partitions()))

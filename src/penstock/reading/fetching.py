@@ -21,7 +21,7 @@ from penstock.reading.connection import Attempts, Cluster, Connection
 from penstock.reading.errors import DataLost, ReadingError
 from penstock.reading.offsets import EARLIEST, list_offsets
 from penstock.reading.planning import OffsetRange
-from penstock.records.columnar import decode
+from penstock.records.columnar import ALL_COLUMNS, ALL_TIMES, Wanted, decode
 from penstock.records.committed import Aborted, PlacedBatch, committed
 from penstock.records.record import iter_batches
 from penstock.wire.apis.fetch import (
@@ -65,9 +65,11 @@ class RangeReader:
     wanted: OffsetRange
     committed: bool
     fail_on_data_loss: bool
-    headers: bool
     #: what the caller does to skip records that are gone, for the message of the error
     to_skip: str = "Set failOnDataLoss=false"
+    columns: frozenset[str] = ALL_COLUMNS
+    #: timestamps in milliseconds
+    times: range = ALL_TIMES
     next_offset: int = 0
     _connection: Connection | None = None
 
@@ -140,9 +142,9 @@ class RangeReader:
         shown: Iterable[PlacedBatch] = fetched.batches
         if self.committed:
             shown = committed(fetched.data, fetched.batches, fetched.aborted)
-        wanted = range(fetched.offset, self.wanted.stop)
+        wanted = Wanted(range(fetched.offset, self.wanted.stop), self.columns, self.times)
         try:
-            yield from decode(fetched.data, shown, wanted, headers=self.headers)
+            yield from decode(fetched.data, shown, wanted)
         except CorruptMessage as e:
             # Some rows of this fetch may be on their way already: the task as a whole has to start over.
             raise ReadingError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e

@@ -6,8 +6,9 @@ text. Resolving what a query says ("earliest", "latest", a time) takes a cluster
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
@@ -29,16 +30,20 @@ from penstock.wire.routing import Address, Reaction, reaction_to
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "ListOffsets",
     "Offsets",
     "Position",
     "from_json",
     "list_offsets",
     "parse_partition_map",
     "resolve",
+    "resolved",
     "to_json",
 ]
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+#: by partition the offset of EARLIEST, LATEST, or a time in milliseconds (-1 if nothing is so late)
+ListOffsets: TypeAlias = Callable[[Mapping[TopicPartition, int]], Offsets]
 LATEST: Final = -1
 EARLIEST: Final = -2
 _NO_OFFSET: Final = -1
@@ -88,30 +93,35 @@ def resolve(
     cluster: Cluster, position: Position, partitions: Iterable[TopicPartition], *, committed: bool
 ) -> Offsets:
     """The offsets that `position` means in `partitions` now."""
+    return resolved(position, partitions, partial(list_offsets, cluster, committed=committed))
+
+
+def resolved(position: Position, partitions: Iterable[TopicPartition], listed: ListOffsets) -> Offsets:
+    """The same for whatever lists offsets as a cluster does."""
     wanted = sorted(partitions)
     if position.timestamp_ms is not None or position.timestamps_ms:
-        return _by_time(cluster, position, wanted, committed)
+        return _by_time(position, wanted, listed)
     if position.exact:
         _check_covers("specific offsets", position.exact, wanted)
     positions = {partition: position.exact.get(partition, position.default) for partition in wanted}
     symbolic = {partition: at for partition, at in positions.items() if at < 0}
-    return positions | list_offsets(cluster, symbolic, committed=committed)
+    return positions | listed(symbolic)
 
 
-def _by_time(cluster: Cluster, position: Position, wanted: list[TopicPartition], committed: bool) -> Offsets:
+def _by_time(position: Position, wanted: list[TopicPartition], listed: ListOffsets) -> Offsets:
     if position.timestamp_ms is not None:
         times = dict.fromkeys(wanted, position.timestamp_ms)
     else:
         _check_covers("timestamps", position.timestamps_ms, wanted)
         times = dict(position.timestamps_ms)
-    found = list_offsets(cluster, times, committed=committed)
+    found = listed(times)
     missing = [partition for partition, offset in found.items() if offset == _NO_OFFSET]
     if missing and not position.latest_if_none:
         raise WrongOption(
             f"{missing[0]} has nothing at or after timestamp {times[missing[0]]}: "
             "startingOffsetsByTimestampStrategy=latest would start at its end"
         )
-    return found | list_offsets(cluster, dict.fromkeys(missing, LATEST), committed=committed)
+    return found | listed(dict.fromkeys(missing, LATEST))
 
 
 def _check_covers(what: str, named: Mapping[TopicPartition, int], wanted: list[TopicPartition]) -> None:

@@ -4,7 +4,7 @@ Three steps, and only the first of them goes record by record: one tight loop wa
 find where each starts; numpy reads every other field at all those places at once; and an Arrow array of views
 of keys, or of values, is cast to one that has their bytes, which copies in C. The bytes of a batch are walked
 right after their checksum, while the processor's cache has them. Only readers of topics want this module: it
-alone of this package needs numpy and pyarrow.
+and `columnar_fields` alone of this package need numpy and pyarrow.
 
 Invalid bytes of a batch raise CorruptMessage. Every position is checked to lie within the bytes before it is
 read or becomes part of a view. The yielded columns have no view of the bytes: their buffer may be used again.
@@ -12,10 +12,9 @@ read or becomes part of a view. The yielded columns have no view of the bytes: t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,25 +25,26 @@ from penstock.ports import Buffer
 from penstock.records.batch import CRC_START, HEADER_SIZE, BatchHeader
 from penstock.records.checksum import crc32c
 from penstock.records.codecs import Codec
+from penstock.records.columnar_fields import (
+    HEADERS_TYPE,
+    Fields,
+    Ints,
+    copied,
+    headers_of,
+    read_fields,
+    walk,
+)
 from penstock.records.committed import PlacedBatch
 from penstock.records.record import open_batch
-from penstock.records.varint import LONG_BYTES_MAX, decode_varint
 
-__all__ = ["HEADERS_TYPE", "ROWS_MAX", "decode"]
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+__all__ = ["ALL_COLUMNS", "ALL_TIMES", "HEADERS_TYPE", "ROWS_MAX", "Wanted", "decode"]
 
 #: As many batches are decoded together as have so many rows, and no more are yielded at once.
 ROWS_MAX: Final = 16 << 10
 #: Nor are more unpacked bytes than this held at once, unless a single batch has more.
 _UNPACKED_BYTES_MAX: Final = 32 << 20
 _MICROSECONDS: Final = 1000
-#: Up to so many bytes lie in an Arrow view itself, not where it points.
-_INLINE_BYTES_MAX: Final = 12
 
-_HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
-HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct(_HEADER_FIELDS)))
 _FIELDS: Final = [
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
@@ -52,15 +52,45 @@ _FIELDS: Final = [
     pa.field("timestamp", pa.timestamp("us", "UTC")),
     pa.field("timestampType", pa.int32()),
 ]
-_SCHEMA: Final = pa.schema(_FIELDS)
-_SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
+_SCHEMA: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
+#: all but the headers
+ALL_COLUMNS: Final = frozenset(field.name for field in _FIELDS)
+#: columns that are before the key in a record
+_PLACES: Final = frozenset({"offset", "timestamp", "timestampType"})
+ALL_TIMES: Final = range(-(1 << 63), (1 << 63) - 1)
 
-#: By the first byte of a length: how far on the next record is, as far as that byte shows. Signs are ignored:
-#: a negative length shows later.
-_STEP: Final = tuple(1 + (byte >> 1) if byte < 0x80 else 2 + ((byte & 0x7F) >> 1) for byte in range(256))
-#: And what its second byte adds: where that is not the last one either, more than there is data.
-_ASTRAY: Final = 1 << 62
-_MORE: Final = tuple(byte << 6 if byte < 0x80 else _ASTRAY for byte in range(256))
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader wants of batches. Whatever is not wanted is not decoded, as far as that can be."""
+
+    offsets: range
+    columns: frozenset[str] = ALL_COLUMNS
+    #: timestamps in milliseconds
+    times: range = ALL_TIMES
+    #: whether the checksums of batches are compared; not if the bytes have passed others
+    verify: bool = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([each for each in _SCHEMA if each.name in self.columns])
+
+    @property
+    def walks(self) -> bool:
+        """Whether records are looked at. The header of a batch without gaps has the offsets of all."""
+        return self.limits_time or not self.columns <= {"offset", "timestampType"}
+
+    @property
+    def limits_time(self) -> bool:
+        return self.times != ALL_TIMES
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether a batch may have records that are wanted."""
+        if header.last_offset < self.offsets.start or header.base_offset >= self.offsets.stop:
+            return False
+        if header.max_timestamp < self.times.start and header.max_timestamp >= 0:
+            return False
+        return header.record_count != 0 and not header.is_control
 
 
 @dataclass(slots=True)
@@ -85,181 +115,123 @@ class _Group:
             return False
         return len(self.starts) + header.record_count <= ROWS_MAX
 
-    def add(self, batch: memoryview, header: BatchHeader, position: int) -> None:
+    def add(self, batch: memoryview, header: BatchHeader, position: int, verify: bool) -> None:
         """Check the batch at `position`, and find its records while they are in the processor's cache."""
-        if crc32c(batch[CRC_START:]) != header.crc:
-            raise CorruptMessage(f"the batch at offset {header.base_offset} does not match its checksum")
+        if verify:
+            _check(batch, header)
         start, end = position + HEADER_SIZE, position + header.size
         if isinstance(self.data, bytearray):
             start = len(self.data)
             self.data += open_batch(batch)[1]
             end = len(self.data)
         count = header.record_count
-        if count < 0 or _walk(self.data, start, count, self.starts) != end:
+        if count < 0 or walk(self.data, start, count, self.starts) != end:
             raise CorruptMessage(f"{count} records that do not fill their batch")
         self.batches.append(header)
 
 
-class _Fields(NamedTuple):
-    """Where the content of records lies; lengths of -1 are nulls."""
-
-    timestamp_delta: Ints
-    offset_delta: Ints
-    key_at: Ints
-    key_length: Ints
-    value_at: Ints
-    value_length: Ints
-    #: where the number of headers stands, and the first byte behind the record
-    headers_at: Ints
-    end: Ints
+def _check(batch: memoryview, header: BatchHeader) -> None:
+    if crc32c(batch[CRC_START:]) != header.crc:
+        raise CorruptMessage(f"the batch at offset {header.base_offset} does not match its checksum")
 
 
-def decode(
-    data: Buffer, batches: Iterable[PlacedBatch], wanted: range, *, headers: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """The records of `batches` in `data` whose offsets are in `wanted`, control batches left out.
+def decode(data: Buffer, batches: Iterable[PlacedBatch], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The wanted records of `batches` in `data`, control batches left out.
 
-    Columns: key, value, offset, timestamp, timestampType, and headers if requested (null if there are
-    none). Each yield has between 1 and `ROWS_MAX` rows.
+    Columns: those wanted of key, value, offset, timestamp, timestampType and headers (null if there are
+    none), in this order. Each yield has between 1 and `ROWS_MAX` rows.
     """
-    for group in _groups(data, _relevant(batches, wanted)):
-        rows = _decode_group(group, wanted, headers)
+    schema = wanted.schema
+    for group in _groups(data, batches, wanted):
+        rows = _decode_group(group, wanted, schema) if isinstance(group, _Group) else _numbered(group, wanted)
         for start in range(0, rows.num_rows, ROWS_MAX):
             yield rows.slice(start, ROWS_MAX)
 
 
-def _relevant(batches: Iterable[PlacedBatch], wanted: range) -> Iterator[PlacedBatch]:
-    for position, header in batches:
-        if header.last_offset < wanted.start or header.base_offset >= wanted.stop:
-            continue
-        if header.record_count and not header.is_control:
-            yield position, header
-
-
-def _groups(data: Buffer, batches: Iterable[PlacedBatch]) -> Iterator[_Group]:
+def _groups(
+    data: Buffer, batches: Iterable[PlacedBatch], wanted: Wanted
+) -> Iterator[_Group | list[BatchHeader]]:
+    """Batches that are decoded together, or whose headers say all that is wanted."""
     view = memoryview(data)
     group: _Group | None = None
+    numbered: list[BatchHeader] = []
+    walks = wanted.walks
     for position, header in batches:
+        if not wanted.has(header):
+            continue
+        batch = view[position : position + header.size]
+        if not walks and header.record_count == header.last_offset_delta + 1:
+            if group is not None:
+                yield group
+                group = None
+            if wanted.verify:
+                _check(batch, header)
+            numbered.append(header)
+            continue
+        if numbered:
+            yield numbered
+            numbered = []
         if group is None or not group.has_room(header):
             if group is not None:
                 yield group
             group = _Group(view if header.compression == Codec.NONE else bytearray())
-        group.add(view[position : position + header.size], header, position)
+        group.add(batch, header, position, wanted.verify)
+    if numbered:
+        yield numbered
     if group is not None:
         yield group
 
 
-def _decode_group(group: _Group, wanted: range, with_headers: bool) -> pa.RecordBatch:
+def _numbered(batches: list[BatchHeader], wanted: Wanted) -> pa.RecordBatch:
+    """Offsets and types of timestamps, of headers alone."""
+    limits = wanted.offsets
+    parts = [
+        np.arange(max(batch.base_offset, limits.start), min(batch.next_offset, limits.stop), dtype=np.int64)
+        for batch in batches
+    ]
+    stamped = [batch.is_log_append_time for batch in batches]
+    types = np.repeat(np.array(stamped, np.int32), [len(part) for part in parts])
+    columns = {"offset": pa.array(np.concatenate(parts)), "timestampType": pa.array(types)}
+    schema = wanted.schema
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _decode_group(group: _Group, wanted: Wanted, schema: pa.Schema) -> pa.RecordBatch:
     data = np.frombuffer(group.data, np.uint8)
     try:
-        fields = _read_fields(data, np.array(group.starts, np.int64))
+        fields = read_fields(
+            data, np.array(group.starts, np.int64), with_content=not wanted.columns <= _PLACES
+        )
         counts = [batch.record_count for batch in group.batches]
         offsets = _per_record(counts, [batch.base_offset for batch in group.batches]) + fields.offset_delta
         timestamps, types = _timestamps(group.batches, counts, fields.timestamp_delta)
-        if offsets.min() < wanted.start or offsets.max() >= wanted.stop:
-            rows = np.flatnonzero((offsets >= wanted.start) & (offsets < wanted.stop))
-            fields = _Fields(*(column[rows] for column in fields))
+        rows = _chosen(offsets, timestamps, wanted)
+        if rows is not None:
+            fields = Fields(*(column[rows] for column in fields))
             offsets, timestamps, types = offsets[rows], timestamps[rows], types[rows]
-        columns = [
-            _copied(data, fields.key_at, fields.key_length),
-            _copied(data, fields.value_at, fields.value_length),
-            pa.array(offsets),
-            pa.array(timestamps).view(_FIELDS[3].type),
-            pa.array(types),
-        ]
-        if with_headers:
-            columns.append(_headers(data, fields))
+        columns: dict[str, Callable[[], Any]] = {
+            "key": lambda: copied(data, fields.key_at, fields.key_length),
+            "value": lambda: copied(data, fields.value_at, fields.value_length),
+            "offset": lambda: pa.array(offsets),
+            "timestamp": lambda: pa.array(timestamps * _MICROSECONDS).view(_FIELDS[3].type),
+            "timestampType": lambda: pa.array(types),
+            "headers": lambda: headers_of(data, fields),
+        }
+        return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
     except IndexError as e:
         raise CorruptMessage("a record goes on behind its batch") from e
-    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA_WITH_HEADERS if with_headers else _SCHEMA)
 
 
-def _walk(data: Buffer, position: int, count: int, starts: list[int]) -> int:
-    """Append where each of `count` records starts; the position behind the last of them."""
-    step, more, at = _STEP, _MORE, position
-    try:
-        ends = [
-            at := at + (step[byte] if (byte := data[at]) < 0x80 else step[byte] + more[data[at + 1]])
-            for _ in repeat(None, count)
-        ]
-    except IndexError:
-        # A length of three bytes led astray, or the records are not what they seem.
-        return _walk_any(data, position, count, starts)
-    if at >= _ASTRAY:
-        return _walk_any(data, position, count, starts)
-    starts.append(position)
-    starts += ends
-    starts.pop()
-    return at
-
-
-def _walk_any(data: Buffer, position: int, count: int, starts: list[int]) -> int:
-    """The same for records of any length, at half the pace."""
-    try:
-        for _ in range(count):
-            starts.append(position)
-            length, position = decode_varint(data, position)
-            if length < 0:
-                raise CorruptMessage(f"a record of {length} bytes")
-            position += length
-    except IndexError as e:
-        raise CorruptMessage("a record goes on behind its batch") from e
-    return position
-
-
-def _read_fields(data: Bytes, starts: Ints) -> _Fields:
-    length, body = _varints(data, starts)
-    end = body + length
-    # the record's attributes follow the length; they are unused
-    timestamp_delta, at = _varints(data, body + 1)
-    offset_delta, at = _varints(data, at)
-    key_length, key_at = _varints(data, at)
-    _check_lengths(key_length, len(data))
-    value_length, value_at = _varints(data, key_at + np.maximum(key_length, 0))
-    _check_lengths(value_length, len(data))
-    headers_at = value_at + np.maximum(value_length, 0)
-    # behind the value stands at least the number of headers
-    if bool((headers_at >= end).any()) or bool((length < 0).any()) or int(end[-1]) > len(data):
-        raise CorruptMessage("a record whose key and value do not fit into it")
-    return _Fields(timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, end)
-
-
-def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The varints at all the places `at`, and the places behind them."""
-    first = data[at]
-    is_longer = first >> 7
-    zigzag = first.astype(np.int16)
-    if is_longer.any():
-        second = data[at + is_longer]
-        if bool(((first & second) > 0x7F).any()):
-            return _varints_any(data, at)
-        # Two bytes at most, which is all that most have, can be counted in 16 bits.
-        zigzag = (zigzag & 0x7F) + (second.astype(np.int16) << 7) * is_longer
-    return ((zigzag >> 1) ^ -(zigzag & 1)).astype(np.int64), at + (1 + is_longer)
-
-
-def _varints_any(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The same for varints of any length, at half the pace."""
-    byte = data[at]
-    zigzag = (byte & 0x7F).astype(np.uint64)
-    at = at + 1
-    longer = np.flatnonzero(byte > 0x7F)
-    shift = 7
-    while len(longer):
-        if shift >= 7 * LONG_BYTES_MAX:
-            raise CorruptMessage(f"a varint of more than {LONG_BYTES_MAX} bytes")
-        byte = data[at[longer]]
-        zigzag[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        at[longer] += 1
-        longer = longer[byte > 0x7F]
-        shift += 7
-    one = np.uint64(1)
-    return (zigzag >> one).view(np.int64) ^ -(zigzag & one).view(np.int64), at
-
-
-def _check_lengths(lengths: Ints, most: int) -> None:
-    if len(lengths) and (int(lengths.min()) < -1 or int(lengths.max()) > most):
-        raise CorruptMessage(f"a length between {lengths.min()} and {lengths.max()} within {most} bytes")
+def _chosen(offsets: Ints, timestamps: Ints, wanted: Wanted) -> Ints | None:
+    """The rows that are wanted; None if all are."""
+    limits, times = wanted.offsets, wanted.times
+    chosen = None
+    if offsets.min() < limits.start or offsets.max() >= limits.stop:
+        chosen = (offsets >= limits.start) & (offsets < limits.stop)
+    if wanted.limits_time and (timestamps.min() < times.start or timestamps.max() >= times.stop):
+        in_time = (timestamps >= times.start) & (timestamps < times.stop)
+        chosen = in_time if chosen is None else chosen & in_time
+    return None if chosen is None else np.flatnonzero(chosen)
 
 
 def _per_record(counts: list[int], values: list[int]) -> Ints:
@@ -270,74 +242,10 @@ def _per_record(counts: list[int], values: list[int]) -> Ints:
 def _timestamps(
     batches: list[BatchHeader], counts: list[int], delta: Ints
 ) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Microseconds, and 1 where the broker stamped the batch: then that holds for all its records."""
+    """Milliseconds, and 1 where the broker stamped the batch: then that holds for all its records."""
     milliseconds = _per_record(counts, [batch.base_timestamp for batch in batches]) + delta
     stamped = np.repeat(np.array([batch.is_log_append_time for batch in batches], np.int32), counts)
     if stamped.any():
         append_time = _per_record(counts, [batch.max_timestamp for batch in batches])
         milliseconds = np.where(stamped, append_time, milliseconds)
-    return milliseconds * _MICROSECONDS, stamped
-
-
-def _copied(data: Bytes, at: Ints, lengths: Ints) -> Any:
-    """A binary array of the `lengths` bytes at each of `at`, all within `data`; null where a length is -1."""
-    views = np.zeros((len(at), 4), np.int32)
-    views[:, 0] = np.maximum(lengths, 0)
-    views[:, 3] = at
-    short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE_BYTES_MAX))
-    if len(short):
-        views[short, 1:] = _inline(data, at[short])
-    is_valid = lengths >= 0
-    validity = None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
-    buffers = [validity, pa.py_buffer(views), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary_view(), len(at), buffers).cast(pa.binary())
-
-
-def _inline(data: Bytes, at: Ints) -> npt.NDArray[np.int32]:
-    """The inline part of a view of the bytes at each of `at`."""
-    size = _INLINE_BYTES_MAX
-    if int(at.max()) + size > len(data):
-        data = np.append(data, np.zeros(size, np.uint8))
-    windows: npt.NDArray[np.void] = np.ndarray(len(data) - size + 1, f"V{size}", data, strides=(1,))
-    return windows[at].view(np.int32).reshape(len(at), -1)
-
-
-def _headers(data: Bytes, fields: _Fields) -> Any:
-    """A list of (key, value) for each record: all first headers are read, then all second ones, …"""
-    counts, at = _varints(data, fields.headers_at)
-    _check_lengths(counts, len(data))
-    if bool((counts < 0).any()):
-        raise CorruptMessage("a record with a negative number of headers")
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    if int(first[-1]) > len(data):
-        raise CorruptMessage(f"{first[-1]} headers in {len(data)} bytes")
-    places = np.zeros((4, int(first[-1])), np.int64)
-    left = np.flatnonzero(counts)
-    number = 0
-    while len(left):
-        key_length, key_at = _varints(data, at[left])
-        _check_lengths(key_length, len(data))
-        value_length, value_at = _varints(data, key_at + key_length)
-        _check_lengths(value_length, len(data))
-        if bool((key_length < 0).any()):
-            raise CorruptMessage("a header without a key")
-        at[left] = value_at + np.maximum(value_length, 0)
-        places[:, first[left] + number] = key_at, key_length, value_at, value_length
-        number += 1
-        left = left[counts[left] > number]
-    if bool((at != fields.end).any()):
-        raise CorruptMessage("the headers of a record do not fill it")
-    return _list_of_headers(data, places, first, counts == 0)
-
-
-def _list_of_headers(data: Bytes, places: Ints, first: Ints, is_null: npt.NDArray[np.bool_]) -> Any:
-    key_at, key_length, value_at, value_length = places
-    keys, values = _copied(data, key_at, key_length), _copied(data, value_at, value_length)
-    try:
-        names = keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        # like Java, show what is not UTF-8 rather than fail: clients may send any bytes
-        names = pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
-    pairs = pa.StructArray.from_arrays([names, values], fields=_HEADER_FIELDS)
-    bounds = pa.array(first.astype(np.int32), mask=np.append(is_null, False) if is_null.any() else None)
-    return pa.ListArray.from_arrays(bounds, pairs, type=HEADERS_TYPE)
+    return milliseconds, stamped

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -23,11 +23,13 @@ from pyspark.sql.datasource import (
 
 from penstock.model.ids import TopicPartition
 from penstock.reading.planning import OffsetRange
+from penstock.records.columnar import ALL_TIMES
 
 __all__ = ["EVERYTHING", "Pushed", "from_first", "pushed"]
 
 _ENDLESS: Final = (1 << 63) - 1
-_TIMES: Final = (EqualTo, GreaterThan, GreaterThanOrEqual)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,17 @@ class Pushed:
     first: int = 0
     #: exclusive
     stop: int = _ENDLESS
-    #: Records before the first one of this time or later are not wanted. There is no such limit for an end:
-    #: a record with an earlier time may follow a later one.
+    #: Records before the first one of this time or later are not wanted. There is no such limit of offsets
+    #: for an end: a record with an earlier time may follow a later one.
     since_ms: int | None = None
+    #: exclusive
+    until_ms: int = _ENDLESS
+
+    @property
+    def times(self) -> range:
+        """The timestamps that are wanted, in milliseconds."""
+        start = ALL_TIMES.start if self.since_ms is None else self.since_ms
+        return range(start, self.until_ms)
 
     def ranges(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """The parts of these ranges that partitions and offsets leave."""
@@ -78,10 +88,19 @@ def _with(found: Pushed, wanted: Any) -> Pushed:
             )
     if column == ("offset",) and isinstance(value, int):
         return _with_offset(found, wanted, value)
-    if column == ("timestamp",) and isinstance(wanted, _TIMES) and _is_instant(value):
-        since_ms = int(value.timestamp() * 1000 // 1)
-        return replace(found, since_ms=max(since_ms, found.since_ms or 0))
+    if column == ("timestamp",) and isinstance(value, datetime) and value.tzinfo is not None:
+        return _with_time(found, wanted, (value - _EPOCH) // _MILLISECOND)
     return found
+
+
+def _with_time(found: Pushed, wanted: Any, value_ms: int) -> Pushed:
+    """`value_ms` is rounded down, and timestamps of records are whole milliseconds."""
+    since_ms, until_ms = found.since_ms, found.until_ms
+    if isinstance(wanted, EqualTo | GreaterThan | GreaterThanOrEqual):
+        since_ms = max(value_ms, since_ms or 0)
+    if isinstance(wanted, EqualTo | LessThan | LessThanOrEqual):
+        until_ms = min(until_ms, value_ms + 1)
+    return replace(found, since_ms=since_ms, until_ms=until_ms)
 
 
 def _with_offset(found: Pushed, wanted: Any, value: int) -> Pushed:
@@ -91,10 +110,6 @@ def _with_offset(found: Pushed, wanted: Any, value: int) -> Pushed:
     if isinstance(wanted, EqualTo | LessThan | LessThanOrEqual):
         stop = min(stop, value + (not isinstance(wanted, LessThan)))
     return replace(found, first=first, stop=stop)
-
-
-def _is_instant(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
 
 
 def from_first(ranges: Iterable[OffsetRange], first: Mapping[TopicPartition, int]) -> list[OffsetRange]:

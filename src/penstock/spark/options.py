@@ -20,6 +20,7 @@ from penstock.reading.connection import Endpoint, Security, librdkafka_settings
 from penstock.reading.offsets import EARLIEST, LATEST, Position, parse_partition_map
 from penstock.reading.selection import Selection
 from penstock.security.client_names import SECURITY_PREFIXES, java_names
+from penstock.spark.archive_options import ARCHIVE_OPTIONS, ArchiveOptions, parse_archive
 from penstock.spark.errors import WrongOption
 from penstock.wire.routing import Address
 
@@ -53,6 +54,8 @@ READ_OPTIONS: Final = (
     "pushFilters",
     "valueFormat",
     "valueSchema",
+    "columns",
+    *ARCHIVE_OPTIONS,
     *NO_EFFECT,
 )
 #: The last two are Spark's own: it hands a streaming query's options on to its sink.
@@ -92,6 +95,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class ReadOptions:
     """The validated options of a query. `parse` makes one."""
 
+    #: without bootstrap servers for a backup, which needs no cluster
     endpoint: Endpoint
     selection: Selection
     starting: Position
@@ -110,6 +114,8 @@ class ReadOptions:
     committed: bool = False
     #: whether Spark gives its filters to the reader
     push_filters: bool = False
+    #: where sealed segments are read from; None if brokers are asked for all of it
+    archive: ArchiveOptions | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -125,8 +131,9 @@ class ReadOptions:
         if not streaming and (starting.default == LATEST or LATEST in starting.exact.values()):
             raise WrongOption("startingOffsets of a batch query cannot be latest")
         _check_times(starting, ending)
+        archive = parse_archive(given, streaming=streaming)
         return cls(
-            endpoint=given.endpoint(),
+            endpoint=Endpoint(()) if archive is not None and archive.is_backup else given.endpoint(),
             selection=_selection(given),
             starting=starting,
             ending=ending,
@@ -141,6 +148,7 @@ class ReadOptions:
             json_schema=_json_schema(given),
             committed=given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
             push_filters=_push_filters(given, streaming=streaming),
+            archive=archive,
         )
 
 

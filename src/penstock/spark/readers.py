@@ -10,8 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -24,61 +23,91 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.reading.connection import cluster_of
+from penstock.model.ids import TopicPartition
+from penstock.reading.connection import Cluster, cluster_of
 from penstock.reading.errors import DataLost
 from penstock.reading.fetching import RangeReader
-from penstock.reading.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
+from penstock.reading.offsets import (
+    LATEST,
+    ListOffsets,
+    Offsets,
+    from_json,
+    list_offsets,
+    resolve,
+    resolved,
+    to_json,
+)
 from penstock.reading.planning import OffsetRange, check_order, limited, plan, ranges_between, within_log
 from penstock.reading.selection import selected
+from penstock.records.columnar import Wanted
+from penstock.spark.archives import Backup, RangeTask, archived_records
 from penstock.spark.filters import EVERYTHING, from_first, pushed
 from penstock.spark.options import ReadOptions
-from penstock.spark.rows import Rows
+from penstock.spark.rows import Rows, decoded_columns
 
 __all__ = ["BatchReader", "FilteringReader", "RangeTask", "StreamReader"]
 
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
 
-@dataclass(frozen=True)
-class RangeTask(OffsetRange, InputPartition):
-    """A range as a task of Spark, which takes no other class."""
-
-
 class _RangeTasks:
     """Shared by both readers: planning tasks from ranges, and reading the range of a task."""
+
+    #: what the filters of a query leave
+    _pushed = EVERYTHING
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
-    def _plan(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+    @property
+    def _cluster(self) -> Cluster:
+        return cluster_of(self._options.endpoint)
+
+    def _parts(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         options = self._options
-        parts = plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
-        return [RangeTask(each.topic, each.partition, each.start, each.stop) for each in parts]
+        return plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in a worker; this object was sent there."""
         if not isinstance(partition, OffsetRange):
             # Spark's own: a query that has nothing to read gets one task all the same.
             return
-        options = self._options
-        rows = Rows(
-            partition,
-            self._schema,
-            json=options.json_schema is not None,
-            headers=options.headers,
-            raw=options.raw,
-        )
-        reader = RangeReader(
-            cluster_of(options.endpoint),
-            partition,
-            committed=options.committed,
-            fail_on_data_loss=options.fail_on_data_loss,
-            headers=options.headers,
-        )
+        rows = Rows(partition, self._schema, json=self._options.json_schema is not None)
         _spare_what_is_loaded()
-        for records in reader.read():
+        for records in self._records(partition):
             yield rows.of(records)
+
+    def _records(self, task: OffsetRange) -> Iterator[Any]:
+        """The columns of records: of brokers, of an archive, of brokers again, in the order of offsets."""
+        part = task.part if isinstance(task, RangeTask) else None
+        if part is None:
+            yield from self._fetched(task, task.start, task.stop)
+            return
+        options = self._options
+        yield from self._fetched(task, task.start, part.first)
+        columns = decoded_columns(self._schema.fieldNames())
+        # What the archive returns was compared with the checksums of its blocks.
+        wanted = Wanted(range(part.first, part.stop), columns, self._pushed.times, verify=False)
+        yield from archived_records(task, part, wanted, committed=options.committed)
+        yield from self._fetched(task, part.stop, task.stop)
+
+    def _fetched(self, task: OffsetRange, start: int, stop: int) -> Iterator[Any]:
+        if start >= stop:
+            return
+        reader = RangeReader(
+            self._cluster,
+            OffsetRange(task.topic, task.partition, start, stop),
+            committed=self._options.committed,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            columns=decoded_columns(self._schema.fieldNames()),
+            times=self._pushed.times,
+        )
+        yield from reader.read()
+
+
+def _tasks(ranges: Iterable[OffsetRange]) -> list[RangeTask]:
+    return [RangeTask(each.topic, each.partition, each.start, each.stop) for each in ranges]
 
 
 @cache
@@ -95,38 +124,40 @@ class BatchReader(_RangeTasks, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        cluster = cluster_of(options.endpoint)
-        found = selected(cluster, options.selection)
-        start = resolve(cluster, options.starting, found, committed=options.committed)
-        end = resolve(cluster, options.ending, found, committed=options.committed)
+        if options.archive is not None and options.archive.is_backup:
+            backup = Backup(options.archive)
+            ranges = self._ranges(backup.selected(options.selection), backup.list_offsets)
+            return backup.tasks(self._parts(ranges), fail_on_data_loss=options.fail_on_data_loss)
+        found = selected(self._cluster, options.selection)
+        listed = partial(list_offsets, self._cluster, committed=options.committed)
+        return _tasks(self._parts(self._ranges(found, listed)))
+
+    def _ranges(self, found: list[TopicPartition], listed: ListOffsets) -> list[OffsetRange]:
+        """`listed` lists the offsets of a cluster or of a backup."""
+        options = self._options
+        start = resolved(options.starting, found, listed)
+        end = resolved(options.ending, found, listed)
         check_order(start, end)
         named = {partition: at for partition, at in options.ending.exact.items() if at >= 0}
         # Readers of committed records wait for an open transaction, so the log's end counts for them, too.
-        log_ends = list_offsets(cluster, dict.fromkeys(named, LATEST), committed=False)
-        end |= within_log(named, log_ends, is_refused=options.fail_on_data_loss)
-        return self._plan(self._ranges(start, end))
-
-    def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        return ranges_between(start, end)
+        if options.endpoint.bootstrap:
+            listed_ends = list_offsets(self._cluster, dict.fromkeys(named, LATEST), committed=False)
+        else:
+            listed_ends = listed(dict.fromkeys(named, LATEST))
+        end |= within_log(named, listed_ends, is_refused=options.fail_on_data_loss)
+        ranges = self._pushed.ranges(ranges_between(start, end))
+        since_ms = self._pushed.since_ms
+        if since_ms is None or not ranges:
+            return ranges
+        return from_first(ranges, listed({each.whose: since_ms for each in ranges}))
 
 
 class FilteringReader(BatchReader):
     """Reads what the filters of the query leave of partitions and offsets. Spark applies them again."""
 
-    _pushed = EVERYTHING
-
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._pushed = pushed(filters)
         return filters
-
-    def _ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        wanted = self._pushed.ranges(ranges_between(start, end))
-        since_ms = self._pushed.since_ms
-        if since_ms is None or not wanted:
-            return wanted
-        cluster, times = cluster_of(self._options.endpoint), {each.whose: since_ms for each in wanted}
-        first = list_offsets(cluster, times, committed=self._options.committed)
-        return from_first(wanted, first)
 
 
 class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -147,7 +178,7 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
         self._last_batch_s = float("-inf")
 
     def initialOffset(self) -> JsonOffsets:
-        cluster = cluster_of(self._options.endpoint)
+        cluster = self._cluster
         found = selected(cluster, self._options.selection)
         return to_json(resolve(cluster, self._options.starting, found, committed=self._options.committed))
 
@@ -180,7 +211,7 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        return self._plan(ranges_between(from_json(start), from_json(end)))
+        return _tasks(self._parts(ranges_between(from_json(start), from_json(end))))
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:
         """Whether there are too few offsets for a batch, and the last one is not long ago."""
@@ -195,7 +226,7 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
         return False
 
     def _log_ends(self, begin: Offsets) -> Offsets:
-        cluster = cluster_of(self._options.endpoint)
+        cluster = self._cluster
         found = selected(cluster, self._options.selection, missing_is_error=self._options.fail_on_data_loss)
         ends = list_offsets(cluster, dict.fromkeys(found, LATEST), committed=self._options.committed)
         self._check_nothing_lost(begin, ends)

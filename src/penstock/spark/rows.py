@@ -5,6 +5,7 @@ Spark checks the schema of a task's first Arrow batch only, but exactly: names, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,60 +17,79 @@ from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX
 if TYPE_CHECKING:
     from penstock.spark.json_values import JsonValues
 
-__all__ = ["Rows", "column_names", "ddl"]
+__all__ = ["Rows", "column_names", "ddl", "decoded_columns"]
 
-_PLACE_DDL: Final = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
-_HEADERS_DDL: Final = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-_PLACE: Final = [
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", pa.timestamp("us", "UTC")),
-    pa.field("timestampType", pa.int32()),
-]
+_DDL: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "malformed": "BINARY",
+    "raw": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "malformed": pa.binary(),
+    "raw": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADERS_TYPE,
+}
+#: columns that are made of the value
+_OF_VALUE: Final = frozenset({"value", "malformed", "raw"})
 
 
-def ddl(json_schema: str | None, *, headers: bool, raw: bool = False) -> str:
+def ddl(names: Sequence[str], json_schema: str | None) -> str:
     """The columns as DDL: a JSON value is a structure, with its bytes in a second column if malformed."""
-    value = "value BINARY" if json_schema is None else f"value STRUCT<{json_schema}>, malformed BINARY"
-    value += ", raw BINARY" if raw else ""
-    return f"key BINARY, {value}, {_PLACE_DDL}" + (_HEADERS_DDL if headers else "")
+    types = _DDL if json_schema is None else _DDL | {"value": f"STRUCT<{json_schema}>"}
+    return ", ".join(f"{name} {types[name]}" for name in names)
 
 
 def column_names(*, json: bool, headers: bool, raw: bool = False) -> list[str]:
-    """The names of the same columns."""
-    values = ["key", "value", *(["malformed"] if json else []), *(["raw"] if raw else [])]
-    return [*values, *(field.name for field in _PLACE), *(["headers"] if headers else [])]
+    """The names of all columns of a query."""
+    left_out = {
+        name for name, given in (("malformed", json), ("headers", headers), ("raw", raw)) if not given
+    }
+    return [name for name in _DDL if name not in left_out]
+
+
+def decoded_columns(names: Iterable[str]) -> frozenset[str]:
+    """What has to be decoded of records for these columns; at least one column, which counts the rows."""
+    wanted = {"value" if name in _OF_VALUE else name for name in names} - {"topic", "partition"}
+    return frozenset(wanted or {"offset"})
 
 
 class Rows:
     """Gives the decoded records of one range their place, and values their types."""
 
-    __slots__ = ("_json", "_partition", "_raw", "_schema", "_topic")
+    __slots__ = ("_json", "_partition", "_schema", "_topic")
 
-    def __init__(
-        self, wanted: OffsetRange, schema: StructType, *, json: bool, headers: bool, raw: bool = False
-    ) -> None:
-        self._json = _json_values(schema) if json else None
-        value = [pa.field("value", pa.binary())]
-        if self._json is not None:
-            value = [pa.field("value", self._json.type), pa.field("malformed", pa.binary())]
-        self._raw = raw
-        if raw:
-            value.append(pa.field("raw", pa.binary()))
-        fields = [pa.field("key", pa.binary()), *value, *_PLACE]
-        self._schema = pa.schema([*fields, pa.field("headers", HEADERS_TYPE)] if headers else fields)
+    def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool) -> None:
+        names = schema.fieldNames()
+        self._json = _json_values(schema) if json and "value" in names else None
+        types = _TYPES if self._json is None else _TYPES | {"value": self._json.type}
+        self._schema = pa.schema([pa.field(name, types[name]) for name in names])
         self._topic = pa.repeat(pa.scalar(wanted.topic), ROWS_MAX)
         self._partition = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
 
     def of(self, records: Any) -> Any:
         """The rows of one batch of `records.columnar.decode`."""
-        key, value, *rest = records.columns
-        values = [value] if self._json is None else [*self._json.decode(value)]
-        if self._raw:
-            values.append(value)
-        place = [self._topic.slice(0, len(key)), self._partition.slice(0, len(key))]
-        return pa.RecordBatch.from_arrays([key, *values, *place, *rest], schema=self._schema)
+        count = records.num_rows
+        made = dict(zip(records.schema.names, records.columns, strict=True))
+        made["topic"], made["partition"] = self._topic.slice(0, count), self._partition.slice(0, count)
+        if "value" in made:
+            made["raw"] = made["value"]
+            if self._json is not None:
+                made["value"], made["malformed"] = self._json.decode(made["raw"])
+        return pa.RecordBatch.from_arrays([made[name] for name in self._schema.names], schema=self._schema)
 
 
 def _json_values(schema: StructType) -> JsonValues:

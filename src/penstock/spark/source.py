@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from penstock.spark.archive_options import chosen_columns
 from penstock.spark.errors import WrongOption
 from penstock.spark.options import ReadOptions
 from penstock.spark.readers import BatchReader, FilteringReader, StreamReader
@@ -32,7 +33,9 @@ class PenstockDataSource(DataSource):
             self.options.get(name, "false").strip().lower() == "true"
             for name in ("includeheaders", "includeraw")
         )
-        return ddl(_fields(self.options.get("valueschema")), headers=headers, raw=raw)
+        fields = _fields(self.options.get("valueschema"))
+        available = column_names(json=fields is not None, headers=headers, raw=raw)
+        return ddl(chosen_columns(self.options.get("columns"), available), fields)
 
     def reader(self, schema: StructType) -> BatchReader:
         options = self._read_options(schema, streaming=False)
@@ -57,9 +60,13 @@ class PenstockDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         options = ReadOptions.parse(self.options, streaming=streaming)
-        given = column_names(json=options.json_schema is not None, headers=options.headers, raw=options.raw)
-        if schema.fieldNames() != given:
-            raise WrongOption("the columns are fixed: leave out schema(…), and cast or select instead")
+        available = column_names(
+            json=options.json_schema is not None, headers=options.headers, raw=options.raw
+        )
+        if schema.fieldNames() != chosen_columns(self.options.get("columns"), available):
+            raise WrongOption(
+                "the columns are fixed: leave out schema(…), and cast, select, or name some in `columns`"
+            )
         return options
 
 
