@@ -81,7 +81,7 @@ class Returning:
             raise SourceError("the link is paused")
         if own.config.remote_storage_enable:
             raise PolicyViolation("topics with tiered storage cannot return: delete the topic, and mirror it")
-        if own.high_watermark < own.end_offset or partition.pending is not None:
+        if own.high_watermark < own.end_offset:
             raise SourceError("the end of the log is not committed yet")
         topic, leader, known = await self._find(mirrored)
         key = TopicPartition(topic.name, partition.index)
