@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import jsonschema
 import pytest
 import yaml
+from cryptography import x509
 
 from penstock import __version__
 from penstock.cli.commands.dashboards import write_files
@@ -35,6 +37,7 @@ EVERYTHING: Final[dict[str, Any]] = {
     "networkPolicy": {"monitoring": [{"namespaceSelector": {}}]},
     "external": {"enabled": True, "annotations": {"name": "b{id}.example.com"}},
     "autoscaling": {"enabled": True, "scaleDown": True},
+    "externalMetrics": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "dashboards": {"enabled": True},
     "alerts": {"enabled": True, "labels": {"rules": "yes"}},
@@ -57,6 +60,8 @@ PLAIN: Final[dict[str, Any]] = {
 BALANCED: Final[dict[str, Any]] = {
     "tls": {"source": "certManager", "issuer": {"name": "company"}, "extraNames": ["b0.example.com"]},
     "auth": {"adminSecret": "admins"},
+    "autoscaling": {"enabled": True, "metric": "load", "load": 0.29},
+    "externalMetrics": {"enabled": True},
     "external": {"enabled": True, "type": "LoadBalancer", "host": "b{id}.example.com", "brokers": 7},
     "serviceAccount": {"create": False, "name": "queues"},
     "networkPolicy": {"clients": [{"namespaceSelector": {}}]},
@@ -75,7 +80,7 @@ CASES: Final = {
 #: secrets and claims that users make, by the values above
 USERS_OWN: Final = {"app-password", "store", "admins", "certificates", "archive", "queue-penstock-tls"}
 #: made by Kubernetes in every namespace
-ALWAYS: Final = {"default"}
+ALWAYS: Final = {"default", "extension-apiserver-authentication-reader"}
 
 
 @pytest.fixture(params=CASES)
@@ -159,6 +164,9 @@ def test_helm_finds_no_fault() -> None:
         ("backup.enabled=true", "needs backup.archive"),
         ("preStop.timeoutSeconds=900", "must be below terminationGracePeriodSeconds"),
         ("replicas=5", "dditional propert"),
+        ("autoscaling.enabled=true,autoscaling.metric=load", "needs externalMetrics.enabled"),
+        ("externalMetrics.enabled=true,auth.enabled=false", "needs auth.enabled"),
+        ("externalMetrics.enabled=true,tls.source=secret,tls.secretName=a", "needs externalMetrics.caBundle"),
     ],
 )
 def test_wrong_values_are_refused(values: str, reason: str) -> None:
@@ -198,6 +206,7 @@ def test_every_command_exists(case: dict[str, Any], tmp_path: Path) -> None:
             given_by_kubernetes = {
                 ("container", "up"): ["--pod=queue-0"],
                 ("container", "unregister"): ["--namespace=prod"],
+                ("container", "external-metrics"): ["--namespace=prod"],
             }
             parsed([*words, *given_by_kubernetes.get((words[0], words[1]), [])])
             hook = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
@@ -246,6 +255,28 @@ def test_a_set_never_begins_below_its_voters(case: dict[str, Any], tmp_path: Pat
     """Without a number Kubernetes would take 1, and without a majority of voters nothing could be changed."""
     (stateful,) = (each for each in rendered(case, tmp_path) if each["kind"] == "StatefulSet")
     assert stateful["spec"]["replicas"] >= case.get("voters", VALUES["voters"])
+
+
+@pytest.mark.process
+def test_the_autoscaler_asks_for_the_load_of_brokers_as_a_part_of_a_core(tmp_path: Path) -> None:
+    (autoscaler,) = (e for e in rendered(BALANCED, tmp_path) if e["kind"] == "HorizontalPodAutoscaler")
+    (metric,) = autoscaler["spec"]["metrics"]
+    assert metric["external"] == {
+        "metric": {"name": "penstock_broker_load"},
+        "target": {"type": "AverageValue", "averageValue": "290m"},
+    }
+
+
+@pytest.mark.process
+def test_the_api_server_verifies_the_generated_certificate_of_external_metrics(tmp_path: Path) -> None:
+    found = rendered({"externalMetrics": {"enabled": True}}, tmp_path)
+    (api,) = (each for each in found if each["kind"] == "APIService")
+    (secret,) = (each for each in found if each["metadata"]["name"].endswith("-tls"))
+    assert api["spec"]["caBundle"] == secret["data"]["ca.crt"]
+    host = f"{api['spec']['service']['name']}.prod.svc"
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert host in names.get_values_for_type(x509.DNSName)
 
 
 @pytest.mark.process

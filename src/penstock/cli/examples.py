@@ -56,6 +56,11 @@ _SERVING: Final = {
     "container pre-stop": (
         "penstock container pre-stop --pod queue-3 --namespace prod --set-name queue --voters 3",
     ),
+    "container external-metrics": (
+        "penstock container external-metrics --namespace prod --set-name queue"
+        " --domain queue-brokers.prod.svc.cluster.local --keystore server.pem --authority ca.pem"
+        " --token-file token",
+    ),
     "container unregister": ("penstock container unregister --namespace prod --set-name queue --voters 3",),
 }
 _MESSAGES: Final = {

@@ -132,3 +132,25 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 {{- end -}}
+
+{{- /* How the API server finds the external metrics, and whose certificate it has to see there. */ -}}
+{{- define "penstock.externalMetricsApi" -}}
+{{- $root := .root }}
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata:
+  name: v1beta1.external.metrics.k8s.io
+  labels: {{- include "penstock.labels" $root | nindent 4 }}
+  {{- with .annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  group: external.metrics.k8s.io
+  version: v1beta1
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  {{- with .authority }}
+  caBundle: {{ . }}
+  {{- end }}
+  service: {name: {{ include "penstock.name" $root }}-external-metrics, namespace: {{ $root.Release.Namespace }}, port: 443}
+{{- end -}}

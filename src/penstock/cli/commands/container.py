@@ -1,4 +1,4 @@
-"""`penstock container up|probe|pre-stop|unregister`: brokers in containers."""
+"""`penstock container up|probe|pre-stop|unregister|external-metrics`: brokers in containers."""
 
 from __future__ import annotations
 
@@ -140,6 +140,37 @@ def unregister(
     pods = StatefulSet(namespace, set_name)
     for text in unregister_leavers(lambda: DirectLine(bootstrap, DEFAULT_TIMEOUT), pods, voters, timeout):
         print(text, flush=True)
+
+
+@app.command("external-metrics")
+def external_metrics(
+    namespace: Namespace,
+    set_name: SetName,
+    domain: Annotated[str, typer.Option("--domain", help="DNS name of the headless service.")],
+    keystore: Annotated[Path, typer.Option("--keystore", help="PEM file with key and certificate.")],
+    authority: Annotated[
+        Path, typer.Option("--authority", help="PEM file that the brokers' certificates need.")
+    ],
+    token: Annotated[Path, typer.Option("--token-file", help="File with the token of the monitoring port.")],
+    metrics_port: Annotated[int, typer.Option("--metrics-port", min=1, max=65535)] = 9404,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 6443,
+    interval: Annotated[float, typer.Option("--interval", min=1, metavar="SECONDS")] = 15.0,
+) -> None:
+    """Serve the load of brokers and the lag of groups to autoscalers, as Kubernetes' external metrics."""
+    import threading
+
+    from penstock.cli.container.kubernetes import KubernetesApi
+    from penstock.cli.container.metrics_server import Brokers, LoadWatch, front_of, metrics_server
+    from penstock.cli.container.stopping import StatefulSet
+
+    api = KubernetesApi()
+    pods = StatefulSet(namespace, set_name, api)
+    host = f"{set_name}-{{id}}.{domain}"
+    watch = LoadWatch(Brokers(pods.wanted, host, metrics_port, token, authority).pages, interval)
+    server = metrics_server(port, keystore, front_of(api), namespace, watch)
+    threading.Thread(target=watch.run, name="penstock-load", daemon=True).start()
+    print(f"external metrics of {set_name} are served on port {port}", flush=True)
+    server.serve_forever()
 
 
 def _say(text: str) -> None:
