@@ -41,7 +41,14 @@ PRINTED: Final = {
     ],
     "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
     "docs/streams.md": ["6\n"],
-    "docs/transactions.md": ["", "1\n", "[b'5', b'7']\n"],
+    "docs/transactions.md": [
+        "",
+        "1\n",
+        "[b'5', b'7']\n",
+        "not supported: the cluster refuses two-phase transactions of 'loader-check': set "
+        "transaction.two.phase.commit.enable=true in the config of all brokers, and allow Write and "
+        "TwoPhaseCommit on this transactional id\n",
+    ],
     "docs/queues.md": [
         "user-0 1\nuser-1 1\nuser-2 1\n",
         "rejected b'many'\n",

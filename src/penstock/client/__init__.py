@@ -1,11 +1,11 @@
 """Producer, Consumer, Admin and Queue: a small async API for any broker that speaks Kafka.
 
-`queues` has connections of its own, the others use librdkafka. The event loop's thread owns every object:
-librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps are aware
-`datetime`s.
+`queues` and `two_phase` have connections of their own, the others use librdkafka. The event loop's thread
+owns every object: librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps
+are aware `datetime`s.
 
-Imports: librdkafka, `model` and `security`; `queues` also `net`, `wire`, `records` and `ports`. An import
-contract keeps the broker out.
+Imports: librdkafka, `model` and `security`; `queues` also `net`, `wire`, `records` and `ports`, `two_phase`
+also `twophase` and `reading`. An import contract keeps the broker out.
 Used by: applications, through `penstock.Producer`, `Consumer`, `Admin` and `Queue`.
 """
 
@@ -42,6 +42,7 @@ from penstock.model.ids import TopicPartition
 if TYPE_CHECKING:
     from penstock.client.queues.message import Acknowledgement, QueueMessage
     from penstock.client.queues.queue import Queue
+    from penstock.client.two_phase import TwoPhase
 
 __all__ = [
     "BYTES",
@@ -76,6 +77,7 @@ __all__ = [
     "Transaction",
     "TransactionAborted",
     "TransactionFailed",
+    "TwoPhase",
     "avro",
     "json_of",
     "protobuf",
@@ -90,6 +92,10 @@ def __getattr__(name: str) -> Any:
         from penstock.client.queues.queue import Queue
 
         return Queue
+    if name == "TwoPhase":
+        from penstock.client.two_phase import TwoPhase
+
+        return TwoPhase
     if name in ("Acknowledgement", "QueueMessage"):
         from penstock.client.queues import message
 
