@@ -14,20 +14,12 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from penstock.spark.columns import COLUMNS, check_columns
 from penstock.spark.errors import DeliveryFailed, WrongOption
 from penstock.spark.options import WriteOptions
 
 __all__ = ["BatchWriter", "RowsWriter", "StreamWriter", "new_rows_writer"]
 
-_BYTES: Final = (sql.BinaryType, sql.StringType)
-_COLUMNS: Final[dict[str, tuple[type[sql.DataType], ...]]] = {
-    "key": _BYTES,
-    "value": _BYTES,
-    "topic": (sql.StringType,),
-    "partition": (sql.IntegerType,),
-    "headers": (sql.ArrayType,),
-}
-_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _ANY_PARTITION: Final = -1
 _FULL_WAIT_S: Final = 0.05
 _FLUSH_S: Final = 1.0
@@ -43,22 +35,7 @@ _DEFAULTS: Final = {
 def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsWriter:
     """Checks, on the driver, that rows of `schema` can be written."""
     parsed = WriteOptions.parse(options)
-    # Other columns are ignored, as in Spark's connector: a frame that was read can be written unchanged.
-    for field in schema.fields:
-        allowed = _COLUMNS.get(field.name)
-        if allowed is None:
-            continue
-        is_headers = field.name == "headers"
-        if not isinstance(field.dataType, allowed) or (
-            is_headers and field.dataType.simpleString() != _HEADERS
-        ):
-            kinds = _HEADERS if is_headers else " or ".join(kind.typeName() for kind in allowed)
-            raise WrongOption(f"column {field.name} must be {kinds}, not {field.dataType.simpleString()}")
-    names = schema.fieldNames()
-    if "value" not in names:
-        raise WrongOption("the column `value` is missing")
-    if parsed.topic is None and "topic" not in names:
-        raise WrongOption("no topic: set the option topic, or add a column topic")
+    check_columns(schema, parsed.topic)
     return RowsWriter(parsed.topic, {**_DEFAULTS, **parsed.producer})
 
 
@@ -89,7 +66,7 @@ class RowsWriter:
         return WriterCommitMessage()
 
     def _messages(self, batch: Any) -> Iterator[dict[str, Any]]:
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in _COLUMNS}
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in COLUMNS}
         rows = batch.num_rows
         nothing = [None] * rows
         topics = [self.topic] * rows if self.topic is not None else columns["topic"]
