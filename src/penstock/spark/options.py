@@ -24,7 +24,17 @@ from penstock.spark.archive_options import ARCHIVE_OPTIONS, ArchiveOptions, pars
 from penstock.spark.errors import WrongOption
 from penstock.wire.routing import Address
 
-__all__ = ["NO_EFFECT", "READ_OPTIONS", "WRITE_OPTIONS", "ReadOptions", "WriteOptions"]
+__all__ = [
+    "DELIVERIES",
+    "KAFKA",
+    "NO_EFFECT",
+    "READ_OPTIONS",
+    "WRITE_OPTIONS",
+    "GivenOptions",
+    "ReadOptions",
+    "WriteOptions",
+    "is_exactly_once",
+]
 
 _SELECTION: Final = ("subscribe", "subscribePattern", "assign")
 #: Options that only tune the JVM's client, or a consumer group, which this source does not have.
@@ -59,8 +69,9 @@ READ_OPTIONS: Final = (
     *NO_EFFECT,
 )
 #: The last two are Spark's own: it hands a streaming query's options on to its sink.
-WRITE_OPTIONS: Final = ("topic", "includeHeaders", "checkpointLocation", "queryName")
-_KAFKA: Final = "kafka."
+WRITE_OPTIONS: Final = ("topic", "includeHeaders", "delivery", "checkpointLocation", "queryName")
+DELIVERIES: Final = ("at_least_once", "exactly_once")
+KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 #: Options that Spark's connector refuses, too, each with the reason.
 _REFUSED: Final = {
@@ -120,7 +131,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         """Raise WrongOption for invalid options. With `streaming`, defaults differ and there is no end."""
-        given = _GivenOptions(options, READ_OPTIONS)
+        given = GivenOptions(options, READ_OPTIONS)
         ending = _position(given, "ending", LATEST)
         if streaming:
             if given.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -161,9 +172,9 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        given = _GivenOptions(options, WRITE_OPTIONS)
+        given = GivenOptions(options, WRITE_OPTIONS)
         given.endpoint()
-        named = {key.removeprefix(_KAFKA): value for key, value in given.kafka().items()}
+        named = {key.removeprefix(KAFKA): value for key, value in given.kafka().items()}
         producer = {
             _PRODUCER_NAMES.get(key, key): value
             for key, value in named.items()
@@ -175,7 +186,16 @@ class WriteOptions:
             raise WrongOption(str(e)) from e
 
 
-class _GivenOptions:
+def is_exactly_once(options: Mapping[str, str]) -> bool:
+    """Whether rows are written in transactions; refuses any other value of `delivery` than the two."""
+    given = options.get("delivery")
+    text = DELIVERIES[0] if given is None else given.strip().lower()
+    if text not in DELIVERIES:
+        raise WrongOption(f"delivery must be {' or '.join(DELIVERIES)}, not {given!r}")
+    return text == DELIVERIES[1]
+
+
+class GivenOptions:
     """Options as given, and their parsed values."""
 
     __slots__ = ("_options",)
@@ -186,7 +206,7 @@ class _GivenOptions:
         for key in self._options:
             if key in _REFUSED:
                 raise WrongOption(f"{key} cannot be set: {_REFUSED[key]}")
-            if key not in names and not key.startswith(_KAFKA):
+            if key not in names and not key.startswith(KAFKA):
                 nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
                 raise WrongOption(f"unknown option {key}; did you mean {names[nearest[0]]}?")
 
@@ -199,7 +219,7 @@ class _GivenOptions:
         return next((name for name in names if self.get(name) is not None), None)
 
     def kafka(self) -> dict[str, str]:
-        return {key: value for key, value in self._options.items() if key.startswith(_KAFKA)}
+        return {key: value for key, value in self._options.items() if key.startswith(KAFKA)}
 
     def positive(self, name: str) -> int | None:
         text = self.get(name)
@@ -252,7 +272,7 @@ class _GivenOptions:
 
     def _security(self) -> Security | None:
         """TLS and SASL of connections, by the names of Java clients or of librdkafka."""
-        named = {key.removeprefix(_KAFKA): value for key, value in self.kafka().items()}
+        named = {key.removeprefix(KAFKA): value for key, value in self.kafka().items()}
         settings = {key: value for key, value in named.items() if key.startswith(SECURITY_PREFIXES)}
         protocol = settings.pop("security.protocol", "PLAINTEXT").strip().upper()
         if protocol == "PLAINTEXT":
@@ -277,7 +297,7 @@ def _address(server: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-def _selection(given: _GivenOptions) -> Selection:
+def _selection(given: GivenOptions) -> Selection:
     named = [name for name in _SELECTION if given.get(name) is not None]
     if len(named) != 1:
         raise WrongOption(f"exactly one of {', '.join(_SELECTION)} must be set")
@@ -320,7 +340,7 @@ def _check_times(starting: Position, ending: Position) -> None:
             )
 
 
-def _position(given: _GivenOptions, edge: str, default: int) -> Position:
+def _position(given: GivenOptions, edge: str, default: int) -> Position:
     """`edge` is "starting" or "ending". A time goes before a time for each partition, that before offsets."""
     strict = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == 0
     latest_if_none = edge == "ending" or not strict
@@ -339,28 +359,28 @@ def _position(given: _GivenOptions, edge: str, default: int) -> Position:
     return Position(default, parse_partition_map(f"{edge}Offsets", text))
 
 
-def _min_offsets(given: _GivenOptions) -> int | None:
+def _min_offsets(given: GivenOptions) -> int | None:
     least, most = given.positive("minOffsetsPerTrigger"), given.positive("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
         raise WrongOption(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
     return least
 
 
-def _raw(given: _GivenOptions) -> bool:
+def _raw(given: GivenOptions) -> bool:
     wanted = given.flag("includeRaw", False)
     if wanted and given.get("valueSchema") is None:
         raise WrongOption("includeRaw is for valueFormat=json: other values are bytes already")
     return wanted
 
 
-def _push_filters(given: _GivenOptions, *, streaming: bool) -> bool:
+def _push_filters(given: GivenOptions, *, streaming: bool) -> bool:
     wanted = given.flag("pushFilters", False)
     if wanted and streaming:
         raise WrongOption("pushFilters is for batch queries: a stream reads everything in order")
     return wanted
 
 
-def _json_schema(given: _GivenOptions) -> str | None:
+def _json_schema(given: GivenOptions) -> str | None:
     is_json = bool(given.choice("valueFormat", ("binary", "json")))
     schema = given.get("valueSchema")
     if is_json != bool(schema):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
 from penstock.spark.archive_options import chosen_columns
 from penstock.spark.errors import WrongOption
-from penstock.spark.options import ReadOptions
+from penstock.spark.options import ReadOptions, is_exactly_once
 from penstock.spark.readers import BatchReader, FilteringReader, StreamReader
 from penstock.spark.rows import column_names, ddl
-
-if TYPE_CHECKING:
-    from penstock.spark.writers import BatchWriter, StreamWriter
 
 __all__ = ["PenstockDataSource"]
 
@@ -45,15 +41,23 @@ class PenstockDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self._read_options(schema, streaming=True), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise WrongOption("a topic cannot be overwritten: use mode('append')")
         # Writers are imported only to write: librdkafka would be a third of the modules of a reader.
+        if is_exactly_once(self.options):
+            from penstock.spark.exactly_once.writers import new_batch_writer
+
+            return new_batch_writer(self.options, schema)
         from penstock.spark.writers import BatchWriter, new_rows_writer
 
         return BatchWriter(new_rows_writer(self.options, schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if is_exactly_once(self.options):
+            from penstock.spark.exactly_once.writers import new_stream_writer
+
+            return new_stream_writer(self.options, schema)
         from penstock.spark.writers import StreamWriter, new_rows_writer
 
         return StreamWriter(new_rows_writer(self.options, schema))

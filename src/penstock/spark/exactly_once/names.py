@@ -1,0 +1,79 @@
+"""Transactional ids of the sink, and the patterns that find them. Pure.
+
+`PREFIX.SINK.QUERY.BATCH.PARTITION.ATTEMPT` is the id of one task attempt, and `PREFIX.SINK.QUERY.driver`
+that of the query's driver. PREFIX is an option, SINK stands for the checkpoint's location, and QUERY is the
+query's id from its checkpoint, or the id of a batch write.
+
+Invariant: an id belongs to one attempt of one run. Why: InitProducerId fences every earlier producer of its
+id, so an attempt that Spark has forgotten must not share the id of an attempt whose transaction was
+decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["AttemptName", "Names"]
+
+_PARTS: Final = 6
+_SINK_DIGITS: Final = 8
+_QUERY: Final = "[0-9a-f-]+"
+
+
+class AttemptName(NamedTuple):
+    """The parts of a task attempt's transactional id behind the prefix and the sink."""
+
+    query: str
+    batch: int
+    partition: int
+    #: a token of the attempt, unique over all runs
+    attempt: str
+
+
+class Names(NamedTuple):
+    """The transactional ids of one sink."""
+
+    prefix: str
+    sink: str
+
+    @classmethod
+    def of(cls, prefix: str, location: str) -> Names:
+        """`location` is that of the checkpoint; batch writes have none."""
+        return cls(prefix, hashlib.sha256(location.encode()).hexdigest()[:_SINK_DIGITS])
+
+    def attempt(self, name: AttemptName) -> str:
+        return ".".join(
+            (self.prefix, self.sink, name.query, str(name.batch), str(name.partition), name.attempt)
+        )
+
+    def driver(self, query: str) -> str:
+        return f"{self.prefix}.{self.sink}.{query}.driver"
+
+    def probe(self) -> str:
+        """The id by which the driver asks whether the cluster has two-phase commit."""
+        return f"{self.prefix}.{self.sink}.probe"
+
+    def parse(self, transactional_id: str) -> AttemptName | None:
+        """The attempt that an id belongs to; None for any other id."""
+        parts = transactional_id.rsplit(".", _PARTS - 1)
+        if len(parts) != _PARTS or parts[:2] != [self.prefix, self.sink]:
+            return None
+        query, batch, partition, attempt = parts[2:]
+        if not (batch.isdecimal() and partition.isdecimal()):
+            return None
+        return AttemptName(query, int(batch), int(partition), attempt)
+
+    def query_pattern(self, query: str) -> str:
+        """Matches the attempts of a query, as ListTransactions has it (RE2, the whole id)."""
+        return f"{self._start}{re.escape(query)}[.][0-9]+[.][0-9]+[.].+"
+
+    def batch_pattern(self, query: str | None, batch: int) -> str:
+        """Matches the attempts of one batch, of any query if none is named."""
+        whose = _QUERY if query is None else re.escape(query)
+        return f"{self._start}{whose}[.]{batch}[.][0-9]+[.].+"
+
+    @property
+    def _start(self) -> str:
+        return f"{re.escape(self.prefix)}[.]{self.sink}[.]"

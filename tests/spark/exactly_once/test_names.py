@@ -1,0 +1,40 @@
+"""Transactional ids: what they say, and which patterns find them."""
+
+from __future__ import annotations
+
+import re2
+
+from penstock.spark.exactly_once.names import AttemptName, Names
+
+QUERY = "6f1c1b52-58c1-4c62-9d0b-3f2f4f7a9c11"
+ATTEMPT = AttemptName(QUERY, 12, 3, "0a1b2c")
+
+
+def test_the_id_of_an_attempt_names_its_parts() -> None:
+    names = Names.of("team.a+b", "s3://bucket/checkpoint")
+    transactional_id = names.attempt(ATTEMPT)
+    assert transactional_id == f"team.a+b.{names.sink}.{QUERY}.12.3.0a1b2c"
+    assert names.parse(transactional_id) == ATTEMPT
+
+
+def test_ids_of_other_sinks_are_not_attempts() -> None:
+    names, other = Names.of("p", "/one"), Names.of("p", "/other")
+    assert names.parse(other.attempt(ATTEMPT)) is None
+    assert names.parse(Names.of("q", "/one").attempt(ATTEMPT)) is None
+    for foreign in (names.driver(QUERY), names.probe(), "orders-1", "p." + names.sink, ""):
+        assert names.parse(foreign) is None
+    assert names.parse(names.attempt(ATTEMPT).replace(".12.", ".x.")) is None
+
+
+def test_patterns_match_attempts_of_their_query_and_batch() -> None:
+    names = Names.of("a.b", "/checkpoint")
+    own, earlier = names.attempt(ATTEMPT), names.attempt(ATTEMPT._replace(batch=2))
+    theirs = names.attempt(ATTEMPT._replace(query="00000000-0000-0000-0000-000000000000"))
+    ids = [own, earlier, theirs, names.driver(QUERY), names.probe(), own.replace("a.b", "axb")]
+
+    def matched(pattern: str) -> list[str]:
+        return [each for each in ids if re2.fullmatch(pattern, each)]
+
+    assert matched(names.query_pattern(QUERY)) == [own, earlier]
+    assert matched(names.batch_pattern(QUERY, 12)) == [own]
+    assert matched(names.batch_pattern(None, 12)) == [own, theirs]
