@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 
-def create(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
+def create(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, /, **config: str) -> None:
     topic = NewTopic(
-        name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()}
+        name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()}
     )
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([topic]).values():

@@ -36,6 +36,7 @@ from tests.broker.requests import (
     delete_topic,
     describe_topic,
     list_offset,
+    read_all,
     request_topic,
 )
 from tests.cli.running import run_here, running_broker
@@ -280,14 +281,14 @@ def test_the_next_leader_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_kills_in_the_middle_leave_an_archive_that_is_gone_on_with(tmp_path: Path) -> None:
+def test_kills_in_the_middle_of_copies_and_deletions_lose_nothing(tmp_path: Path) -> None:
     archive, data, config = tmp_path / "archive", tmp_path / "data", tmp_path / "penstock.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in tiered(archive).items()))
     for nth in range(2):
         with running_broker("--data", str(data), "--config", str(config)) as (process, address):
             if nth == 0:
                 with RawClient(address) as client:
-                    create_topic(client, "orders", configs=TIERED)
+                    topic = create_topic(client, "orders", configs={**TIERED, "local.retention.bytes": "0"})
             before = copied_until(archive)
             fill(address, "orders", 40)
             eventually(lambda: copied_until(archive) > before)  # noqa: B023 - called at once
@@ -296,3 +297,8 @@ def test_kills_in_the_middle_leave_an_archive_that_is_gone_on_with(tmp_path: Pat
         assert before < copied_until(archive) <= 40 * (nth + 1)
     manifest = newest(archive)
     assert manifest is not None and manifest.base_offset == 0
+    with running_broker("--data", str(data), "--config", str(config)) as (_, address):
+        log = data / "topics" / "orders" / "partition-0"
+        eventually(lambda: log.exists() and not (log / f"{0:020}.log").exists())
+        with RawClient(address) as client:
+            assert [each.value for each in read_all(client, topic)] == 2 * [b"%d" % n * 60 for n in range(40)]
