@@ -68,6 +68,16 @@ class _RangeTasks:
         options = self._options
         return plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
 
+    def _tasks(self, ranges: Iterable[OffsetRange]) -> list[RangeTask]:
+        """The tasks of ranges of a cluster; what an archive has of them is read from there."""
+        parts, archive = self._parts(ranges), self._options.archive
+        if archive is None or not parts:
+            return [RangeTask(each.topic, each.partition, each.start, each.stop) for each in parts]
+        # Imported where it is needed: most queries have no archive.
+        from penstock.spark.tiered import tasks_with_archive
+
+        return tasks_with_archive(self._cluster, archive.place, parts, committed=self._options.committed)
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in a worker; this object was sent there."""
         if not isinstance(partition, OffsetRange):
@@ -106,10 +116,6 @@ class _RangeTasks:
         yield from reader.read()
 
 
-def _tasks(ranges: Iterable[OffsetRange]) -> list[RangeTask]:
-    return [RangeTask(each.topic, each.partition, each.start, each.stop) for each in ranges]
-
-
 @cache
 def _spare_what_is_loaded() -> None:
     """Keep all that a worker has loaded by its first task out of garbage collections.
@@ -130,7 +136,7 @@ class BatchReader(_RangeTasks, DataSourceReader):
             return backup.tasks(self._parts(ranges), fail_on_data_loss=options.fail_on_data_loss)
         found = selected(self._cluster, options.selection)
         listed = partial(list_offsets, self._cluster, committed=options.committed)
-        return _tasks(self._parts(self._ranges(found, listed)))
+        return self._tasks(self._ranges(found, listed))
 
     def _ranges(self, found: list[TopicPartition], listed: ListOffsets) -> list[OffsetRange]:
         """`listed` lists the offsets of a cluster or of a backup."""
@@ -211,7 +217,7 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        return _tasks(self._parts(ranges_between(from_json(start), from_json(end))))
+        return self._tasks(ranges_between(from_json(start), from_json(end)))
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:
         """Whether there are too few offsets for a batch, and the last one is not long ago."""
