@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -324,23 +323,6 @@ def test_a_consumer_is_closed_once_by_all_callers() -> None:
         assert rk.closed == 1
 
     play(test)
-
-
-class Late(Future[int]):
-    """Finishes just after a wait for it has timed out."""
-
-    def result(self, timeout: float | None = None) -> int:
-        if timeout is None:
-            return super().result()
-        self.set_result(7)
-        raise TimeoutError
-
-
-def test_a_callback_returns_a_result_that_comes_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", lambda coroutine, loop: Late())
-    fetcher = Fetcher({}, None, cast(Any, None), cast(Any, None), FirstContact("", None))
-    fetcher._loop = cast(Any, None)
-    assert fetcher._on_loop(None) == 7
 
 
 def test_a_run_ends_while_no_broker_answers(name: str) -> None:

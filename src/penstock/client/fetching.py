@@ -1,8 +1,8 @@
 """Runs librdkafka's consumer on a thread of its own.
 
-Blocking calls run on the fetcher's threads; the buffer belongs to the event loop. A fetch waits for one
-message and then takes what else is there, so that neither latency nor throughput pays for the other. A fetch
-whose caller was cancelled is kept for the next one: nothing that was read is dropped.
+The calls of librdkafka run on the fetcher's thread (call_thread.py); the buffer belongs to the event loop. A
+fetch waits for one message and then takes what else is there, so that neither latency nor throughput pays for
+the other. A fetch whose caller was cancelled is kept for the next one: nothing that was read is dropped.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 from confluent_kafka import Consumer as _Librdkafka
 from confluent_kafka import TopicPartition as _Place
 
+from penstock.client.call_thread import CallThread
 from penstock.client.errors import ClientClosed, MisusedClient, translated
 from penstock.client.first_contact import FirstContact
 from penstock.client.message import Message, as_milliseconds
@@ -35,8 +36,6 @@ _log = logging.getLogger("penstock.client")
 _REQUEST_TIMEOUT = 10.0
 #: How long a fetch may occupy the thread, and delay `close`.
 _FETCH_TIMEOUT = 0.1
-#: how often a callback of librdkafka that waits for the event loop checks that the loop is open
-_LOOP_STEP_S = 1.0
 
 
 def places(offsets: Offsets) -> list[Any]:
@@ -77,6 +76,8 @@ class Fetcher:
         #: whether the buffer has got messages; the waiter resets it
         self.unclaimed = False
         self._paused: set[TopicPartition] = set()
+        #: replaced by the thread in a rebalance, never changed
+        self._assignment: frozenset[TopicPartition] = frozenset()
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -85,8 +86,7 @@ class Fetcher:
         except KafkaException as e:
             raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
         self._contact.begin(self._loop.time())
-        # Two: a commit or a seek need not wait for a fetch.
-        self._threads = ThreadPoolExecutor(2, "penstock-consumer")
+        self._thread = CallThread("penstock-consumer", self._loop)
 
     async def close(self) -> None:
         """Leave the group, once; a second caller waits for the same end."""
@@ -104,20 +104,25 @@ class Fetcher:
             await self.call(rk.close)
         finally:
             self._rk, self._closed = None, True
-            self._threads.shutdown(wait=False)
+            self._thread.shut_down()
+            for error in self._thread.errors:
+                _log.warning("a call before the end of the consumer failed: %s", error)
 
     @property
     def rk(self) -> Any:
+        self._require_started()
+        return self._rk
+
+    def _require_started(self) -> None:
         if self._closed:
             raise ClientClosed("consumer")
         if self._rk is None:
             raise MisusedClient("this consumer has not started: use `async with`, or await start()")
-        return self._rk
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a blocking call outside the event loop, with translated errors."""
         try:
-            return await self._loop.run_in_executor(self._threads, function, *arguments)
+            return await self._thread.call(partial(function, *arguments))
         except KafkaException as e:
             raise translated(e) from e
 
@@ -136,8 +141,8 @@ class Fetcher:
         start, and the time for that is over.
         """
         if self._fetching is None:
-            rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)
-            self._fetching = self._loop.run_in_executor(self._threads, self._fetch, rk, limit, wait)
+            fetch = partial(self._fetch, self.rk, limit, min(wait, _FETCH_TIMEOUT))
+            self._fetching = asyncio.wrap_future(self._thread.submit(fetch))
         await self._collect()
         if self._contact.is_overdue(self._loop.time()):
             error = await self._contact.verify(self.rk)
@@ -166,6 +171,9 @@ class Fetcher:
                 errors.append(error)
         if errors:
             raise translated(errors[0])
+        if self._thread.errors:
+            error = self._thread.errors.popleft()
+            raise translated(error) if isinstance(error, KafkaException) else error
 
     def _fetch(self, rk: Any, limit: int, timeout: float) -> bytes:
         """Fetch messages, on the fetcher's thread; the group's metadata, if wanted."""
@@ -180,9 +188,9 @@ class Fetcher:
             await self.fill(1, 0.0)
             return
         idle = self.assignment() - self._paused
-        _ours(self.rk.pause, [_Place(*p) for p in idle])
+        self._thread.request(self.rk.pause, [_Place(*p) for p in idle])
         await self.fill(1, 0.0)
-        _ours(self.rk.resume, [_Place(*p) for p in idle & self.assignment()])
+        self._thread.request(self.rk.resume, [_Place(*p) for p in idle & self.assignment()])
 
     def put_back(self, messages: Iterable[Message]) -> None:
         """Put delivered but unprocessed messages back: they are delivered next."""
@@ -191,7 +199,8 @@ class Fetcher:
     # -- positions
 
     def assignment(self) -> set[TopicPartition]:
-        return {TopicPartition(p.topic, p.partition) for p in self.rk.assignment()}
+        self._require_started()
+        return set(self._assignment)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The committed offsets of the group, where it has some."""
@@ -202,7 +211,7 @@ class Fetcher:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = set(partitions)
         self._paused |= chosen
-        _ours(self.rk.pause, [_Place(*p) for p in chosen])
+        self._thread.request(self.rk.pause, [_Place(*p) for p in chosen])
         self._held.extend(m for m in self.buffer if _place_of(m) in chosen)
         self.buffer = deque(m for m in self.buffer if _place_of(m) not in chosen)
 
@@ -213,12 +222,11 @@ class Fetcher:
         self.buffer.extendleft(reversed([m for m in self._held if _place_of(m) in chosen]))
         self._held = deque(m for m in self._held if _place_of(m) not in chosen)
         self.unclaimed = True
-        _ours(self.rk.resume, [_Place(*p) for p in chosen])
+        self._thread.request(self.rk.resume, [_Place(*p) for p in chosen])
 
     def store(self, offsets: Offsets) -> None:
         """Store the offsets that librdkafka commits next."""
-        wanted = places(offsets)
-        _ours(lambda: self.rk.store_offsets(offsets=wanted))
+        self._thread.request(self.rk.store_offsets, offsets=places(offsets))
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
         await self._collect()
@@ -234,6 +242,7 @@ class Fetcher:
 
     def _assigned(self, rk: Any, partitions: list[Any]) -> None:
         self._contact.made = True
+        self._assignment |= _named(partitions)
         if self._start_at is None or not partitions:
             return
         found = rk.committed(partitions, timeout=_REQUEST_TIMEOUT)
@@ -246,7 +255,8 @@ class Fetcher:
         (rk.incremental_assign if cooperative else rk.assign)(found)
 
     def _revoked(self, rk: Any, partitions: list[Any]) -> None:
-        offsets = self._on_loop(self._give_up(partitions, self._on_revoked))
+        offsets = self._thread.on_loop(self._give_up(partitions, self._on_revoked))
+        self._assignment -= _named(partitions)
         if offsets:
             wanted = places(offsets)
             try:
@@ -258,28 +268,16 @@ class Fetcher:
                 _log.warning("commit before a rebalance failed, messages will be delivered again: %s", e)
 
     def _lost(self, rk: Any, partitions: list[Any]) -> None:
-        self._on_loop(self._give_up(partitions, self._on_lost))
+        self._thread.on_loop(self._give_up(partitions, self._on_lost))
+        self._assignment -= _named(partitions)
 
     async def _give_up(
         self, partitions: list[Any], listener: Callable[[set[TopicPartition]], Awaitable[T]]
     ) -> T:
-        gone = {TopicPartition(p.topic, p.partition) for p in partitions}
+        gone = set(_named(partitions))
         self._discard(gone)
         self._paused -= gone
         return await listener(gone)
-
-    def _on_loop(self, coroutine: Any) -> Any:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        while True:
-            try:
-                return future.result(_LOOP_STEP_S)
-            except TimeoutError:
-                # The coroutine may have finished since, or have raised this error itself.
-                if future.done():
-                    return future.result()
-                # A loop that has ended never runs the coroutine: this thread must not wait for it.
-                if self._loop.is_closed():
-                    raise
 
 
 def _ours(function: Callable[..., T], *arguments: Any) -> T:
@@ -288,6 +286,10 @@ def _ours(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except KafkaException as e:
         raise translated(e) from e
+
+
+def _named(partitions: Iterable[Any]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(p.topic, p.partition) for p in partitions)
 
 
 def _place_of(message: Any) -> TopicPartition:
