@@ -31,7 +31,7 @@ def _spark(contender: Contender, scale: float) -> Values:
     require("java")
     jars = spark_kafka_jars()
     with topic(contender.server.bootstrap) as name:
-        _fill(contender.server.bootstrap, name, int(MESSAGES * scale))
+        fill(contender.server.bootstrap, name, int(MESSAGES * scale))
         arguments = [contender.server.bootstrap, name, jars]
         done = subprocess.run(
             [sys.executable, "-m", "bench.spark_session", *arguments],
@@ -48,7 +48,7 @@ def _spark(contender: Contender, scale: float) -> Values:
     }
 
 
-def _fill(bootstrap: str, name: str, count: int) -> None:
+def fill(bootstrap: str, name: str, count: int) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -17,9 +17,10 @@ from penstock.version import VERSION
 
 if TYPE_CHECKING:
     from penstock.client import Admin, Consumer, Producer, Queue
+    from penstock.frames import read
 
 __version__ = VERSION
-__all__ = ["Admin", "Consumer", "Producer", "Queue", "__version__"]
+__all__ = ["Admin", "Consumer", "Producer", "Queue", "__version__", "read"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +29,17 @@ def __getattr__(name: str) -> Any:
         from penstock import client
 
         return getattr(client, name)
+    if name == "read":
+        return _read()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _read() -> Any:
+    """`penstock.frames.read`, or an error that says how to install what it needs."""
+    try:
+        from penstock.frames import read
+    except ModuleNotFoundError as e:
+        from penstock.model.installation import pip_install
+
+        raise ModuleNotFoundError(f"{e.name} is missing: {pip_install('frames')}", name=e.name) from e
+    return read

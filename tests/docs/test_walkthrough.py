@@ -40,6 +40,9 @@ PRINTED: Final = {
         "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
     ],
     "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
+    "docs/frames.md": [
+        "True ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'timestampType']\n",
+    ],
     "docs/streams.md": ["6\n"],
     "docs/transactions.md": [
         "",

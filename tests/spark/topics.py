@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
@@ -27,9 +27,9 @@ __all__ = ["Topics", "batch_rows", "schema", "source", "task_rows"]
 class Topics:
     """What tests do to topics."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **(security or {})})
 
     def fill(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **fields: Any) -> None:
         """One message for each value; `fields` are those of `Producer.produce`."""

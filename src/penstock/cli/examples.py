@@ -90,6 +90,11 @@ _MESSAGES: Final = {
         r"printf 'hello\nworld\n' | penstock produce words",
         "penstock produce orders orders.txt --key-separator : --compression zstd",
     ),
+    "sql": (
+        "penstock sql 'select key, count(*) from orders group by 1'",
+        "penstock sql 'select * from orders where timestamp > now() - interval 1 hour limit 10'",
+        "penstock sql \"select value->>'$.country' c, count(*) from orders group by 1\" --json",
+    ),
     "consume": (
         "penstock consume orders                      # new messages, until Ctrl-C",
         "penstock consume orders --from-beginning --exit-at-end",

@@ -13,7 +13,7 @@ __all__ = ["GROUPS", "Root", "coloured", "described"]
 
 #: the commands in the order of the help; each is a module of `commands`
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "Start here": ("up", "topic", "produce", "consume", "profile"),
+    "Start here": ("up", "topic", "produce", "consume", "sql", "profile"),
     "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),
     "Clusters": ("cluster", "link", "broker", "partition", "quorum", "cert", "plan"),
     "Observe": ("health", "top", "console", "dashboards", "bench"),
@@ -37,6 +37,8 @@ _KNOWN_AS: Final = {
     "producer": "produce",
     "publish": "produce",
     "send": "produce",
+    "query": "sql",
+    "select": "sql",
     "queue": "share",
     "status": "cluster",
     "configs": "config",

@@ -17,10 +17,10 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from penstock.model.errors import ApiError, ErrorCode, ProtocolError
+from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, ProtocolError
 from penstock.net.peer_errors import PeerGone, PeerLost, PeerRefused, PeerRejected, is_refusal
 from penstock.ports import Buffer
-from penstock.security.client_names import librdkafka_names
+from penstock.security.client_names import SECURITY_PREFIXES, java_names, librdkafka_names
 from penstock.security.mechanisms import uses_tokens
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -41,6 +41,7 @@ __all__ = [
     "close_clusters",
     "cluster_of",
     "librdkafka_settings",
+    "security_of",
 ]
 
 _BACKOFF_FIRST_S: Final = 0.05
@@ -51,6 +52,7 @@ _UNKNOWN_TOPIC_S: Final = 1.0
 _SESSION_SHARE: Final = 0.8
 #: More than one query uses; beyond that we start over.
 _CLUSTERS_MAX: Final = 16
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,25 @@ class Security:
         made = client_security(self.protocol, dict(self.settings).get)
         assert made is not None, "plaintext has no security"
         return made
+
+
+def security_of(settings: Mapping[str, str]) -> Security | None:
+    """TLS and SASL of connections, by the names of Java clients or of librdkafka; None for plaintext.
+
+    InvalidConfig if a setting is wrong or a file cannot be read.
+    """
+    named = {key: value for key, value in settings.items() if key.startswith(SECURITY_PREFIXES)}
+    protocol = named.pop("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol == "PLAINTEXT":
+        return None
+    if protocol not in _PROTOCOLS:
+        raise InvalidConfig(f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol}")
+    security = Security(protocol, tuple(sorted(java_names(named).items())))
+    try:
+        security.open()
+    except InvalidConfig as e:
+        raise InvalidConfig(f"security.protocol={protocol}: {e}") from e
+    return security
 
 
 def librdkafka_settings(settings: Mapping[str, str]) -> dict[str, Any]:

@@ -16,10 +16,9 @@ import msgspec
 
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import TopicPartition
-from penstock.reading.connection import Endpoint, Security, librdkafka_settings
+from penstock.reading.connection import Endpoint, Security, librdkafka_settings, security_of
 from penstock.reading.offsets import EARLIEST, LATEST, Position, parse_partition_map
 from penstock.reading.selection import Selection
-from penstock.security.client_names import SECURITY_PREFIXES, java_names
 from penstock.spark.archive_options import ARCHIVE_OPTIONS, ArchiveOptions, parse_archive
 from penstock.spark.errors import WrongOption
 from penstock.wire.routing import Address
@@ -99,7 +98,6 @@ _UNIT_S: Final = {
     "d": 86400.0,
 }
 _DEFAULT_PORT: Final = 9092
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,19 +271,10 @@ class GivenOptions:
     def _security(self) -> Security | None:
         """TLS and SASL of connections, by the names of Java clients or of librdkafka."""
         named = {key.removeprefix(KAFKA): value for key, value in self.kafka().items()}
-        settings = {key: value for key, value in named.items() if key.startswith(SECURITY_PREFIXES)}
-        protocol = settings.pop("security.protocol", "PLAINTEXT").strip().upper()
-        if protocol == "PLAINTEXT":
-            return None
-        if protocol not in _PROTOCOLS:
-            known = ", ".join(_PROTOCOLS)
-            raise WrongOption(f"kafka.security.protocol must be one of {known}, not {protocol}")
         try:
-            security = Security(protocol, tuple(sorted(java_names(settings).items())))
-            security.open()
+            return security_of(named)
         except InvalidConfig as e:
-            raise WrongOption(f"kafka.security.protocol={protocol}: {e}") from e
-        return security
+            raise WrongOption(f"kafka.{e}") from e
 
 
 def _address(server: str) -> Address:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from penstock.reading.place import COLUMN_TYPES, Place
 from penstock.reading.planning import OffsetRange
-from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX
 
 if TYPE_CHECKING:
     from penstock.spark.json_values import JsonValues
@@ -31,18 +31,7 @@ _DDL: Final = {
     "timestampType": "INT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "malformed": pa.binary(),
-    "raw": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestampType": pa.int32(),
-    "headers": HEADERS_TYPE,
-}
+_TYPES: Final = COLUMN_TYPES | {"malformed": pa.binary(), "raw": pa.binary()}
 #: columns that are made of the value
 _OF_VALUE: Final = frozenset({"value", "malformed", "raw"})
 
@@ -70,21 +59,19 @@ def decoded_columns(names: Iterable[str]) -> frozenset[str]:
 class Rows:
     """Gives the decoded records of one range their place, and values their types."""
 
-    __slots__ = ("_json", "_partition", "_schema", "_topic")
+    __slots__ = ("_json", "_place", "_schema")
 
     def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool) -> None:
         names = schema.fieldNames()
         self._json = _json_values(schema) if json and "value" in names else None
         types = _TYPES if self._json is None else _TYPES | {"value": self._json.type}
         self._schema = pa.schema([pa.field(name, types[name]) for name in names])
-        self._topic = pa.repeat(pa.scalar(wanted.topic), ROWS_MAX)
-        self._partition = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
+        self._place = Place(wanted)
 
     def of(self, records: Any) -> Any:
         """The rows of one batch of `records.columnar.decode`."""
-        count = records.num_rows
         made = dict(zip(records.schema.names, records.columns, strict=True))
-        made["topic"], made["partition"] = self._topic.slice(0, count), self._partition.slice(0, count)
+        made["topic"], made["partition"] = self._place.columns(records.num_rows)
         if "value" in made:
             made["raw"] = made["value"]
             if self._json is not None:
