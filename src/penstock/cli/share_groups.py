@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
+from penstock.cli.coordinators import at_coordinator
 from penstock.cli.direct import DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
 from penstock.cli.offset_reset import Move
@@ -21,7 +21,6 @@ from penstock.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.share_group_describe import (
@@ -29,7 +28,6 @@ from penstock.wire.apis.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
 )
-from penstock.wire.routing import Reaction, coordinator_in, coordinator_request, reaction_to
 
 __all__ = ["ShareGroups", "SharePlace"]
 
@@ -38,7 +36,6 @@ _TOPIC_RESOURCE: Final = 2
 _GROUP_RESOURCE: Final = 32
 #: the source of a config that the group itself has
 _GROUP_SOURCE: Final = 8
-_RETRY_S: Final = 0.1
 #: the log start follows the slowest share group
 _DELETE_CONSUMED: Final = "penstock.delete.after.consumption"
 
@@ -186,27 +183,7 @@ class ShareGroups:
     def _at_coordinator(
         self, group: str, api: Api[Any, Any], request: Any, code_of: Callable[[Any], int]
     ) -> tuple[int, Any]:
-        """The response of the group's coordinator, once there is one, and its broker's id."""
-        deadline = time.monotonic() + self._line.timeout_s
-        while True:
-            node, address, code = self._coordinator(group)
-            if not code:
-                response = self._line.send_each([address], api, request)[address]
-                if response is None:
-                    raise NoAnswer(f"{address}, the coordinator of {group}, does not answer {api.name}")
-                code = code_of(response)
-                if reaction_to(code) not in (Reaction.FIND_COORDINATOR, Reaction.RETRY):
-                    return node, response
-            if time.monotonic() + _RETRY_S > deadline:
-                refuse(code, None, f"share group {group}")
-            time.sleep(_RETRY_S)
-
-    def _coordinator(self, group: str) -> tuple[int, str, int]:
-        """(broker, address, error code), where the error is one that passes."""
-        found = coordinator_in(self._line.send(FIND_COORDINATOR, coordinator_request(group)))
-        if reaction_to(found.error_code) is Reaction.FAIL:
-            refuse(found.error_code, found.error_message, f"share group {group}")
-        return found.node_id, address_text(found.host, found.port), found.error_code
+        return at_coordinator(self._line, group, api, request, code_of, f"share group {group}")
 
 
 def _known(offset: int) -> int | None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from tests.broker.raw import RawClient
+from tests.broker.streams_groups import StreamsMember, counting
 from tests.cli.running import PENSTOCK, WAIT_S, Command
 from tests.waiting import eventually
 
@@ -236,3 +238,33 @@ def test_offsets_of_a_topic_that_is_gone_have_no_lag(penstock: Command, topic: s
     penstock("topic", "delete", topic)
     (described,) = json.loads(penstock("group", "describe", group, "--json").stdout)
     assert {p["topic"]: p["lag"] for p in described["partitions"]}.get(topic) is None
+
+
+def test_a_streams_group_is_listed_described_moved_and_deleted(
+    penstock: Command, broker: str, topic: str, group: str
+) -> None:
+    """KIP-1071: librdkafka knows neither its type nor its members."""
+    repartition = f"{group}-counts-repartition"
+    with RawClient(broker) as client:
+        member = StreamsMember(client, group, counting(topic, group))
+        while sum(map(len, member.active.values())) != 4:
+            assert not member.beat().error_code
+        rows = json.loads(penstock("group", "list", "--json").stdout)
+        assert {"group": group, "type": "streams", "state": "stable"} in rows
+        (described,) = json.loads(penstock("group", "describe", group, "--json").stdout)
+        assert (described["type"], described["state"]) == ("streams", "stable")
+        (shown,) = described["members"]
+        assert (shown["member"], shown["active"]) == (member.id, ["0_0", "0_1", "1_0", "1_1"])
+        assert {(p["topic"], p["partition"], p["member"]) for p in described["partitions"]} == {
+            (name, partition, member.id) for name in (topic, repartition) for partition in (0, 1)
+        }
+        lags = [p["lag"] for p in described["partitions"] if p["topic"] == topic]
+        assert lags == [10, 0]
+        member.leave()
+    moved = penstock("group", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute", "--yes")
+    assert moved.returncode == 0, moved.stderr
+    assert offsets(penstock, group)[0] == 10
+    assert "streams, empty" in penstock("group", "describe", group).stdout
+    deleted = penstock("group", "delete", group, "--yes")
+    assert deleted.returncode == 0, deleted.stderr
+    assert penstock("group", "describe", group).returncode == 1

@@ -1,9 +1,9 @@
-"""`penstock group list|describe|reset-offsets|delete`."""
+"""`penstock group list|describe|reset-offsets|delete`, for classic, consumer and streams groups."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from penstock.cli.connection import Cluster
 
 app = typer.Typer(
-    help="List, describe and delete consumer groups, and move their offsets.", no_args_is_help=True
+    help="List, describe and delete consumer groups and streams groups, and move their offsets.",
+    no_args_is_help=True,
 )
 
+_COLUMNS: Final = ("member", "client", "host", "instance", "partitions")
+_STREAMS_COLUMNS: Final = ("member", "client", "host", "instance", "active", "standby", "warmup")
 Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=group_names)]
 Names = Annotated[list[str], typer.Argument(metavar="GROUP", autocompletion=group_names)]
 
@@ -30,9 +33,10 @@ def list_groups(
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
-    """List consumer groups."""
+    """List consumer groups and streams groups."""
     from penstock.cli.connection import Refused
     from penstock.cli.output import print_rows
+    from penstock.cli.streams_groups import streams_states
 
     cluster = connection.cluster()
     listed = cluster.wait(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
@@ -40,10 +44,15 @@ def list_groups(
         raise Refused(error.args[0], "a broker does not list its groups")
     rows = [
         {"group": group.group_id, "type": _words(group.type), "state": _words(group.state)}
-        for group in sorted(listed.valid, key=lambda group: group.group_id)
+        for group in listed.valid
     ]
+    # librdkafka does not list streams groups.
+    with connection.direct() as line:
+        states = streams_states(line)
+    rows = [row for row in rows if row["group"] not in states]
+    rows += [{"group": name, "type": "streams", "state": state} for name, state in states.items()]
     print_rows(
-        rows,
+        sorted(rows, key=lambda row: str(row["group"])),
         as_json=as_json,
         columns=("group", "type", "state"),
         empty="no groups: `penstock consume TOPIC --group NAME` creates one",
@@ -62,7 +71,7 @@ def describe(
     from penstock.cli.outcomes import print_described
 
     cluster = connection.cluster()
-    print_described([_described(cluster, name) for name in names], as_json, _print_group)
+    print_described([_described(cluster, name, connection) for name in names], as_json, _print_group)
 
 
 @app.command("reset-offsets")
@@ -141,14 +150,34 @@ def delete(
     print_outcomes("group", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
 
 
-def _described(cluster: Cluster, name: str) -> dict[str, Any]:
+def _described_streams(cluster: Cluster, name: str, connection: Connection) -> dict[str, Any]:
+    from penstock.cli.failure import Failure
+    from penstock.cli.offset_reset import partitions_of
+    from penstock.cli.streams_groups import describe_streams
+
+    with connection.direct() as line:
+        group = describe_streams(line, name)
+    if group is None:
+        raise Failure(f"no group {name}: `penstock group list` lists the groups")
+    owners = {}
+    for member in group["members"]:
+        for text in member.pop("partitions"):
+            topic, _, partition = text.rpartition(":")
+            owners[topic, int(partition)] = member["member"]
+    existing = set(partitions_of(cluster, {topic for topic, _ in owners}))
+    owners = {key: owner for key, owner in owners.items() if key in existing}
+    return {**group, "partitions": _progress(cluster, name, owners)}
+
+
+def _described(cluster: Cluster, name: str, connection: Connection) -> dict[str, Any]:
     from confluent_kafka import ConsumerGroupState
 
-    from penstock.cli.failure import Failure
-
     group = cluster.wait(cluster.admin.describe_consumer_groups([name])[name], name)
-    if group.state is ConsumerGroupState.DEAD:  # the description of an unknown group
-        raise Failure(f"no group {name}: `penstock group list` lists the groups")
+    if (
+        group.state is ConsumerGroupState.DEAD
+    ):  # the description of a group that is of another type, or unknown
+        return _described_streams(cluster, name, connection)
+    owners = {(p.topic, p.partition): member.member_id for member in group.members for p in _assigned(member)}
     return {
         "group": name,
         "type": _words(group.type),
@@ -165,11 +194,11 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
             }
             for member in sorted(group.members, key=lambda member: member.member_id)
         ],
-        "partitions": _progress(cluster, group),
+        "partitions": _progress(cluster, name, owners),
     }
 
 
-def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
+def _progress(cluster: Cluster, name: str, owners: dict[tuple[str, int], str]) -> list[dict[str, Any]]:
     """Every partition with a committed offset or a member, and the others of the same topics.
 
     A partition without a committed offset counts from its first record.
@@ -177,8 +206,7 @@ def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
     from penstock.cli.offset_reset import committed_offsets, log_ends, log_starts, partitions_of
     from penstock.observability.lag import partition_lag
 
-    committed = committed_offsets(cluster, group.group_id)
-    owners = {(p.topic, p.partition): member for member in group.members for p in _assigned(member)}
+    committed = committed_offsets(cluster, name)
     topics = {topic for topic, _ in committed}
     partitions = sorted({*committed, *owners, *partitions_of(cluster, topics)})
     ends = log_ends(cluster, partitions)
@@ -186,7 +214,6 @@ def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
     rows = []
     for key in partitions:
         offset, end = committed.get(key), ends.get(key)
-        owner = owners.get(key)
         rows.append(
             {
                 "topic": key[0],
@@ -194,7 +221,7 @@ def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
                 "committed": offset,
                 "end": end,
                 "lag": partition_lag(offset, starts.get(key), end),
-                "member": None if owner is None else owner.member_id,
+                "member": owners.get(key),
             }
         )
     return rows
@@ -220,7 +247,7 @@ def _print_group(group: dict[str, Any]) -> None:
     print_rows(
         group["members"],
         as_json=False,
-        columns=("member", "client", "host", "instance", "partitions"),
+        columns=_STREAMS_COLUMNS if group["type"] == "streams" else _COLUMNS,
         empty="no members",
     )
 
