@@ -11,6 +11,7 @@ from penstock.console.views.groups import (
     group_rows,
     offset_rows,
     reset_moves,
+    streams_view,
 )
 from penstock.console.views.samples import GroupSample, History, Sample
 from penstock.wire.apis.consumer_group_describe import (
@@ -23,6 +24,11 @@ from penstock.wire.apis.consumer_group_describe import (
 )
 from penstock.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember
 from penstock.wire.apis.metadata import MetadataResponse
+from penstock.wire.apis.streams_group_describe import Assignment as StreamsAssignment
+from penstock.wire.apis.streams_group_describe import DescribedGroup as StreamsGroup
+from penstock.wire.apis.streams_group_describe import Member as StreamsMember
+from penstock.wire.apis.streams_group_describe import Subtopology, Topology
+from penstock.wire.apis.streams_group_heartbeat import TaskIds
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
 #: version 0, one topic "t" with the partitions 2 and 1, no user data
@@ -44,6 +50,23 @@ def test_a_group_of_the_consumer_protocol() -> None:
     shown = consumer_view(ConsumerGroup(group_state="Stable", group_epoch=5, members=[member]))
     assert shown["epoch"] == 5
     assert shown["members"][0]["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
+
+
+def test_a_streams_group_has_the_partitions_and_the_names_of_its_tasks() -> None:
+    subtopology = Subtopology(subtopology_id="0", source_topics=["t"])
+    tasks = StreamsAssignment(
+        active_tasks=[TaskIds(subtopology_id="0", partitions=[1, 0])],
+        standby_tasks=[TaskIds(subtopology_id="0", partitions=[2])],
+    )
+    member = StreamsMember(member_id="m", client_id="c", member_epoch=4, assignment=tasks)
+    topology = Topology(subtopologies=[subtopology])
+    shown = streams_view(
+        StreamsGroup(group_state="Stable", group_epoch=5, topology=topology, members=[member])
+    )
+    (found,) = shown["members"]
+    assert (shown["epoch"], found["subscribed"]) == (5, ["t"])
+    assert found["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
+    assert found["tasks"] == {"active": ["0_0", "0_1"], "standby": ["0_2"], "warm-up": []}
 
 
 def test_a_partition_without_a_commit_has_no_lag() -> None:

@@ -9,7 +9,15 @@ from penstock.console.kafka.cluster import Cluster, Refused, check
 from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
 from penstock.console.kafka.offsets import EARLIEST, LATEST, list_offsets
 from penstock.console.kafka.rights import rights_of
-from penstock.console.views.groups import Move, Target, classic_view, consumer_view, reset_moves, share_view
+from penstock.console.views.groups import (
+    Move,
+    Target,
+    classic_view,
+    consumer_view,
+    reset_moves,
+    share_view,
+    streams_view,
+)
 from penstock.console.views.knowledge import REFUSED, Gap
 from penstock.console.views.samples import Key, partitions_of
 from penstock.wire.apis.alter_share_group_offsets import (
@@ -28,6 +36,7 @@ from penstock.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from penstock.wire.apis.share_group_describe import SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
+from penstock.wire.apis.streams_group_describe import STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
 
 __all__ = ["commits_of", "delete_group", "describe_group", "plan_reset", "reset"]
 
@@ -53,6 +62,14 @@ async def describe_group(cluster: Cluster, name: str, kind: str) -> dict[str, An
         )
         check(shared.groups[0].error_code, shared.groups[0].error_message, f"group {name}")
         view, bits = share_view(shared.groups[0]), shared.groups[0].authorized_operations
+    elif kind == "streams":
+        streaming = await cluster.send_to(
+            node,
+            STREAMS_GROUP_DESCRIBE,
+            StreamsGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
+        )
+        check(streaming.groups[0].error_code, streaming.groups[0].error_message, f"group {name}")
+        view, bits = streams_view(streaming.groups[0]), streaming.groups[0].authorized_operations
     else:
         request = DescribeGroupsRequest(groups=[name], include_authorized_operations=True)
         classic = await cluster.send_to(node, DESCRIBE_GROUPS, request)

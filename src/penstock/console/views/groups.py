@@ -8,9 +8,11 @@ from typing import Any, Final, NamedTuple
 from penstock.console.views.samples import GroupSample, History, Key, Sample, as_points, lag_cells
 from penstock.model.errors import ProtocolError
 from penstock.observability.lag import partition_lag
+from penstock.observability.streams_tasks import read_partitions, task_names
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as ConsumerGroup
 from penstock.wire.apis.describe_groups import DescribedGroup as ClassicGroup
 from penstock.wire.apis.share_group_describe import DescribedGroup as ShareGroup
+from penstock.wire.apis.streams_group_describe import DescribedGroup as StreamsGroup
 from penstock.wire.compiler import decoder
 from penstock.wire.schema import Struct, array, int32, nullable_bytes, string
 
@@ -23,6 +25,7 @@ __all__ = [
     "offset_rows",
     "reset_moves",
     "share_view",
+    "streams_view",
 ]
 
 _VERSION_BYTES: Final = 2
@@ -120,6 +123,37 @@ def consumer_view(group: ConsumerGroup | ShareGroup) -> dict[str, Any]:
 
 
 share_view = consumer_view
+
+
+def streams_view(group: StreamsGroup) -> dict[str, Any]:
+    """A streams group (KIP-1071). Members have the partitions that their active tasks read, and all tasks."""
+    subtopologies = [] if group.topology is None else group.topology.subtopologies or []
+    subscribed = sorted({topic for each in subtopologies for topic in each.source_topics})
+    return {
+        "state": group.group_state,
+        "protocol": "streams",
+        "epoch": group.group_epoch,
+        "members": [
+            {
+                "id": member.member_id,
+                "instance": member.instance_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "epoch": member.member_epoch,
+                "subscribed": subscribed,
+                "assignment": [
+                    {"topic": topic, "partitions": partitions}
+                    for topic, partitions in read_partitions(group, member).items()
+                ],
+                "tasks": {
+                    "active": task_names(member.assignment.active_tasks),
+                    "standby": task_names(member.assignment.standby_tasks),
+                    "warm-up": task_names(member.assignment.warmup_tasks),
+                },
+            }
+            for member in group.members
+        ],
+    }
 
 
 def offset_rows(

@@ -99,6 +99,12 @@ async def _page(session: Session, name: str) -> dict[str, Any]:
     described = await describe_group(session.cluster, name, kind)
     commits, lags = await commits_of(session.cluster, name, kind, described["coordinator"])
     sample = await session.sampler.current()
+    if kind == "streams":
+        # A topic may have fewer partitions than the tasks that read it.
+        for assigned in (each for member in described["members"] for each in member["assignment"]):
+            known_partitions = sample.by_topic.get(assigned["topic"], ())
+            there = {partition for _, partition in known_partitions}
+            assigned["partitions"] = [each for each in assigned["partitions"] if each in there]
     wanted = {*commits}
     wanted |= {
         (each["topic"], partition)

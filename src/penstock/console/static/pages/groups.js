@@ -8,7 +8,7 @@ import { card, confirmDelete, dialog, field, guarded, input, note, pill, select,
 
 const STATES = { Stable: "good", Empty: "", Dead: "bad", Assigning: "warn", Reconciling: "warn", PreparingRebalance: "warn", CompletingRebalance: "warn" };
 const shownState = (g) => pill(g.state, STATES[g.state] ?? "");
-const TYPES = { classic: "classic", consumer: "consumer", share: "share" };
+const TYPES = { classic: "classic", consumer: "consumer", share: "share", streams: "streams" };
 
 export async function mount(root, context) {
   return context.parts.length ? mountGroup(root, context.parts[0]) : mountList(root);
@@ -27,7 +27,7 @@ const LIST = [
 
 async function mountList(root) {
   const search = input({ type: "search", placeholder: "Search groups", "aria-label": "Search groups", "data-search": true, on: { input: draw } });
-  const kind = select([["", "All types"], "classic", "consumer", "share"], "", { "aria-label": "Type", on: { change: draw } });
+  const kind = select([["", "All types"], "classic", "consumer", "share", "streams"], "", { "aria-label": "Type", on: { change: draw } });
   const count = h("span", { class: "muted", role: "status" });
   const problem = h("div", {});
   const list = table({ label: "Groups", columns: LIST, sortBy: "lag", descending: true, empty: "no group matches", key: (g) => g.name, onOpen: (g) => { location.hash = `#/groups/${encodeURIComponent(g.name)}`; } });
@@ -59,7 +59,7 @@ const MEMBERS = [
   { id: "host", label: "Host", wide: true, render: (m) => m.host },
   { id: "instance", label: "Instance", wide: true, render: (m) => m.instance ?? "–" },
   { id: "epoch", label: "Epoch", num: true, wide: true, render: (m) => m.epoch ?? "–" },
-  { id: "assignment", label: "Assignment", render: (m) => m.assignment.map((a) => `${a.topic} [${a.partitions.join(",")}]`).join(" ") || h("span", { class: "muted" }, "none") },
+  { id: "assignment", label: "Assignment", render: (m) => [...m.assignment.map((a) => `${a.topic} [${a.partitions.join(",")}]`), ...Object.entries(m.tasks ?? {}).filter(([, names]) => names.length).map(([kind, names]) => `${kind} tasks ${names.join(",")}`)].join(" ") || h("span", { class: "muted" }, "none") },
   { id: "id", label: "Member id", wide: true, render: (m) => h("span", { class: "mono", title: m.id }, m.id) },
 ];
 
