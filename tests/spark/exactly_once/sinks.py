@@ -39,6 +39,7 @@ class Sink:
 
     def __init__(self, bootstrap: str, topic: str, query: str | None = None, **options: str) -> None:
         self.query = query or str(uuid4())
+        self.run = "1"
         given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "checkpointLocation": f"/{topic}"}
         named = {name.replace("__", "."): value for name, value in options.items()}
         self.settings = SinkSettings.parse(CaseInsensitiveDict(given | named), streaming=True)
@@ -55,7 +56,9 @@ class Sink:
         self, batch: int, *values: str, partition: int = 0, key: str | None = None
     ) -> Prepared | None:
         """What a task attempt reports."""
-        return write_attempt(self.settings, self.query, batch, partition, rows(*values, key=key)).prepared
+        return write_attempt(
+            self.settings, self.query, self.run, batch, partition, rows(*values, key=key)
+        ).prepared
 
     def prepared(self, batch: int, *values: str, partition: int = 0) -> Prepared:
         found = self.attempt(batch, *values, partition=partition)

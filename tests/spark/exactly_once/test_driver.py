@@ -43,6 +43,7 @@ def test_attempts_that_spark_has_not_chosen_are_aborted(sink: Sink, bootstrap: s
     sink.driver.commit(sink.query, 0, [chosen])
     assert committed_values(bootstrap, topic) == ["chosen"]
     assert sink.open_ids() == []
+    assert sink.coordinators.listed(sink.settings.names.query_pattern(sink.query), ["Empty"]) == []
 
 
 def test_a_restarted_driver_commits_the_decided_transactions(sink: Sink, bootstrap: str, topic: str) -> None:
@@ -63,7 +64,7 @@ def test_a_driver_that_dies_between_two_ends_is_finished(sink: Sink, bootstrap: 
     first, second = sink.prepared(0, "one"), sink.prepared(0, "two", partition=1)
     decide(sink, Decision(sink.query, 0, (first, second)))
     sink.coordinators.commit([first], is_resumed=False)
-    sink.driver.abort(sink.query, 0, [])
+    sink.driver.abort(sink.query, 0, [], {sink.run})
     assert committed_values(bootstrap, topic) == ["one", "two"]
 
 
@@ -71,25 +72,28 @@ def test_an_abort_after_a_decision_commits(sink: Sink, bootstrap: str, topic: st
     """Spark calls `abort` when `commit` has raised, which says nothing about the decision."""
     prepared = sink.prepared(0, "row")
     decide(sink, Decision(sink.query, 0, (prepared,)))
-    sink.driver.abort(sink.query, 0, [prepared])
+    sink.driver.abort(sink.query, 0, [prepared], {sink.run})
     assert committed_values(bootstrap, topic) == ["row"]
 
 
 def test_an_aborted_batch_is_written_again(sink: Sink, bootstrap: str, topic: str) -> None:
     sink.prepared(0, "unreported")
-    sink.driver.abort(sink.query, 0, [sink.prepared(0, "reported")])
+    sink.driver.abort(sink.query, 0, [sink.prepared(0, "reported")], {sink.run})
     assert (committed_values(bootstrap, topic), sink.open_ids()) == ([], [])
     sink.driver.commit(sink.query, 0, [sink.prepared(0, "again")])
     assert committed_values(bootstrap, topic) == ["again"]
 
 
-def test_a_failed_batch_is_found_without_a_report(sink: Sink) -> None:
-    assert sink.driver.queries_of(7) == []
-    sink.prepared(7, "row")
-    assert sink.driver.queries_of(7) == [sink.query]
-    assert sink.driver.queries_of(8) == []
-    sink.driver.abort(sink.query, 7, [])
-    assert sink.driver.queries_of(7) == []
+def test_an_abort_leaves_the_attempts_of_other_runs(sink: Sink, bootstrap: str, topic: str) -> None:
+    """A driver that stood still aborts its batch while its successor is about to decide."""
+    lost = sink.prepared(0, "old")
+    sink.run = "2"
+    chosen = sink.prepared(0, "new")
+    sink.driver.abort(sink.query, 0, [], {"1"})
+    assert sink.open_ids() == [chosen.transactional_id]
+    sink.driver.commit(sink.query, 0, [chosen])
+    assert lost.transactional_id not in sink.open_ids()
+    assert committed_values(bootstrap, topic) == ["new"]
 
 
 def test_a_second_driver_fences_the_first(sink: Sink, bootstrap: str, topic: str) -> None:
@@ -125,7 +129,7 @@ def test_an_attempt_that_began_before_the_decision_is_fenced(sink: Sink, bootstr
         yield from rows("late")
 
     with pytest.raises(Exception, match=FENCED):
-        write_attempt(sink.settings, sink.query, 0, 0, slow())
+        write_attempt(sink.settings, sink.query, sink.run, 0, 0, slow())
     assert committed_values(bootstrap, topic) == ["chosen"]
     assert sink.open_ids() == []
 
@@ -169,7 +173,7 @@ def test_an_attempt_that_fails_aborts_its_transaction(sink: Sink) -> None:
         raise ValueError("the query's own code")
 
     with pytest.raises(ValueError, match="own code"):
-        write_attempt(sink.settings, sink.query, 0, 0, failing())
+        write_attempt(sink.settings, sink.query, sink.run, 0, 0, failing())
     assert sink.open_ids() == []
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re2
 
-from penstock.spark.exactly_once.names import AttemptName, Names
+from penstock.spark.exactly_once.names import AttemptName, Names, run_name
 
 QUERY = "6f1c1b52-58c1-4c62-9d0b-3f2f4f7a9c11"
-ATTEMPT = AttemptName(QUERY, 12, 3, "0a1b2c")
+ATTEMPT = AttemptName(QUERY, "5e4d3c2b", 12, 3, "0a1b2c")
 
 
 def test_the_id_of_an_attempt_names_its_parts() -> None:
     names = Names.of("team.a+b", "s3://bucket/checkpoint")
     transactional_id = names.attempt(ATTEMPT)
-    assert transactional_id == f"team.a+b.{names.sink}.{QUERY}.12.3.0a1b2c"
+    assert transactional_id == f"team.a+b.{names.sink}.{QUERY}.5e4d3c2b.12.3.0a1b2c"
     assert names.parse(transactional_id) == ATTEMPT
 
 
@@ -26,7 +26,7 @@ def test_ids_of_other_sinks_are_not_attempts() -> None:
     assert names.parse(names.attempt(ATTEMPT).replace(".12.", ".x.")) is None
 
 
-def test_patterns_match_attempts_of_their_query_and_batch() -> None:
+def test_the_pattern_matches_attempts_of_its_query() -> None:
     names = Names.of("a.b", "/checkpoint")
     own, earlier = names.attempt(ATTEMPT), names.attempt(ATTEMPT._replace(batch=2))
     theirs = names.attempt(ATTEMPT._replace(query="00000000-0000-0000-0000-000000000000"))
@@ -36,5 +36,9 @@ def test_patterns_match_attempts_of_their_query_and_batch() -> None:
         return [each for each in ids if re2.fullmatch(pattern, each)]
 
     assert matched(names.query_pattern(QUERY)) == [own, earlier]
-    assert matched(names.batch_pattern(QUERY, 12)) == [own]
-    assert matched(names.batch_pattern(None, 12)) == [own, theirs]
+
+
+def test_the_name_of_a_run_is_the_start_of_its_id() -> None:
+    assert run_name("5E4D3C2B-58c1-4c62-9d0b-3f2f4f7a9c11") == "5e4d3c2b"
+    assert run_name("a-b") == "ab"
+    assert run_name(None) == "job"

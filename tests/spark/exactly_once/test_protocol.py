@@ -16,8 +16,8 @@ NAMES = Names.of("p", "/checkpoint")
 QUERY = "6f1c1b52"
 
 
-def prepared(batch: int, partition: int, attempt: str = "a") -> Prepared:
-    return Prepared(NAMES.attempt(AttemptName(QUERY, batch, partition, attempt)), 1, 0, 1)
+def prepared(batch: int, partition: int, attempt: str = "a", run: str = "1") -> Prepared:
+    return Prepared(NAMES.attempt(AttemptName(QUERY, run, batch, partition, attempt)), 1, 0, 1)
 
 
 def test_the_first_commit_of_a_batch_decides() -> None:
@@ -52,11 +52,19 @@ def test_a_batch_without_rows_is_not_decided() -> None:
 
 def test_strays_are_attempts_that_the_decision_does_not_name() -> None:
     chosen, lost, earlier, later = prepared(4, 0), prepared(4, 0, "b"), prepared(3, 1), prepared(5, 0)
-    theirs = NAMES.attempt(AttemptName("other", 4, 0, "a"))
+    theirs = NAMES.attempt(AttemptName("other", "1", 4, 0, "a"))
     listed = [each.transactional_id for each in (chosen, lost, earlier, later)]
     listed += [theirs, NAMES.driver(QUERY), "else"]
-    found = strays(NAMES, listed, QUERY, 4, Decision(QUERY, 4, (chosen,)))
+    found = strays(NAMES, listed, QUERY, 4, Decision(QUERY, 4, (chosen,)), ())
     assert found == sorted([lost.transactional_id, earlier.transactional_id])
+
+
+def test_attempts_of_other_runs_may_count_until_a_decision() -> None:
+    own, theirs, earlier = prepared(4, 0), prepared(4, 0, run="2"), prepared(3, 0)
+    listed = [each.transactional_id for each in (own, theirs, earlier)]
+    assert strays(NAMES, listed, QUERY, 4, None, {"1"}) == [own.transactional_id]
+    assert strays(NAMES, listed, QUERY, 4, Decision(QUERY, 3, ()), {"1"}) == [own.transactional_id]
+    assert strays(NAMES, listed, QUERY, 4, Decision(QUERY, 4, ()), {"1"}) == sorted(listed)
 
 
 @dataclass
@@ -119,7 +127,7 @@ class World:
             if self.dies():
                 raise Killed
             self.end(each.transactional_id, "aborted")
-        for stray in strays(NAMES, self.states, QUERY, batch, self.last):
+        for stray in strays(NAMES, self.states, QUERY, batch, self.last, {"1"}):
             if self.states[stray] == "open":
                 self.end(stray, "aborted")
 

@@ -91,9 +91,12 @@ class Coordinators:
                 raise ApiError(code, f"aborting {prepared.transactional_id}: {code.name}")
 
     def fence(self, transactional_ids: Iterable[str]) -> None:
-        """Abort the open transactions of these ids, whatever their producers do later."""
-        for transactional_id in transactional_ids:
-            self.begin(transactional_id, two_phase=False)
+        """Abort the open transactions of these ids, whatever their producers do later.
+
+        The second abort leaves them in a state that is not listed again.
+        """
+        fenced = [self.begin(each, two_phase=False) for each in transactional_ids]
+        self.abort([Prepared(*producer, rows=0) for producer in fenced])
 
     def listed(self, pattern: str, states: Sequence[str] = ()) -> list[str]:
         """The transactional ids that match `pattern`, of all coordinators."""

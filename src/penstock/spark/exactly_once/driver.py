@@ -7,7 +7,7 @@ resumed by the next one, which Spark starts for the same batch.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from penstock.reading.connection import Cluster
@@ -20,7 +20,8 @@ from penstock.spark.exactly_once.protocol import Plan, plan_abort, plan_commit, 
 
 __all__ = ["Driver"]
 
-_ONGOING: Final = ("Ongoing",)
+#: Ended ones stay in the list of transactional ids for days.
+_NOT_ENDED: Final = ("Ongoing", "Empty")
 
 
 class Driver:
@@ -35,12 +36,12 @@ class Driver:
         """Return when the transactions of the batch are committed, and no other is left open."""
         me, last = self._take_over(query)
         plan = plan_commit(last, query, batch, prepared, time.time_ns() // 1_000_000)
-        self._carry_out(plan, me, last, query, batch)
+        self._carry_out(plan, me, last, query, (), batch)
 
-    def abort(self, query: str, batch: int, prepared: Sequence[Prepared]) -> None:
-        """Return when no transaction of the batch is left open; one that was decided is committed."""
+    def abort(self, query: str, batch: int, prepared: Sequence[Prepared], runs: Collection[str]) -> None:
+        """Return when no transaction of these runs is left open; a batch that was decided is committed."""
         me, last = self._take_over(query)
-        self._carry_out(plan_abort(last, batch, prepared), me, last, query, batch)
+        self._carry_out(plan_abort(last, batch, prepared), me, last, query, runs, batch)
 
     def close(self, query: str) -> None:
         """The query will write nothing more. Its decision goes away."""
@@ -48,26 +49,27 @@ class Driver:
             self._coordinators, self._coordinators.begin(self._names.driver(query), two_phase=False), query
         )
 
-    def queries_of(self, batch: int) -> list[str]:
-        """The queries with an open transaction of a batch, of which no task has reported."""
-        listed = self._coordinators.listed(self._names.batch_pattern(None, batch), _ONGOING)
-        return sorted({name.query for name in map(self._names.parse, listed) if name is not None})
-
     def _take_over(self, query: str) -> tuple[Producer, Decision | None]:
         """Fence earlier drivers; what they have decided is then final, and is read."""
         me = self._coordinators.begin(self._names.driver(query), two_phase=False)
         return me, self._journal.last(query)
 
-    def _carry_out(self, plan: Plan, me: Producer, last: Decision | None, query: str, batch: int) -> None:
+    def _carry_out(
+        self,
+        plan: Plan,
+        me: Producer,
+        last: Decision | None,
+        query: str,
+        runs: Collection[str],
+        batch: int,
+    ) -> None:
         if plan.decision is not None:
             self._journal.write(self._coordinators, me, plan.decision)
             last = plan.decision
         self._coordinators.commit(plan.commit, is_resumed=plan.is_resumed)
         self._coordinators.abort(plan.abort)
-        listed = set(self._coordinators.listed(self._names.query_pattern(query), _ONGOING))
         # An attempt that has not begun its transaction yet is fenced as well.
-        listed.update(self._coordinators.listed(self._names.batch_pattern(query, batch)))
+        listed = self._coordinators.listed(self._names.query_pattern(query), _NOT_ENDED)
         ended = {each.transactional_id for each in plan.abort}
-        self._coordinators.fence(
-            each for each in strays(self._names, listed, query, batch, last) if each not in ended
-        )
+        found = strays(self._names, listed, query, batch, last, runs)
+        self._coordinators.fence(each for each in found if each not in ended)

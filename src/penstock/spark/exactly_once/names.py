@@ -1,6 +1,6 @@
 """Transactional ids of the sink, and the patterns that find them. Pure.
 
-`PREFIX.SINK.QUERY.BATCH.PARTITION.ATTEMPT` is the id of one task attempt, and `PREFIX.SINK.QUERY.driver`
+`PREFIX.SINK.QUERY.RUN.BATCH.PARTITION.ATTEMPT` is the id of one task attempt, and `PREFIX.SINK.QUERY.driver`
 that of the query's driver. PREFIX is an option, SINK stands for the checkpoint's location, and QUERY is the
 query's id from its checkpoint, or the id of a batch write.
 
@@ -15,17 +15,24 @@ import hashlib
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["AttemptName", "Names"]
+__all__ = ["AttemptName", "Names", "run_name"]
 
-_PARTS: Final = 6
+_PARTS: Final = 7
 _SINK_DIGITS: Final = 8
-_QUERY: Final = "[0-9a-f-]+"
+_RUN_CHARACTERS: Final = 8
+
+
+def run_name(run: str | None) -> str:
+    """The part of a transactional id for a run, from its id; batch writes have one run."""
+    return "job" if run is None else re.sub("[^0-9a-z]", "", run.lower())[:_RUN_CHARACTERS]
 
 
 class AttemptName(NamedTuple):
     """The parts of a task attempt's transactional id behind the prefix and the sink."""
 
     query: str
+    #: of the run of the query: each start has another one
+    run: str
     batch: int
     partition: int
     #: a token of the attempt, unique over all runs
@@ -44,9 +51,8 @@ class Names(NamedTuple):
         return cls(prefix, hashlib.sha256(location.encode()).hexdigest()[:_SINK_DIGITS])
 
     def attempt(self, name: AttemptName) -> str:
-        return ".".join(
-            (self.prefix, self.sink, name.query, str(name.batch), str(name.partition), name.attempt)
-        )
+        query, run, batch, partition, attempt = name
+        return ".".join((self.prefix, self.sink, query, run, str(batch), str(partition), attempt))
 
     def driver(self, query: str) -> str:
         return f"{self.prefix}.{self.sink}.{query}.driver"
@@ -60,19 +66,14 @@ class Names(NamedTuple):
         parts = transactional_id.rsplit(".", _PARTS - 1)
         if len(parts) != _PARTS or parts[:2] != [self.prefix, self.sink]:
             return None
-        query, batch, partition, attempt = parts[2:]
+        query, run, batch, partition, attempt = parts[2:]
         if not (batch.isdecimal() and partition.isdecimal()):
             return None
-        return AttemptName(query, int(batch), int(partition), attempt)
+        return AttemptName(query, run, int(batch), int(partition), attempt)
 
     def query_pattern(self, query: str) -> str:
         """Matches the attempts of a query, as ListTransactions has it (RE2, the whole id)."""
-        return f"{self._start}{re.escape(query)}[.][0-9]+[.][0-9]+[.].+"
-
-    def batch_pattern(self, query: str | None, batch: int) -> str:
-        """Matches the attempts of one batch, of any query if none is named."""
-        whose = _QUERY if query is None else re.escape(query)
-        return f"{self._start}{whose}[.]{batch}[.][0-9]+[.].+"
+        return f"{self._start}{re.escape(query)}[.][0-9a-z]+[.][0-9]+[.][0-9]+[.].+"
 
     @property
     def _start(self) -> str:

@@ -8,13 +8,15 @@
 Invariants:
 - No transaction is committed before its decision is durable, and none is aborted that a decision names.
 - A batch has one decision: a batch at or below the last decision is not written again.
+- Attempts of a run that are not decided are aborted by that run, or after a decision of their batch: a driver
+  that was replaced aborts nothing that its successor decides.
 - An attempt that starts late does not leave an open transaction behind: it reads the decision after
   InitProducerId, and the driver lists transactional ids after the decision. One of them sees the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.spark.exactly_once.decisions import Decision, Prepared
@@ -61,16 +63,22 @@ def plan_abort(last: Decision | None, batch: int, prepared: Sequence[Prepared]) 
     return Plan(abort=tuple(prepared))
 
 
-def strays(names: Names, listed: Iterable[str], query: str, batch: int, last: Decision | None) -> list[str]:
+def strays(
+    names: Names, listed: Iterable[str], query: str, batch: int, last: Decision | None, runs: Collection[str]
+) -> list[str]:
     """The listed transactional ids of the query whose transactions do not count.
 
-    Attempts of later batches belong to another driver, which has fenced this one.
+    Attempts of later batches belong to another driver, which has fenced this one. As long as a batch is not
+    decided, attempts of other runs than `runs` may count: another driver may be about to decide.
     """
     kept = last.ids if last is not None else frozenset()
+    is_final = is_decided(last, batch)
     found = []
     for transactional_id in listed:
         name = names.parse(transactional_id)
-        if name is not None and name.query == query and name.batch <= batch and transactional_id not in kept:
+        if name is None or name.query != query or name.batch > batch or transactional_id in kept:
+            continue
+        if is_final or (name.run in runs and name.batch == batch):
             found.append(transactional_id)
     return sorted(found)
 

@@ -27,7 +27,7 @@ from penstock.spark.exactly_once.coordinators import Coordinators
 from penstock.spark.exactly_once.decisions import Prepared
 from penstock.spark.exactly_once.driver import Driver
 from penstock.spark.exactly_once.journal import Journal
-from penstock.spark.exactly_once.names import AttemptName
+from penstock.spark.exactly_once.names import AttemptName, run_name
 from penstock.spark.exactly_once.producing import TransactionalProducer
 from penstock.spark.exactly_once.protocol import is_decided
 from penstock.spark.exactly_once.rows import RowEncoder
@@ -39,6 +39,8 @@ __all__ = ["AttemptReport", "BatchWriter", "StreamWriter", "new_batch_writer", "
 #: the names of Spark's own local properties
 _BATCH: Final = "streaming.sql.batchId"
 _QUERY: Final = "sql.streaming.queryId"
+#: A stream's jobs are a group with the id of its run.
+_RUN: Final = "spark.jobGroup.id"
 #: a batch write has one batch
 _ONLY_BATCH: Final = 0
 _TOKEN_BYTES: Final = 6
@@ -50,7 +52,7 @@ class AttemptReport(WriterCommitMessage):
     """What a task attempt has written; `prepared` is None without rows, and in a decided batch."""
 
     query: str
-    batch: int
+    run: str
     prepared: Prepared | None
 
 
@@ -74,21 +76,21 @@ def _checked(options: Mapping[str, str], schema: StructType, *, streaming: bool)
 
 
 def write_attempt(
-    settings: SinkSettings, query: str, batch: int, partition: int, rows: Iterator[Any]
+    settings: SinkSettings, query: str, run: str, batch: int, partition: int, rows: Iterator[Any]
 ) -> AttemptReport:
     """Write the rows of a task attempt in a transaction of its own, and leave it open."""
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
-        return AttemptReport(query, batch, None)
+        return AttemptReport(query, run, None)
     cluster = cluster_of(settings.endpoint)
     coordinators = Coordinators(cluster)
-    name = AttemptName(query, batch, partition, secrets.token_hex(_TOKEN_BYTES))
+    name = AttemptName(query, run, batch, partition, secrets.token_hex(_TOKEN_BYTES))
     me = coordinators.begin(settings.names.attempt(name), two_phase=True)
     # In this order: a driver that decides without this attempt lists its id, or the attempt sees that.
     if is_decided(Journal(cluster, settings.decisions_topic).last(query), batch):
         for _ in rows:  # Spark's writer of rows would fail if nothing reads them
             pass
-        return AttemptReport(query, batch, None)
+        return AttemptReport(query, run, None)
     producer = TransactionalProducer(cluster, me, settings.codec)
     encoder = RowEncoder(cluster, settings.topic, settings.batch_bytes, partition)
     count = 0
@@ -100,7 +102,7 @@ def write_attempt(
         producer.close()
         _give_up(coordinators, Prepared(*me, rows=count))
         raise
-    return AttemptReport(query, batch, Prepared(*me, rows=count))
+    return AttemptReport(query, run, Prepared(*me, rows=count))
 
 
 def _give_up(coordinators: Coordinators, prepared: Prepared) -> None:
@@ -119,21 +121,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = _task()
-        query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
-        if query is None or batch is None:
-            raise DeliveryFailed(f"Spark names no query and batch for this task: {query}, {batch}")
-        return write_attempt(self._settings, query, int(batch), task.partitionId(), iterator)
+        query, batch, run = (task.getLocalProperty(name) for name in (_QUERY, _BATCH, _RUN))
+        if query is None or batch is None or run is None:
+            raise DeliveryFailed(f"Spark names no query, batch or run for this task: {query}, {batch}, {run}")
+        partition = task.partitionId()
+        return write_attempt(self._settings, query, run_name(run), int(batch), partition, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         for query, prepared in _by_query(messages).items():
             self._driver().commit(query, batchId, prepared)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        driver = self._driver()
-        reported = _by_query(messages)
-        # Tasks that failed have reported nothing, perhaps all of them.
-        for query in sorted({*reported, *driver.queries_of(batchId)}):
-            driver.abort(query, batchId, reported.get(query, []))
+        # Without any report this run is unknown: the next run of the query aborts what it has left.
+        for query, prepared in _by_query(messages).items():
+            runs = {each.run for each in messages if isinstance(each, AttemptReport)}
+            self._driver().abort(query, batchId, prepared, runs)
 
     def _driver(self) -> Driver:
         cluster = cluster_of(self._settings.endpoint)
@@ -148,7 +150,9 @@ class BatchWriter(DataSourceArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_attempt(self._settings, self._job, _ONLY_BATCH, _task().partitionId(), iterator)
+        return write_attempt(
+            self._settings, self._job, run_name(None), _ONLY_BATCH, _task().partitionId(), iterator
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         driver = self._driver()
@@ -157,7 +161,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         driver = self._driver()
-        driver.abort(self._job, _ONLY_BATCH, _prepared(messages))
+        driver.abort(self._job, _ONLY_BATCH, _prepared(messages), {run_name(None)})
         driver.close(self._job)
 
     def _driver(self) -> Driver:
