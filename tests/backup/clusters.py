@@ -59,7 +59,8 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes], partition: int 
 
 
 def transactional(bootstrap: str, name: str) -> Producer:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 300_000}
+    producer = Producer(settings)
     producer.init_transactions(30)
     return producer
 

@@ -51,6 +51,12 @@ def test_a_backup_of_apache_kafka_is_restored_into_a_running_penstock(
     create(real_kafka, compacted, 1, **_COMPACTED)
     produce(real_kafka, plain, [b"%d" % n for n in range(300)])
     commit_offsets(real_kafka, plain, plain, 123)
+
+    def is_compacted() -> bool:
+        keyed(real_kafka, compacted)
+        return len(consume(real_kafka, compacted)) < consume(real_kafka, compacted)[-1][0]
+
+    eventually(is_compacted, 90)
     writer = transactional(real_kafka, pairs)
     for outcome in ("commit", "abort", "open"):
         writer.begin_transaction()
@@ -61,31 +67,37 @@ def test_a_backup_of_apache_kafka_is_restored_into_a_running_penstock(
             writer.commit_transaction(30)
         elif outcome == "abort":
             writer.abort_transaction(30)
-
-    def is_compacted() -> bool:
-        keyed(real_kafka, compacted)
-        return len(consume(real_kafka, compacted)) < consume(real_kafka, compacted)[-1][0]
-
-    eventually(is_compacted, 90)
-    take(real_kafka, tmp_path / "archive", *names)
     partitions = ((plain, 0), (pairs, 0), (pairs, 1), (compacted, 0))
-    before = {
-        (topic, n, isolation): consume(real_kafka, topic, n, isolation)
-        for topic, n in partitions
-        for isolation in ("read_committed", "read_uncommitted")
-    }
+
+    def readable() -> dict[tuple[str, int, str], list[tuple[int, int, bytes]]]:
+        return {
+            (topic, n, isolation): consume(real_kafka, topic, n, isolation)
+            for topic, n in partitions
+            for isolation in ("read_committed", "read_uncommitted")
+        }
+
+    archives: list[Path] = []
+
+    def is_taken_between_compactions() -> bool:
+        archives.append(tmp_path / f"archive-{len(archives)}")
+        before = readable()
+        take(real_kafka, archives[-1], *names)
+        return readable() == before
+
+    eventually(is_taken_between_compactions, 120)
+    archive, before = archives[-1], readable()
     details = {topic: keys_and_headers(real_kafka, topic) for topic in names}
     writer.abort_transaction(30)
     with broker() as running:
         address = running.bootstrap
-        assert restore_running(tmp_path / "archive", address).groups == 1
+        assert restore_running(archive, address).groups == 1
         for (topic, n, isolation), records in before.items():
             assert consume(address, topic, n, isolation) == records, (topic, n, isolation)
         assert {topic: keys_and_headers(address, topic) for topic in names} == details
         assert committed(address, plain, plain) == 123
         check_with_kafkas_tools(address, plain, len(before[plain, 0, "read_committed"]))
     with pytest.raises(ArchiveRefused, match="the cluster is no Penstock of this version"):
-        restore_running(tmp_path / "archive", real_kafka, f"{plain}={plain}-again")
+        restore_running(archive, real_kafka, f"{plain}={plain}-again")
 
 
 def keyed(bootstrap: str, topic: str) -> None:
