@@ -11,6 +11,7 @@ from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature
 from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest
+from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
 from tests.metadata.stage import Stage
 
@@ -60,7 +61,11 @@ def test_checking_changes_nothing() -> None:
         ("group.version", 1, 2, "newer version"),
         ("metadata.version", 31, 1, "Broker 1 only understands levels 7 to 30"),
         ("metadata.version", 29, 1, "without setting the upgrade type"),
-        ("metadata.version", 29, 3, "cannot go back"),
+        ("metadata.version", 29, 2, "might delete metadata information"),
+        ("metadata.version", 29, 3, "Unsafe metadata downgrade is not supported"),
+        ("kraft.version", 1, 1, "The leader of the quorum raises it by itself"),
+        ("kraft.version", 2, 1, "only understands levels 0 to 1"),
+        ("kraft.version", -1, 2, "less than 0"),
         ("nobody.knows", 1, 1, "does not know"),
         ("nobody.knows", 0, 2, "does not know"),
     ],
@@ -69,6 +74,28 @@ def test_updates_that_cannot_be(name: str, level: int, kind: int, reason: str) -
     with pytest.raises(ApiError, match=reason) as refused:
         update(stage(), name, level, kind)
     assert refused.value.code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize(("current", "lowest"), [(29, 23), (22, 17), (16, 15), (12, 11)])
+def test_metadata_version_is_lowered_as_far_as_the_records_are_the_same(current: int, lowest: int) -> None:
+    where = stage()
+    where.commit([FeatureLevelRecord(name="metadata.version", feature_level=current)])
+    with pytest.raises(ApiError, match="might delete"):
+        update(where, "metadata.version", lowest - 1, UpgradeType.SAFE_DOWNGRADE)
+    update(where, "metadata.version", lowest, UpgradeType.SAFE_DOWNGRADE)
+    assert where.image.features["metadata.version"] == lowest
+
+
+def test_the_level_of_the_quorum_is_not_lowered() -> None:
+    where = stage()
+    for kind in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
+        update_ = FeatureUpdate(feature="kraft.version", max_version_level=0, upgrade_type=kind)
+        request = UpdateFeaturesRequest(feature_updates=[update_])
+        with pytest.raises(ApiError, match="Can't downgrade the version of this feature"):
+            update_features(where.image, request, LOCAL, kraft_level=1)
+    same = FeatureUpdate(feature="kraft.version", max_version_level=1)
+    request = UpdateFeaturesRequest(feature_updates=[same])
+    assert update_features(where.image, request, LOCAL, kraft_level=1) == []
 
 
 def test_every_registered_node_must_understand_the_level() -> None:
@@ -102,7 +129,7 @@ def test_a_node_must_understand_the_levels_in_force() -> None:
 
 def test_a_request_with_too_many_features_is_refused_as_a_whole() -> None:
     where = stage()
-    updates = [FeatureUpdate(feature=f"unknown-{i}", max_version_level=1) for i in range(3)]
+    updates = [FeatureUpdate(feature=f"unknown-{i}", max_version_level=1) for i in range(4)]
     with pytest.raises(ApiError) as refused:
         update_features(where.image, UpdateFeaturesRequest(feature_updates=updates), LOCAL)
     assert refused.value.code == ErrorCode.INVALID_REQUEST

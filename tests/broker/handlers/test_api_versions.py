@@ -161,7 +161,7 @@ def test_software_that_names_itself_properly_is_welcome(client: RawClient, name:
 
 def test_little_is_kept_of_a_long_software_name() -> None:
     """A client that is not authenticated chooses it, in a request of up to half a megabyte."""
-    quorum: Any = SimpleNamespace(state=SimpleNamespace(history=SimpleNamespace(latest_offset=-1)))
+    quorum: Any = SimpleNamespace(kraft_level=0)
     context: Any = SimpleNamespace(version=4, connection=SimpleNamespace(software=None))
     request = ApiVersionsRequest(client_software_name="n" * 500_000, client_software_version="1" * 500_000)
     response = ApiVersionsHandler(ClusterImage(), quorum, ()).api_versions(context, request)

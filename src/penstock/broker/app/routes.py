@@ -278,7 +278,9 @@ class Routes:
             stages.cluster.node.controller,
             self._mutations,
         )
-        cluster = ClusterHandlers(stages.cluster.image, node.controller, node.controller_loop, node.service)
+        cluster = ClusterHandlers(
+            stages.cluster.image, node.controller, node.controller_loop, node.service, node.quorum
+        )
         return {
             CREATE_TOPICS: topics.create_topics,
             DELETE_TOPICS: topics.delete_topics,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.broker.base.context import Context
 from penstock.broker.base.features import SUPPORTED_FEATURES
 from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.metadata.features import KRAFT_VERSION
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
@@ -29,7 +30,6 @@ _NAMES_SOFTWARE: Final = 3
 _SOFTWARE_MAX: Final = 128
 #: the first version that can encode 0 as the lowest version of a feature
 _ZERO_MIN_FROM: Final = 4
-_KRAFT_VERSION: Final = "kraft.version"
 _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 
 
@@ -75,14 +75,13 @@ class ApiVersionsHandler:
 
     def _levels(self) -> dict[str, int]:
         levels = dict(self._image.features)
-        if self._quorum.state.history.latest_offset >= 0:
-            # The metadata log contains the voters: that is level 1 of kraft.version (KIP-853).
-            levels[_KRAFT_VERSION] = 1
+        if self._quorum.kraft_level:
+            levels[KRAFT_VERSION] = self._quorum.kraft_level
         return levels
 
 
 def _shown_features() -> dict[str, tuple[int, int]]:
     """The supported features as Kafka lists them: with kraft.version, and level 0 of eligible leaders."""
-    features = {**SUPPORTED_FEATURES, _KRAFT_VERSION: (0, 1)}
+    features = {**SUPPORTED_FEATURES, KRAFT_VERSION: (0, 1)}
     features[_ELIGIBLE_LEADERS] = (0, features[_ELIGIBLE_LEADERS][1])
     return features

@@ -9,6 +9,7 @@ from penstock.broker.base.features import SUPPORTED_FEATURES
 from penstock.broker.node.controller import Controller, NotController
 from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.broker.node.controller_service import ControllerService
+from penstock.broker.node.quorum_driver import QuorumDriver
 from penstock.metadata import elect_leaders as elections
 from penstock.metadata import features, reassignment
 from penstock.metadata.image import ClusterImage
@@ -47,11 +48,13 @@ class ClusterHandlers:
         controller: Controller,
         controller_loop: ControllerLoop,
         service: ControllerService,
+        quorum: QuorumDriver,
     ) -> None:
         self._image = image
         self._controller = controller
         self._controller_loop = controller_loop
         self._service = service
+        self._quorum = quorum
 
     async def elect_leaders(self, context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
         controller_loop, image = self._controller_loop, self._image
@@ -93,7 +96,12 @@ class ClusterHandlers:
         )
         try:
             await self._controller.change(
-                lambda: (features.update_features(self._image, request, SUPPORTED_FEATURES), None)
+                lambda: (
+                    features.update_features(
+                        self._image, request, SUPPORTED_FEATURES, self._quorum.kraft_level
+                    ),
+                    None,
+                )
             )
         except ApiError as e:
             response.error_code = e.code

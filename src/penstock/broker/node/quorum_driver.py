@@ -118,6 +118,11 @@ class QuorumDriver:
         return result
 
     @property
+    def kraft_level(self) -> int:
+        """The level of kraft.version (KIP-853): 1 if the metadata log contains the voters."""
+        return 1 if self.state.history.latest_offset >= 0 else 0
+
+    @property
     def state(self) -> Quorum:
         """The state of the quorum, as this node knows it."""
         return self.node.quorum
