@@ -34,6 +34,8 @@ _SETTINGS: Final = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.max.timeout.ms": "5000",
+    "transaction.two.phase.commit.enable": "true",
 }
 #: few enough for a fault to use most of them
 _DESCRIPTORS_MAX: Final = 1024

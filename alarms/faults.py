@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -18,6 +18,10 @@ from alarms.broker import AHEAD, BROKEN, CROWDED, FULL, LOW, SKEWED, SLOW, STALL
 from alarms.cluster import JOBS, LONG_DAYS, ORDERS, SHORT_DAYS, SINGLE, Cluster
 from lab.server import HOST
 from penstock.client import Queue
+from penstock.model.addresses import parse_bootstrap
+from penstock.reading.connection import Cluster as Connections
+from penstock.reading.connection import Endpoint
+from penstock.twophase.prepared import PreparedTransactions
 
 __all__ = ["FAULTS_IN_ORDER", "Fault"]
 
@@ -234,6 +238,38 @@ def _leave_transaction(cluster: Cluster) -> None:
     cluster.servers[2].kill()
 
 
+def _leave_two_phase_transaction(cluster: Cluster) -> None:
+    """Write in a transaction, and prepare it: it has no timeout, and its external coordinator is gone."""
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": "orphan",
+            "transaction.timeout.ms": 5000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(_TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(SINGLE, b"x")
+    producer.flush(_TIMEOUT_S)
+    with _two_phase(cluster) as transactions:
+        assert transactions.prepare("orphan") is not None
+
+
+def _end_two_phase_transaction(cluster: Cluster) -> None:
+    with _two_phase(cluster) as transactions:
+        transactions.abort("orphan")
+
+
+@contextmanager
+def _two_phase(cluster: Cluster) -> Iterator[PreparedTransactions]:
+    connections = Connections(Endpoint(tuple(parse_bootstrap(cluster.bootstrap))))
+    try:
+        yield PreparedTransactions(connections)
+    finally:
+        connections.close()
+
+
 def _refuse_spans(is_refusing: bool) -> Callable[[Cluster], None]:
     def change(cluster: Cluster) -> None:
         cluster.receiver.is_refusing = is_refusing
@@ -303,6 +339,12 @@ FAULTS_IN_ORDER: Final = (
         ("PenstockLowThroughput",),
         lambda cluster: cluster.writer.stop(),
         lambda cluster: cluster.writer.start(),
+    ),
+    Fault(
+        "two-phase transaction without an outcome",
+        ("PenstockTwoPhaseTransactionLate",),
+        _leave_two_phase_transaction,
+        _end_two_phase_transaction,
     ),
     Fault("full disk", ("PenstockDiskFull",), *_on_disks(FULL, 2), "is full", is_calm=False),
     Fault(

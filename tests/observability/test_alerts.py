@@ -109,6 +109,11 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], int]] = {
         {_own("transactions_overdue"): "1 1 0x8"},
         5,
     ),
+    "PenstockTwoPhaseTransactionLate": (
+        {_own("transactions_two_phase_late"): "1x10"},
+        {_own("transactions_two_phase_late"): "1 1 0x8"},
+        5,
+    ),
     "PenstockClockSkew": (
         {_own("clock_skew_seconds"): "-31x10"},
         {_own("clock_skew_seconds"): "30x10"},
@@ -342,6 +347,7 @@ def _quiet_hour() -> dict[str, str]:
         own("clock_skew_seconds", steady(0.02))
         own("clock_suspect", steady(0))
         own("transactions_overdue", steady(0))
+        own("transactions_two_phase_late", steady(0))
         own("dead_letters_total", steady(4))
         own("dead_letters_failed_total", steady(0))
         own("connections_rejected_total", steady(0))

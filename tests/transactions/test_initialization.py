@@ -67,6 +67,7 @@ class TestTimeout:
         assert other.shard.describe("x").transaction_timeout_ms == NO_TIMEOUT_MS
         assert other.shard.overdue(other.now_ms) == 0
         assert len(other.shard.open_since()) == 1
+        assert other.shard.two_phase(other.now_ms) == (1, 1)
         assert other.end(pid, 0, True) == ("NONE", pid, 1)
 
     def test_an_ordinary_transaction_loses_its_timeout_when_it_is_kept_for_two_phase_commit(self) -> None:
@@ -77,6 +78,13 @@ class TestTimeout:
         assert coordinator.keep() == ("NONE", pid, 1, pid, 0)
         coordinator.advance(_DAYS_S)
         assert coordinator.state() == "Ongoing"
+
+    def test_two_phase_transactions_are_counted_apart(self) -> None:
+        coordinator, _ = prepared()
+        _, pid, _ = coordinator.init("ordinary")
+        coordinator.add(pid, 0, name="ordinary")
+        assert coordinator.shard.two_phase(coordinator.now_ms + 899_000) == (1, 0)
+        assert coordinator.shard.two_phase(coordinator.now_ms + 901_000) == (1, 1)
 
     def test_a_kept_two_phase_transaction_does_not_get_a_timeout(self) -> None:
         coordinator, pid = prepared()

@@ -132,10 +132,14 @@ _MESSAGES: Final = {
     "bridge amqp": ("penstock bridge amqp orders orders",),
     "bridge sqs": ("penstock bridge sqs orders orders",),
     "bridge count": ("penstock bridge count orders",),
-    "transaction list": ("penstock transaction list --state Ongoing",),
+    "transaction list": (
+        "penstock transaction list --state Ongoing",
+        "penstock transaction list --orphans",
+    ),
     "transaction describe": ("penstock transaction describe billing-1",),
     "transaction find-hanging": ("penstock transaction find-hanging",),
     "transaction abort": ("penstock transaction abort orders 0 4711",),
+    "transaction end": ("penstock transaction end loader-7 --commit",),
 }
 _MANAGING: Final = {
     "config describe": ("penstock config describe --topic orders --all",),

@@ -242,6 +242,8 @@ _TRANSACTIONS: Final = (
         "transactions_overdue",
         "Transactions that are open, or lack markers in partitions, although their timeout has passed.",
     ),
+    _own("transactions_two_phase_open", "Open two-phase transactions (KIP-939), which no timeout ends."),
+    _own("transactions_two_phase_late", "Those that are older than `transaction.max.timeout.ms`."),
     _own("transaction_commits_total", "Transactions that this broker has decided to commit."),
     _own("transaction_aborts_total", "Transactions that this broker has decided to abort."),
 )

@@ -95,6 +95,16 @@ class TransactionShard(LedgerShard[TransactionLedger]):
         ledger = self._ledger
         return [ledger.by_id[each].start_ms for each in ledger.deadlines_ms if each in ledger.by_id]
 
+    def two_phase(self, now_ms: int) -> tuple[int, int]:
+        """Open two-phase transactions, and those of them that are older than ordinary ones may become."""
+        ledger, oldest_ms = self._ledger, now_ms - self._env.settings.timeout_ms_max
+        began = [
+            ledger.by_id[each].start_ms
+            for each in ledger.deadlines_ms
+            if each in ledger.by_id and ledger.by_id[each].is_two_phase
+        ]
+        return len(began), sum(start_ms < oldest_ms for start_ms in began)
+
     def overdue(self, now_ms: int) -> int:
         """The number of transactions whose timeout has passed and that are not complete.
 

@@ -17,6 +17,7 @@ from penstock.wire.routing import Reaction, reaction_to
 
 __all__ = [
     "INIT_TWO_PHASE",
+    "NO_TIMEOUT_MS",
     "NotSupported",
     "OtherOutcome",
     "PreparedTransaction",
@@ -40,8 +41,10 @@ INIT_TWO_PHASE: Final = Api(
     request=INIT_PRODUCER_ID.request,
     response=INIT_PRODUCER_ID.response,
 )
+#: the timeout of a two-phase transaction
+NO_TIMEOUT_MS: Final = 2**31 - 1
 #: of a transaction that is aborted at once: any timeout that brokers allow
-_TIMEOUT_MS: Final = 10_000
+_TIMEOUT_MS: Final = 1_000
 _NO_PRODUCER: Final = -1
 
 

@@ -56,17 +56,22 @@ def collect_quorum(page: Page, sources: Sources) -> Iterator[None]:
 def collect_transactions(page: Page, sources: Sources) -> Iterator[None]:
     coordinator = sources.transactions
     count, overdue, oldest_ms, now_ms = 0, 0, None, sources.clock.now_ms()
+    two_phase = late = 0
     for index in list(coordinator.runtime.indexes()):
         shard = coordinator.runtime.shard(index)
         if shard is not None:
             began = shard.open_since()
             count += len(began)
             overdue += shard.overdue(now_ms)
+            external, old = shard.two_phase(now_ms)
+            two_phase, late = two_phase + external, late + old
             oldest_ms = min([*began, *([] if oldest_ms is None else [oldest_ms])], default=None)
             yield
     age_ms = 0 if oldest_ms is None else now_ms - oldest_ms
     page.set("penstock_transactions_open", count)
     page.set("penstock_transactions_overdue", overdue)
+    page.set("penstock_transactions_two_phase_open", two_phase)
+    page.set("penstock_transactions_two_phase_late", late)
     page.set("penstock_transactions_oldest_open_seconds", max(0, age_ms) / 1000)
     page.set("penstock_transaction_commits_total", coordinator.committed)
     page.set("penstock_transaction_aborts_total", coordinator.aborted)

@@ -1,4 +1,4 @@
-"""`penstock transaction list|describe|find-hanging|abort`."""
+"""`penstock transaction list|describe|find-hanging|abort|end`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.completion import topic_names
+from penstock.cli.confirmation import Yes, confirm
+from penstock.cli.failure import misused
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
-app = typer.Typer(help="List and describe transactions, and abort hanging ones.", no_args_is_help=True)
+app = typer.Typer(help="List and describe transactions, and end those that hang.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)]
 _MINUTE_MS = 60_000
+#: the default of transaction.max.timeout.ms: ordinary transactions are not older
+_ORPHAN_MS = 15 * _MINUTE_MS
 
 
 @app.command("list")
@@ -24,8 +28,15 @@ def list_command(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; repeatable.")
     ] = None,
     longer_than: Annotated[
-        int, typer.Option("--longer-than", metavar="MS", help="Only open for longer than this.")
-    ] = -1,
+        int | None, typer.Option("--longer-than", metavar="MS", help="Only open for longer than this.")
+    ] = None,
+    orphans: Annotated[
+        bool,
+        typer.Option(
+            "--orphans",
+            help="Two-phase transactions without an outcome, open for 15 minutes or --longer-than.",
+        ),
+    ] = False,
     *,
     connection: Connection,
     as_json: AsJson = False,
@@ -35,11 +46,28 @@ def list_command(
     from penstock.cli.transactions import list_transactions
     from penstock.wire.apis.list_transactions import ListTransactionsRequest
 
+    if orphans:
+        _list_orphans(connection, _ORPHAN_MS if longer_than is None else longer_than, as_json)
+        return
+    longer_than = -1 if longer_than is None else longer_than
+
     request = ListTransactionsRequest(state_filters=state or [], duration_filter=longer_than)
     with connection.direct() as line:
         rows = list_transactions(line, request)
     columns = ("transactional_id", "coordinator", "producer_id", "state")
     print_rows(rows, as_json=as_json, columns=columns, empty="there are no such transactions")
+
+
+def _list_orphans(connection: Connection, longer_than: int, as_json: bool) -> None:
+    from time import time
+
+    from penstock.cli.output import print_rows
+    from penstock.cli.two_phase import orphans
+
+    with connection.direct() as line:
+        rows = orphans(line, int(time() * 1000), longer_than)
+    columns = tuple(rows[0]) if rows else ()
+    print_rows(rows, as_json=as_json, columns=columns, empty="each two-phase transaction has an outcome")
 
 
 @app.command()
@@ -53,6 +81,7 @@ def describe(
     """Show the state, the producer and the partitions of a transactional id."""
     from penstock.cli.output import print_rows
     from penstock.cli.transactions import describe as describe_transaction
+    from penstock.twophase.outcomes import NO_TIMEOUT_MS
 
     with connection.direct() as line:
         coordinator, found = describe_transaction(line, transactional_id)
@@ -64,6 +93,7 @@ def describe(
         "producer_epoch": found.producer_epoch,
         "state": found.transaction_state,
         "timeout_ms": found.transaction_timeout_ms,
+        "two_phase": found.transaction_timeout_ms == NO_TIMEOUT_MS,
         "start_ms": None if started < 0 else started,
         "partitions": ",".join(f"{t.topic}-{index}" for t in found.topics for index in t.partitions),
     }
@@ -125,3 +155,29 @@ def abort(
     with connection.direct() as line:
         aborted = abort_transaction(line, topic, partition, start_offset)
     print(f"aborted the transaction of producer {aborted.producer.producer_id} in {topic}-{partition}")
+
+
+@app.command()
+@grouped
+def end(
+    transactional_id: Id,
+    commit: Annotated[
+        bool | None, typer.Option("--commit/--abort", help="The outcome.", show_default=False)
+    ] = None,
+    yes: Yes = False,
+    *,
+    connection: Connection,
+) -> None:
+    """End the open transaction of ID, in the place of an external coordinator that is gone.
+
+    The outcome must be the one that the external coordinator has decided. Its later requests are refused.
+    """
+    from penstock.cli.two_phase import end as end_transaction
+
+    if commit is None:
+        misused("name the outcome: --commit or --abort")
+    outcome = "commit" if commit else "abort"
+    confirm(f"{outcome.capitalize()} the transaction of {transactional_id!r}", connection.bootstrap, yes)
+    with connection.direct() as line:
+        end_transaction(line, transactional_id, committed=commit)
+    print(f"{'committed' if commit else 'aborted'} the transaction of {transactional_id!r}")

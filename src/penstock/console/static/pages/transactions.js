@@ -6,6 +6,8 @@ import { load } from "../states.js";
 import { dialog, guarded, input, note, pill, table, toast } from "../ui.js";
 
 const STATES = { Ongoing: "info", PrepareCommit: "warn", PrepareAbort: "warn", CompleteCommit: "good", CompleteAbort: "", Empty: "" };
+// The timeout that a two-phase transaction has (KIP-939).
+const TWO_PHASE_MS = 2147483647;
 const COLUMNS = [
   { id: "id", label: "Transactional id", first: true, sort: (t) => t.id, render: (t) => h("span", { class: "mono" }, t.id) },
   { id: "state", label: "State", sort: (t) => t.state, render: (t) => pill(t.state, STATES[t.state] ?? "") },
@@ -55,7 +57,7 @@ async function details(id) {
   try {
     const t = await get("/api/transaction", { id });
     const since = t.started ? `${clock(Date.parse(t.started), true)} (${ago((Date.now() - Date.parse(t.started)) / 1000)})` : "none is open";
-    replace(body, h("dl", { class: "facts" }, [["State", pill(t.state, STATES[t.state] ?? "")], ["Started", since], ["Timeout", `${grouped(t.timeout_ms)} ms`],
+    replace(body, h("dl", { class: "facts" }, [["State", pill(t.state, STATES[t.state] ?? "")], ["Started", since], ["Timeout", Number(t.timeout_ms) === TWO_PHASE_MS ? "none: an external coordinator decides (two-phase commit)" : `${grouped(t.timeout_ms)} ms`],
       ["Producer", `id ${grouped(t.producer_id)}, epoch ${t.producer_epoch}`], ["Coordinator", `broker ${t.coordinator}`],
       ["Partitions", t.partitions.length ? t.partitions.map((p) => h("div", {}, link(`topics/${encodeURIComponent(p.topic)}`, p.topic), ` [${p.partitions.join(", ")}]`)) : "none"]]
       .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
