@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from lab.penstock import penstock
+from lab.server import Server
 from penstock.model.addresses import parse_bootstrap
 from penstock.reading.connection import Cluster, Endpoint
 from penstock.twophase.outcomes import OtherOutcome, PreparedTransaction
 from penstock.twophase.prepared import PreparedTransactions
 from tests.interop.isolation import read
 from tests.interop.load import wait_until
-from tests.interop.test_restarts import end
-from tests.twophase.test_prepared import write
+from tests.twophase.writing import write
 
 TOPIC = "loaded"
 SETTINGS = {
@@ -23,6 +23,13 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "penstock.flush": "group",
 }
+
+
+def kill_and_start(server: Server) -> None:
+    assert server.process is not None
+    server.process.send_signal(signal.SIGKILL)
+    assert server.process.wait(60) == -signal.SIGKILL
+    server.start()
 
 
 @pytest.mark.process
@@ -42,20 +49,17 @@ def test_prepared_transactions_survive_a_killed_coordinator(tmp_path: Path) -> N
             del producer
         # The decision is acknowledged, and the kill may come before its markers.
         transactions.end(PreparedTransaction.parse(stored["decided"]), committed=True)
-        assert end(server, signal.SIGKILL) == -signal.SIGKILL
-        server.start()
+        kill_and_start(server)
         still_open = ["load-aborted", "load-committed"]
         wait_until(lambda: transactions.open_ids("load-") == still_open, "the prepared transactions")
         kept = transactions.prepare("load-committed")  # a new incarnation of the external coordinator
         assert kept is not None
         with pytest.raises(OtherOutcome):
             transactions.end(PreparedTransaction.parse(stored["committed"]), committed=True)
-        assert end(server, signal.SIGKILL) == -signal.SIGKILL
-        server.start()
+        kill_and_start(server)
         transactions.end(kept, committed=True)
         transactions.end(PreparedTransaction.parse(stored["aborted"]), committed=False)
-        assert end(server, signal.SIGKILL) == -signal.SIGKILL
-        server.start()
+        kill_and_start(server)
         for text, committed in ((str(kept), True), (stored["aborted"], False), (stored["decided"], True)):
             transactions.end(PreparedTransaction.parse(text), committed=committed)
         wanted = {f"{outcome} {n}".encode() for outcome in ("committed", "decided") for n in (1, 2)}

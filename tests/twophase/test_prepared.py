@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from penstock.model.addresses import parse_bootstrap
 from penstock.reading.connection import Cluster, Endpoint
@@ -14,6 +14,7 @@ from penstock.twophase.outcomes import NotSupported, OtherOutcome, PreparedTrans
 from penstock.twophase.prepared import PreparedTransactions
 from tests.broker.requests import new_name, until
 from tests.interop.isolation import read
+from tests.twophase.writing import write
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +28,6 @@ def coordinator(bootstrap: str) -> Iterator[PreparedTransactions]:
     cluster = Cluster(Endpoint(tuple(parse_bootstrap(bootstrap))))
     yield PreparedTransactions(cluster)
     cluster.close()
-
-
-def write(bootstrap: str, name: str, topic: str, *values: str) -> Producer:
-    """The messages of a transaction are acknowledged, and its producer has not ended it."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 2})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
-    return producer
 
 
 def test_a_transaction_of_librdkafka_is_decided_from_another_connection(
