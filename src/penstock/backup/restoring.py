@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,10 +19,10 @@ from penstock.archive.cuts import Cut, CutPartition, CutTopic
 from penstock.archive.documents import Manifest
 from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
 from penstock.archive.names import TOPICS
-from penstock.archive.objects import get_unverified
 from penstock.archive.reading import PartitionReader
 from penstock.archive.restored_batches import end_markers, filler, restored
 from penstock.archive.sweeping import cut_manifest
+from penstock.backup.reading_ahead import objects_of
 from penstock.backup.restored_groups import Target, commit_groups, groups_of
 from penstock.backup.rights import create_acls, create_quotas
 from penstock.backup.share_groups import set_share_groups
@@ -205,12 +206,12 @@ async def _write(
     target.log.reset_to(manifest.base_offset)
     size = 0
     state = None
-    async for entry in PartitionReader(store, manifest).segments():
-        name = manifest.owner.object(entry.name)
-        data = await get_unverified(store, name)
-        checked = check_segment(data, entry, manifest.owner, state)
-        state = checked.state
-        size += _append(target, restored(checked.log, partition, target.leader_epoch, name))
+    async with aclosing(objects_of(store, manifest)) as objects:
+        async for entry, data in objects:
+            name = manifest.owner.object(entry.name)
+            checked = check_segment(data, entry, manifest.owner, state)
+            state = checked.state
+            size += _append(target, restored(checked.log, partition, target.leader_epoch, name))
     for batch in filler(target.log.end_offset, partition.end_offset, target.leader_epoch):
         size += _append(target, bytearray(batch))
     for marker in end_markers(partition, target.leader_epoch, time_ms):

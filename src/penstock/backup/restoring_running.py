@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from penstock.archive.batches import split_batches
@@ -18,10 +19,9 @@ from penstock.archive.checking import check_segment
 from penstock.archive.cuts import Cut, CutPartition
 from penstock.archive.documents import Manifest
 from penstock.archive.errors import ArchiveDamaged
-from penstock.archive.objects import get_unverified
-from penstock.archive.reading import PartitionReader
 from penstock.archive.restored_batches import end_markers, filler, restored, transactional_producers
 from penstock.backup.destination import Destination
+from penstock.backup.reading_ahead import objects_of
 from penstock.backup.restored_groups import Target, commit_groups, groups_of
 from penstock.backup.restoring import Restored, check_restorable
 from penstock.backup.rights import create_acls, create_quotas
@@ -154,17 +154,17 @@ class _Writer:
         manifest, partition, destination = self._manifest, self._partition, self._destination
         await self._send(_Chunk(memoryview(b""), self._next_offset), is_first=True)
         size, state = 0, None
-        async for entry in PartitionReader(self._store, manifest).segments():
-            name = manifest.owner.object(entry.name)
-            data = await get_unverified(self._store, name)
-            checked = check_segment(data, entry, manifest.owner, state)
-            state = checked.state
-            await destination.allocate(transactional_producers(checked.log, name))
-            ids = destination.producer_ids
-            batches = restored(checked.log, partition, _ANY_EPOCH, name, ids)
-            for chunk in _chunks(memoryview(batches), name):
-                await self._send(chunk)
-            size += len(batches)
+        async with aclosing(objects_of(self._store, manifest)) as objects:
+            async for entry, data in objects:
+                name = manifest.owner.object(entry.name)
+                checked = check_segment(data, entry, manifest.owner, state)
+                state = checked.state
+                await destination.allocate(transactional_producers(checked.log, name))
+                ids = destination.producer_ids
+                batches = restored(checked.log, partition, _ANY_EPOCH, name, ids)
+                for chunk in _chunks(memoryview(batches), name):
+                    await self._send(chunk)
+                size += len(batches)
         await destination.allocate({each.producer_id for each in partition.open})
         rest = bytearray().join(
             [
