@@ -38,8 +38,7 @@ def compare(
         asked += 1
         assert asked < 100, "the comparison does not end"
         mine = [each for each in own if each.last_offset >= probe.offset][:at_once]
-        at = mine[0].base_offset if mine else probe.offset
-        theirs = [each for each in source if each.last_offset >= at][:at_once]
+        theirs = [each for each in source if each.last_offset >= probe.offset][:at_once]
         point.compared(mine, theirs)
     return point.offset, asked
 
@@ -86,7 +85,19 @@ def test_records_that_the_log_itself_has_lost_end_the_common_part() -> None:
 def test_logs_of_other_ranges_are_compared_where_both_have_records(
     own: list[LastBatch], source: list[LastBatch], common: int
 ) -> None:
-    assert compare(own, source)[0] == common
+    assert compare(own, source, mirrored=own[0].base_offset + 10 if own else 0)[0] == common
+
+
+def test_equal_batches_behind_the_mirrored_part_need_all_that_is_before_them() -> None:
+    """Retention has removed what was different: the rest may be the same by chance."""
+    own, source = log(3, 4, start=20), log(1, 9, 3, 4)
+    assert compare(own, source, mirrored=10)[0] == 0
+    assert compare(own, source, mirrored=20)[0] == 40
+
+
+def test_a_log_that_has_nothing_in_common_begins_where_the_source_does() -> None:
+    assert compare(log(7, start=50), log(1, 2))[0] == 0
+    assert CommonPoint(Range(50, 50), Range(10, 30), (), None).offset == 10
 
 
 def test_no_point_is_common_that_is_not() -> None:

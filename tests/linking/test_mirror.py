@@ -93,6 +93,19 @@ def test_a_deleted_batch_cannot_be_compared() -> None:
     assert mirror.answered(position(mirror), answer, 0) == Take(10)
 
 
+def test_a_batch_in_which_the_source_begins_is_compared() -> None:
+    """What retention has left of a batch that was replaced begins within the mirrored one."""
+    for found, phase in ((batch(6, 9), Phase.VERIFYING), (batch(8, 9), Phase.DIVERGED)):
+        mirror = mirror_of(Log(10), batch(6, 9))
+        sent = position(mirror)
+        assert mirror.answered(sent, Answer(error=ErrorCode.OFFSET_OUT_OF_RANGE), 0) is Hold.LIST_OFFSETS
+        mirror.listed(sent, 8, 12, 0)
+        sent = position(mirror)
+        assert sent.fetch_offset == 8
+        mirror.answered(sent, Answer(high_watermark=12, log_start_offset=8, first=found), 0)
+        assert mirror.phase is phase
+
+
 def test_a_shorter_source_is_waited_for() -> None:
     """A new leader learns the high watermark late; one of an unclean election never does."""
     _, mirror = verified()

@@ -8,7 +8,7 @@ So the first and the last batch of each leader epoch are compared up to the end 
 that, every batch is compared.
 
 Invariants:
-- The common point is behind a batch that both have, or at the start of the log.
+- The common point is behind a batch that both have. If there is none, it is at the start of both.
 - What cannot be compared is not in common. A point that is too low costs a transfer, one that is too high
   would leave records that the source does not have.
 """
@@ -40,7 +40,7 @@ class Probe(NamedTuple):
 class CommonPoint:
     """The comparison of one log with its source. `offset` is the common point once `next` returns None."""
 
-    __slots__ = ("_anchors", "_is_over", "_log", "_source", "offset")
+    __slots__ = ("_anchors", "_first", "_is_over", "_log", "_source", "offset")
 
     def __init__(
         self, log: Range, source: Range, epoch_starts: Iterable[int], mirrored_end: int | None
@@ -48,17 +48,21 @@ class CommonPoint:
         """`epoch_starts` are those of the log, as the first offsets of its leader epochs.
 
         `mirrored_end` is the end of what the source has mirrored from this log; None if that is not known.
+        Then all of it is compared, and logs that do not begin at offset 0 have nothing in common.
         """
         self._log = log
         self._source = source
         first, last = max(log.start, source.start), min(log.end, source.end)
-        known = -1 if mirrored_end is None else min(mirrored_end, last)
+        known = min(mirrored_end or 0, last)
         starts = {each for each in epoch_starts if first < each < known}
         ends = {each - 1 for each in (*starts, known) if first < each <= known}
         #: offsets of the batches that prove those before them, the next one last
         self._anchors = sorted(starts | ends, reverse=True)
-        self._is_over = first >= last
-        self.offset = log.start
+        # Behind the mirrored part, equal batches prove nothing about others that cannot be compared.
+        self._is_over = first >= last or known < first
+        self._first = first
+        # A log that begins later is mirrored from the start of the source.
+        self.offset = min(log.start, source.start)
 
     @property
     def next(self) -> Probe | None:
@@ -67,7 +71,7 @@ class CommonPoint:
             return None
         if self._anchors:
             return Probe(self._anchors[-1], first_only=True)
-        return Probe(max(self.offset, self._source.start), first_only=False)
+        return Probe(max(self.offset, self._first), first_only=False)
 
     def compared(self, own: Sequence[LastBatch], source: Sequence[LastBatch]) -> None:
         """Take the batches of the log and of the source, each from the one that has the probed offset on."""

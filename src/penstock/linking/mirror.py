@@ -127,6 +127,7 @@ class PartitionMirror:
 
     __slots__ = (
         "_last",
+        "_least_end",
         "_log",
         "_pause_ms",
         "_source_epoch",
@@ -156,6 +157,7 @@ class PartitionMirror:
         self._verified = last is None
         self._pause_ms = _FIRST_PAUSE_MS
         self._stops = False
+        self._least_end = 0
         self.compacted = compacted
         self.phase = Phase.VERIFYING
         #: why the mirror retries, or has diverged
@@ -181,7 +183,9 @@ class PartitionMirror:
         if self.fenced or self.phase is Phase.STOPPED or now_ms < self.retry_at_ms:
             return None
         if self._last is not None and not self._verified:
-            return FetchPosition(self._last.base_offset, _NO_EPOCH, self._source_epoch, -1)
+            # A log may start within a batch, which is sent as a whole.
+            offset = min(max(self._last.base_offset, self.source_start), self._last.last_offset)
+            return FetchPosition(offset, _NO_EPOCH, self._source_epoch, -1)
         position = max(self._log.end_offset, self.skips_to)
         return FetchPosition(position, self._taken_epoch, self._source_epoch, -1)
 
@@ -198,9 +202,14 @@ class PartitionMirror:
         if self.phase is Phase.MIRRORING:
             self.phase = Phase.VERIFYING
 
-    def stop_when_complete(self, stops: bool) -> None:
-        """Fetch until a response shows that the source has nothing more; or go on for ever."""
+    def stop_when_complete(self, stops: bool, least_end: int = 0) -> None:
+        """Fetch until a response shows that the source has nothing more; or go on for ever.
+
+        `least_end` is where the mirror ends at the least: where the log of a source ends that takes no more
+        records. Why: some of them may not be committed yet, which responses do not show.
+        """
         self._stops = stops
+        self._least_end = least_end
         if self.phase is Phase.STOPPED and not stops:
             self.phase = Phase.VERIFYING
             self.doubt()
@@ -232,6 +241,13 @@ class PartitionMirror:
         own_end = self._log.end_offset
         if end < own_end:
             self._diverged(f"the source ends at {end}, before the mirrored end {own_end}", now_ms)
+        elif (
+            not self._verified
+            and self._last is not None
+            and sent.fetch_offset < start <= self._last.last_offset
+        ):
+            # The next comparison is there.
+            return Hold.NOTHING
         elif start > sent.fetch_offset:
             # What would be compared is gone, and so may be what would come next.
             self._verified = True
@@ -255,7 +271,7 @@ class PartitionMirror:
         self.phase, self.reason = Phase.MIRRORING, ""
         if self.source_end >= 0 and self._log.end_offset >= self.source_end:
             self.caught_up_ms = now_ms
-            if self._stops:
+            if self._stops and self._log.end_offset >= self._least_end:
                 self.phase = Phase.STOPPED
 
     def failed(self, reason: str, now_ms: int) -> None:
@@ -286,7 +302,7 @@ class PartitionMirror:
         elif answer.high_watermark < end:
             # A new leader learns the high watermark from its followers: this may pass.
             self.failed(f"the source ends at {answer.high_watermark}, before the mirrored end {end}", now_ms)
-        elif answer.log_start_offset > last.base_offset or (
+        elif answer.log_start_offset > last.last_offset or (
             self.compacted and (found is None or found.base_offset > last.last_offset)
         ):
             self._verified = True

@@ -92,12 +92,12 @@ class Returning:
         while (probe := point.next) is not None:
             headers = [each async for each in log_ranges(own, probe.offset, end_offset, self._workers, 1)]
             batches = [LastBatch.of(header) for each in headers for header in each.headers]
-            at = max(source.start, batches[0].base_offset) if batches else probe.offset
+            at = max(source.start, probe.offset)
             point.compared(batches, await self._fetched(topic, key, leader, at))
         if own.end_offset != end_offset or not mirrored.is_led:
             raise SourceError("the log has changed meanwhile")
-        records = 0
-        async for each in log_ranges(own, point.offset, end_offset, self._workers):
+        records, start = 0, max(point.offset, own.log_start_offset)
+        async for each in log_ranges(own, start, end_offset, self._workers):
             records += each.records
         return Comparison(point.offset, records, partition.leader_epoch, topic.topic_id)
 

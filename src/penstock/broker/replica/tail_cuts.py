@@ -23,7 +23,6 @@ from penstock.model.config.mirrored_topics import Cut, MirroredTopic
 from penstock.model.errors import PenstockError, StorageError
 from penstock.ports import World
 from penstock.replication.fetch_plan import PartitionKey
-from penstock.storage.quarantine import QuarantineEntry
 from penstock.storage.segment_files import LOG, file_name
 
 __all__ = ["TailCuts"]
@@ -83,38 +82,40 @@ class TailCuts:
         if cut is None or not self._is_hosted(partition):
             return
         end_offset = partition.log.end_offset
-        entry = await self._copy(partition, cut)
+        if max(cut.offset, partition.log.log_start_offset) < end_offset:
+            await self._copy(partition, cut)
 
         async def truncate() -> None:
             own = partition.log
             is_same = due_cut(partition, wanted.leader_epoch) == cut and own.end_offset == end_offset
             if is_same and self._is_hosted(partition):
                 own.truncate_to(cut.offset)
-                log.warning("returned_log_cut", partition=partition.name, offset=cut.offset, entry=entry.name)
+                log.warning("returned_log_cut", partition=partition.name, offset=cut.offset)
 
         await self._between_changes(truncate)
 
     def _is_hosted(self, partition: Partition) -> bool:
         return self._partitions.find(partition.topic_id, partition.index) is partition
 
-    async def _copy(self, partition: Partition, cut: Cut) -> QuarantineEntry:
+    async def _copy(self, partition: Partition, cut: Cut) -> None:
         own, directory = partition.log, partition.directory
         directory.health.check()
-        ranges = [each async for each in log_ranges(own, cut.offset, own.end_offset, self._workers)]
-        reached = ranges[-1].headers[-1].next_offset if ranges else cut.offset
+        start = max(cut.offset, own.log_start_offset)
+        ranges = [each async for each in log_ranges(own, start, own.end_offset, self._workers)]
+        reached = ranges[-1].headers[-1].next_offset if ranges else start
         if reached < own.end_offset:
             raise StorageError(f"{partition.name} cannot be read from {reached} to its end {own.end_offset}")
         records, link = sum(each.records for each in ranges), MirroredTopic.parse(own.config.penstock_link)
         reason = (
             f"the topic has returned to link {link.link}, whose source lacks these {records} records: "
-            f"offsets {cut.offset} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
+            f"offsets {start} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
         )
         entry = await self._workers.in_thread(
             lambda: directory.quarantine.copy(
                 partition.topic,
                 partition.topic_id,
                 partition.index,
-                f"{file_name(cut.offset)}{LOG}",
+                f"{file_name(ranges[0].headers[0].base_offset)}{LOG}",
                 (each.bytes.read() for each in ranges),
                 sum(each.bytes.size for each in ranges),
                 reason,
@@ -122,7 +123,6 @@ class TailCuts:
             )
         )
         log_quarantined(directory, entry)
-        return entry
 
 
 def due_cut(partition: Partition, leader_epoch: int) -> Cut | None:
@@ -137,5 +137,4 @@ def due_cut(partition: Partition, leader_epoch: int) -> Cut | None:
     if partition.index >= len(cuts):
         return None
     cut, own = cuts[partition.index], partition.log
-    is_due = own.end_offset > cut.offset and own.leader_epochs.latest <= cut.leader_epoch < leader_epoch
-    return cut if is_due else None
+    return cut if cut.is_due(own.end_offset, own.leader_epochs.latest, leader_epoch) else None

@@ -46,6 +46,13 @@ class Cut(NamedTuple):
         offset, _, epoch = text.partition("@")
         return cls(int(offset), int(epoch))
 
+    def is_due(self, end_offset: int, latest_epoch: int, leader_epoch: int) -> bool:
+        """Whether a log is to be cut: it has records behind the cut, and none of a later leader epoch.
+
+        `latest_epoch` is that of its last record, `leader_epoch` the partition's in the metadata.
+        """
+        return end_offset > self.offset and latest_epoch <= self.leader_epoch < leader_epoch
+
     def __str__(self) -> str:
         return f"{self.offset}@{self.leader_epoch}"
 
