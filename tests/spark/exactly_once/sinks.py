@@ -40,9 +40,9 @@ class Sink:
     def __init__(self, bootstrap: str, topic: str, query: str | None = None, **options: str) -> None:
         self.query = query or str(uuid4())
         self.run = "1"
-        given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "checkpointLocation": f"/{topic}"}
+        given = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
         named = {name.replace("__", "."): value for name, value in options.items()}
-        self.settings = SinkSettings.parse(CaseInsensitiveDict(given | named), streaming=True)
+        self.settings = SinkSettings.parse(CaseInsensitiveDict(given | named))
         self.cluster = cluster_of(self.settings.endpoint)
         self.coordinators = Coordinators(self.cluster)
         self.journal = Journal(self.cluster, self.settings.decisions_topic)

@@ -11,23 +11,22 @@ ATTEMPT = AttemptName(QUERY, "5e4d3c2b", 12, 3, "0a1b2c")
 
 
 def test_the_id_of_an_attempt_names_its_parts() -> None:
-    names = Names.of("team.a+b", "s3://bucket/checkpoint")
+    names = Names("team.a+b")
     transactional_id = names.attempt(ATTEMPT)
-    assert transactional_id == f"team.a+b.{names.sink}.{QUERY}.5e4d3c2b.12.3.0a1b2c"
+    assert transactional_id == f"team.a+b.{QUERY}.5e4d3c2b.12.3.0a1b2c"
     assert names.parse(transactional_id) == ATTEMPT
 
 
-def test_ids_of_other_sinks_are_not_attempts() -> None:
-    names, other = Names.of("p", "/one"), Names.of("p", "/other")
-    assert names.parse(other.attempt(ATTEMPT)) is None
-    assert names.parse(Names.of("q", "/one").attempt(ATTEMPT)) is None
-    for foreign in (names.driver(QUERY), names.probe(), "orders-1", "p." + names.sink, ""):
+def test_other_ids_are_not_attempts() -> None:
+    names = Names("p")
+    assert names.parse(Names("q").attempt(ATTEMPT)) is None
+    for foreign in (names.driver(QUERY), names.probe(), "orders-1", "p", ""):
         assert names.parse(foreign) is None
     assert names.parse(names.attempt(ATTEMPT).replace(".12.", ".x.")) is None
 
 
 def test_the_pattern_matches_attempts_of_its_query() -> None:
-    names = Names.of("a.b", "/checkpoint")
+    names = Names("a.b")
     own, earlier = names.attempt(ATTEMPT), names.attempt(ATTEMPT._replace(batch=2))
     theirs = names.attempt(ATTEMPT._replace(query="00000000-0000-0000-0000-000000000000"))
     ids = [own, earlier, theirs, names.driver(QUERY), names.probe(), own.replace("a.b", "axb")]

@@ -12,7 +12,7 @@ from penstock.spark.exactly_once.decisions import CLOSED, Decision, Prepared
 from penstock.spark.exactly_once.names import AttemptName, Names
 from penstock.spark.exactly_once.protocol import Plan, is_decided, plan_abort, plan_commit, strays
 
-NAMES = Names.of("p", "/checkpoint")
+NAMES = Names("p")
 QUERY = "6f1c1b52"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -14,10 +13,10 @@ from penstock.spark.exactly_once.settings import DECISIONS_TOPIC, SinkSettings
 from penstock.spark.options import is_exactly_once
 
 
-def parse(*, streaming: bool = True, **options: str) -> SinkSettings:
+def parse(**options: str) -> SinkSettings:
     given = {"kafka.bootstrap.servers": "localhost:9092", "delivery": "exactly_once"}
     named = {name.replace("__", "."): value for name, value in options.items()}
-    return SinkSettings.parse(CaseInsensitiveDict(given | named), streaming=streaming)
+    return SinkSettings.parse(CaseInsensitiveDict(given | named))
 
 
 def test_defaults() -> None:
@@ -29,7 +28,6 @@ def test_defaults() -> None:
 
 def test_settings_of_producers_that_mean_something() -> None:
     settings = parse(
-        streaming=False,
         transactionalIdPrefix="team-a",
         decisionsTopic="team-a-decisions",
         kafka__compression__type="zstd",
@@ -41,12 +39,6 @@ def test_settings_of_producers_that_mean_something() -> None:
     assert (settings.codec, settings.batch_bytes) == (Codec.ZSTD, 1000)
     assert (settings.names.prefix, settings.decisions_topic) == ("team-a", "team-a-decisions")
     assert settings.endpoint.client_id == "me"
-
-
-def test_a_stream_names_its_checkpoint() -> None:
-    with pytest.raises(WrongOption, match="needs option\\('checkpointLocation', …\\)"):
-        parse()
-    assert parse(checkpointLocation="/a").names != parse(checkpointLocation="/b").names
 
 
 @pytest.mark.parametrize(
@@ -61,9 +53,9 @@ def test_a_stream_names_its_checkpoint() -> None:
         ({"transactionalPrefix": "a"}, "did you mean transactionalIdPrefix"),
     ],
 )
-def test_other_settings_are_refused(options: dict[str, Any], message: str) -> None:
+def test_other_settings_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(WrongOption, match=message):
-        parse(checkpointLocation="/c", **options)
+        parse(**options)
 
 
 def test_the_option_delivery_has_two_values() -> None:

@@ -34,6 +34,8 @@ __all__ = ["Journal", "forget_positions"]
 
 _COLUMNS: Final = frozenset({"key", "value"})
 _PARTITIONS: Final = 8
+#: Batch writes leave a key each: a reader with more of them begins again at the start of the topic.
+_KEYS_MAX: Final = 100_000
 #: small segments, so that compaction keeps the topic small: the last one is never compacted
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -152,8 +154,8 @@ class Journal:
         """Everything of a partition that was written when this was called."""
         found = _positions.setdefault((self._cluster.endpoint, partition), _Position())
         end = list_offsets(self._cluster, {partition: LATEST}, committed=False)[partition]
-        if end < found.next_offset:
-            # The topic was deleted and created again.
+        if end < found.next_offset or len(found.values) > _KEYS_MAX:
+            # The topic was deleted and created again, or compaction has removed most of it.
             found.next_offset = 0
             found.values.clear()
         if not found.next_offset:

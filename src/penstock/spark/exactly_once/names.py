@@ -1,8 +1,8 @@
 """Transactional ids of the sink, and the patterns that find them. Pure.
 
-`PREFIX.SINK.QUERY.RUN.BATCH.PARTITION.ATTEMPT` is the id of one task attempt, and `PREFIX.SINK.QUERY.driver`
-that of the query's driver. PREFIX is an option, SINK stands for the checkpoint's location, and QUERY is the
-query's id from its checkpoint, or the id of a batch write.
+`PREFIX.QUERY.RUN.BATCH.PARTITION.ATTEMPT` is the id of one task attempt, and `PREFIX.QUERY.driver` that of
+the query's driver. PREFIX is an option, and QUERY is the query's id from its checkpoint, or the id of a
+batch write.
 
 Invariant: an id belongs to one attempt of one run. Why: InitProducerId fences every earlier producer of its
 id, so an attempt that Spark has forgotten must not share the id of an attempt whose transaction was
@@ -11,14 +11,12 @@ decided.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Final, NamedTuple
 
 __all__ = ["AttemptName", "Names", "run_name"]
 
-_PARTS: Final = 7
-_SINK_DIGITS: Final = 8
+_PARTS: Final = 6
 _RUN_CHARACTERS: Final = 8
 
 
@@ -28,7 +26,7 @@ def run_name(run: str | None) -> str:
 
 
 class AttemptName(NamedTuple):
-    """The parts of a task attempt's transactional id behind the prefix and the sink."""
+    """The parts of a task attempt's transactional id behind the prefix."""
 
     query: str
     #: of the run of the query: each start has another one
@@ -40,41 +38,32 @@ class AttemptName(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The transactional ids of one sink."""
+    """The transactional ids with one prefix."""
 
     prefix: str
-    sink: str
-
-    @classmethod
-    def of(cls, prefix: str, location: str) -> Names:
-        """`location` is that of the checkpoint; batch writes have none."""
-        return cls(prefix, hashlib.sha256(location.encode()).hexdigest()[:_SINK_DIGITS])
 
     def attempt(self, name: AttemptName) -> str:
         query, run, batch, partition, attempt = name
-        return ".".join((self.prefix, self.sink, query, run, str(batch), str(partition), attempt))
+        return ".".join((self.prefix, query, run, str(batch), str(partition), attempt))
 
     def driver(self, query: str) -> str:
-        return f"{self.prefix}.{self.sink}.{query}.driver"
+        return f"{self.prefix}.{query}.driver"
 
     def probe(self) -> str:
         """The id by which the driver asks whether the cluster has two-phase commit."""
-        return f"{self.prefix}.{self.sink}.probe"
+        return f"{self.prefix}.probe"
 
     def parse(self, transactional_id: str) -> AttemptName | None:
         """The attempt that an id belongs to; None for any other id."""
         parts = transactional_id.rsplit(".", _PARTS - 1)
-        if len(parts) != _PARTS or parts[:2] != [self.prefix, self.sink]:
+        if len(parts) != _PARTS or parts[0] != self.prefix:
             return None
-        query, run, batch, partition, attempt = parts[2:]
+        query, run, batch, partition, attempt = parts[1:]
         if not (batch.isdecimal() and partition.isdecimal()):
             return None
         return AttemptName(query, run, int(batch), int(partition), attempt)
 
     def query_pattern(self, query: str) -> str:
         """Matches the attempts of a query, as ListTransactions has it (RE2, the whole id)."""
-        return f"{self._start}{re.escape(query)}[.][0-9a-z]+[.][0-9]+[.][0-9]+[.].+"
-
-    @property
-    def _start(self) -> str:
-        return f"{re.escape(self.prefix)}[.]{self.sink}[.]"
+        start = f"{re.escape(self.prefix)}[.]{re.escape(query)}"
+        return f"{start}[.][0-9a-z]+[.][0-9]+[.][0-9]+[.].+"

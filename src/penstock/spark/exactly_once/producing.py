@@ -97,10 +97,10 @@ class TransactionalProducer:
             self._advance()
 
     def send(self) -> None:
-        """Send what can be sent now, without waiting for a response that the next rows do not need."""
-        if len(self._sent) == len(self._leaders_in_use()):
-            return
+        """Take the responses to the last requests, and send what was added meanwhile."""
         try:
+            for _ in range(len(self._sent)):
+                self._receive()
             self._send()
         except (PeerGone, ApiError) as e:
             self._recover(e)
@@ -116,24 +116,20 @@ class TransactionalProducer:
             connection.close()
         self._sent.clear()
 
-    def _leaders_in_use(self) -> set[Address]:
-        return {self._leader(place) for place, queue in self._queues.items() if queue.batches}
-
-    def _leader(self, place: _Place) -> Address:
-        node = self._cluster.view.leader_node(*place)
-        return ("", 0) if node is None else (node.host, node.port)
-
     def _advance(self) -> None:
         """Send to every leader without a request in flight, then take the oldest response."""
         try:
             self._send()
-            address = next(iter(self._sent))
-            connection, places = self._sent[address]
-            response = connection.receive()
-            del self._sent[address]
-            self._acknowledge(response, places)
+            self._receive()
         except (PeerGone, ApiError) as e:
             self._recover(e)
+
+    def _receive(self) -> None:
+        address = next(iter(self._sent))
+        connection, places = self._sent[address]
+        response = connection.receive()
+        del self._sent[address]
+        self._acknowledge(response, places)
 
     def _send(self) -> None:
         by_leader: dict[Address, list[_Place]] = {}

@@ -51,14 +51,8 @@ class SinkSettings:
     codec: Codec
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkSettings:
+    def parse(cls, options: Mapping[str, str]) -> SinkSettings:
         given = GivenOptions(options, _OPTIONS)
-        location = given.get("checkpointLocation")
-        if streaming and not location:
-            raise WrongOption(
-                "delivery=exactly_once needs option('checkpointLocation', …) at the query itself: "
-                "it names the transactions"
-            )
         for name, value in given.kafka().items():
             _check(name.removeprefix(KAFKA), value.strip().lower())
         prefix = given.get("transactionalIdPrefix") or _PREFIX
@@ -72,7 +66,7 @@ class SinkSettings:
         return cls(
             endpoint=given.endpoint(),
             topic=given.get("topic"),
-            names=Names.of(prefix, location or ""),
+            names=Names(prefix),
             decisions_topic=given.get("decisionsTopic") or DECISIONS_TOPIC,
             batch_bytes=batch_bytes,
             codec=_codec(given.get("kafka.compression.type")),

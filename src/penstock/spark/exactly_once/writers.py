@@ -58,16 +58,16 @@ class AttemptReport(WriterCommitMessage):
 
 def new_stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
     """Checks, on the driver, that rows of `schema` can be written, and that the cluster can do it."""
-    return StreamWriter(_checked(options, schema, streaming=True))
+    return StreamWriter(_checked(options, schema))
 
 
 def new_batch_writer(options: Mapping[str, str], schema: StructType) -> BatchWriter:
     """As `new_stream_writer`; the writer is one job, with an id of its own."""
-    return BatchWriter(_checked(options, schema, streaming=False), str(uuid4()))
+    return BatchWriter(_checked(options, schema), str(uuid4()))
 
 
-def _checked(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkSettings:
-    settings = SinkSettings.parse(options, streaming=streaming)
+def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+    settings = SinkSettings.parse(options)
     check_columns(schema, settings.topic)
     cluster = cluster_of(settings.endpoint)
     check_support(cluster, Coordinators(cluster), settings.names)
