@@ -18,10 +18,10 @@ from typing import Final
 
 from penstock.cli.cluster.planner import plan_for_console
 from penstock.client import Admin, Producer
-from penstock.console.registry.settings import registry_settings
 from penstock.console.web.app import ConsoleSettings
 from penstock.model.addresses import parse_bootstrap
 from penstock.net.client_security import ClientSecurity, client_security
+from penstock.registry.settings import registry_settings
 from penstock.testing import broker, cluster
 from tests.console.browser import Browser, Page, chromium
 from tests.console.registry_server import Registry, registry_server

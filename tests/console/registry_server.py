@@ -149,7 +149,7 @@ class Registry:
 
     def _problem(self, subject: str, body: Any) -> tuple[int, Any] | None:
         if body.get("schemaType", "AVRO") == "PROTOBUF":
-            invalid = "message" not in body["schema"]
+            invalid = "message" not in body["schema"] and not _is_descriptor(body["schema"])
         else:
             try:
                 invalid = not isinstance(json.loads(body["schema"]), dict | str)
@@ -200,6 +200,14 @@ class Registry:
                     return 422, {"error_code": 42206, "message": text}
             self.subjects[subject][version][1] = True
         return 200, versions
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether it is the base64 of a file's descriptor, which begins with the name of the file."""
+    try:
+        return b64decode(text, validate=True).startswith(b"\n")
+    except ValueError:
+        return False
 
 
 @contextmanager

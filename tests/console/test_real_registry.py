@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -16,9 +17,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from lab.apicurio import apicurio_registry
-from penstock.console.registry.settings import registry_settings
+from penstock.client import Registry, Serializer
 from penstock.console.web.app import ConsoleSettings, build_app
 from penstock.model.addresses import parse_bootstrap
+from penstock.registry.settings import registry_settings
 from penstock.testing import broker
 from tests.console.browser import Page, chromium
 from tests.console.pages.conftest import produce
@@ -47,6 +49,11 @@ message Ignored { string x = 1; }
 message Payment { common.Money amount = 1; google.protobuf.Timestamp at = 2; repeated Kind kinds = 3; }
 enum Kind { NONE = 0; CARD = 1; }
 """
+
+
+@dataclass
+class Paid:
+    cents: int
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +203,29 @@ def test_avro_and_protobuf_of_a_real_registry(registry: str, tmp_path: Path) -> 
             page.until_text(f"Protobuf shop.Payment, schema {protobuf}", ".drawer")
             assert page.errors() == []
             page.close()
+
+
+def test_serializers_of_clients_write_and_read_messages_of_the_registry(registry: str) -> None:
+    """Schemas are registered once, read back by number, and Java's console would show them."""
+    from google.protobuf.wrappers_pb2 import Int64Value
+
+    made = Registry(registry, timeout=30)
+    values: list[tuple[Serializer, Serializer, Any]] = [
+        (made.avro("clients-avro", CUSTOMER), Registry(registry).avro(), {"name": "Ada"}),
+        (made.json("clients-json", Paid), Registry(registry).json(kind=Paid), Paid(3)),
+        (
+            made.protobuf(Int64Value, "clients-protobuf"),
+            Registry(registry).protobuf(Int64Value),
+            Int64Value(value=5),
+        ),
+    ]
+    for writer, reader, value in values:
+        assert reader.decode(writer.encode(value)) == value
+    again = Registry(registry, timeout=30).avro("clients-avro", CUSTOMER, register=False)
+    assert again.encode({"name": "Ada"}) == values[0][0].encode({"name": "Ada"})
+    latest = Registry(registry, timeout=30).avro("clients-avro")
+    assert latest.encode({"name": "Ada"}) == values[0][0].encode({"name": "Ada"})
+    reference = {"name": "Customer", "subject": "clients-avro", "version": 1}
+    number = register(registry, "clients-orders", json.dumps(ORDER), "AVRO", reference)
+    found = Registry(registry, timeout=30).avro().decode(avro_order(number))
+    assert found == {"id": 9007199254740993, "customer": {"name": "<b>ada</b>"}}

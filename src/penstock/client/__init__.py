@@ -4,8 +4,8 @@
 owns every object: librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps
 are aware `datetime`s.
 
-Imports: librdkafka, `model` and `security`; `queues` also `net`, `wire`, `records` and `ports`, `two_phase`
-also `twophase` and `reading`. An import contract keeps the broker out.
+Imports: librdkafka, `model`, `registry` and `security`; `queues` also `net`, `wire`, `records` and `ports`,
+`two_phase` also `twophase` and `reading`. An import contract keeps the broker out.
 Used by: applications, through `penstock.Producer`, `Consumer`, `Admin` and `Queue`.
 """
 
@@ -42,6 +42,7 @@ from penstock.model.ids import TopicPartition
 if TYPE_CHECKING:
     from penstock.client.queues.message import Acknowledgement, QueueMessage
     from penstock.client.queues.queue import Queue
+    from penstock.client.registry import Registry
     from penstock.client.two_phase import TwoPhase
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "QueueMessage",
     "Record",
     "Refused",
+    "Registry",
     "RetryPolicy",
     "SerializationError",
     "Serializer",
@@ -92,6 +94,10 @@ def __getattr__(name: str) -> Any:
         from penstock.client.queues.queue import Queue
 
         return Queue
+    if name == "Registry":
+        from penstock.client.registry import Registry
+
+        return Registry
     if name == "TwoPhase":
         from penstock.client.two_phase import TwoPhase
 

@@ -3,7 +3,7 @@
 `views` turns responses into what pages show and does no I/O. `kafka` sends requests. `web` serves pages,
 JSON and server-sent events. `static` has the pages: hand-written ES modules and CSS, without a build step.
 
-Imports: `client.partitioners`, `net`, `reassignment`, `observability`, `wire`, `records`, `security`, `ports`
-and `model`. An import contract keeps the broker out.
+Imports: `client.partitioners`, `registry`, `net`, `reassignment`, `observability`, `wire`, `records`,
+`security`, `ports` and `model`. An import contract keeps the broker out.
 Used by: `penstock console` and `penstock up --console`.
 """

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.console.registry.settings import registry_settings
 from penstock.console.web.app import ConsoleSettings
 from penstock.model.addresses import parse_bootstrap
+from penstock.registry.settings import registry_settings
 from penstock.testing.clusters import Cluster
 from tests.console.browser import Browser, Page
 from tests.console.pages.conftest import produce

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.console.registry.api import NotFound, RegistryApi
-from penstock.console.registry.http import RegistryHttp, RegistryRefused
-from penstock.console.registry.settings import registry_settings
 from penstock.console.views.schemas import Draft, Level, Reference
+from penstock.registry.http import RegistryHttp, RegistryRefused
+from penstock.registry.settings import registry_settings
 from tests.console.registry_server import Registry, registry_server
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from penstock.console.registry.decoding import SchemaRegistry
-from penstock.console.registry.settings import registry_settings
 from penstock.console.views.payloads import show
 from penstock.records.record import Record
+from penstock.registry.settings import registry_settings
 
 AVRO = {
     "type": "record",

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.console.registry.settings import registry_settings
 from penstock.console.web.app import ConsoleSettings, build_app
 from penstock.model.addresses import parse_bootstrap
+from penstock.registry.settings import registry_settings
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
 from tests.console.logins import tls_login

@@ -16,12 +16,12 @@ from penstock.cli.requirements import require_console, require_extra
 
 if TYPE_CHECKING:
     from penstock.cli.cluster.faults import LocalFaults
-    from penstock.console.registry.settings import RegistrySettings
     from penstock.console.sso.settings import SsoSettings
     from penstock.console.web.app import ConsoleSettings
     from penstock.console.web.backup_routes import BackupStatus
     from penstock.console.web.fleet_routes import Telemetry
     from penstock.console.web.visitors import Network
+    from penstock.registry.settings import RegistrySettings
 
 __all__ = ["DEFAULT_CONSOLE_PORT", "console"]
 
@@ -202,9 +202,9 @@ def _sso(path: Path) -> SsoSettings:
 
 def _registry(url: str | None, path: Path | None) -> RegistrySettings | None:
     """The registry at a URL, or in a file; its certificates are checked."""
-    from penstock.console.registry.http import RegistryHttp
-    from penstock.console.registry.settings import SECRETS, registry_settings
     from penstock.model.errors import InvalidConfig
+    from penstock.registry.http import RegistryHttp
+    from penstock.registry.settings import SECRETS, registry_settings
 
     if url is None and path is None:
         return None

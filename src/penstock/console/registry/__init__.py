@@ -1,1 +1,1 @@
-"""A schema registry with Confluent's REST API: its settings, requests to it, messages by its schemas."""
+"""A schema registry with Confluent's REST API, for pages: changes of it, messages by its schemas."""

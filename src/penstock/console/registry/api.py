@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.console.registry.http import RegistryHttp, RegistryRefused
 from penstock.console.views.schemas import Checked, Draft, Level, SchemaVersion, SubjectVersion
 from penstock.model.errors import PenstockError
+from penstock.registry.http import RegistryHttp, RegistryRefused
 
 __all__ = ["NotFound", "RegistryApi"]
 

@@ -21,26 +21,23 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
-from penstock.console.registry.http import RegistryHttp, RegistryRefused, RegistryUnreachable
-from penstock.console.registry.settings import RegistrySettings
 from penstock.console.views.avro import check_avro
 from penstock.console.views.json_text import is_json
-from penstock.console.views.payloads import Decoded, schema_id
+from penstock.console.views.payloads import Decoded
 from penstock.console.views.protobuf import ProtobufSchema
-from penstock.console.views.protobuf_schema import InvalidSchema
-from penstock.console.views.schemas import SchemaVersion
 from penstock.model.installation import pip_install
 from penstock.records.record import Record
+from penstock.registry.http import RegistryHttp, RegistryRefused, RegistryUnreachable
+from penstock.registry.prefix import PREFIX_SIZE, schema_id
+from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
+from penstock.registry.settings import RegistrySettings
 
 __all__ = ["SchemaRegistry"]
 
-_PREFIX: Final = struct.Struct(">bI")
 _SCHEMAS_MAX: Final = 1000
-_REFERENCES_MAX: Final = 50
 #: schemas that one page fetches, seconds that it waits for all of them, and for each
 _FETCHES_MAX: Final = 50
 _PAGE_S: Final = 10.0
@@ -96,11 +93,10 @@ class SchemaRegistry:
         if known is None:
             return None
         kind, schema = known
-        body = data[_PREFIX.size :]
+        body = data[PREFIX_SIZE:]
         try:
             if kind == "AVRO":
-                parsed, named = schema or (None, {})
-                return Decoded(f"Avro, schema {number}", _avro(parsed, named, body), number)
+                return Decoded(f"Avro, schema {number}", _avro(schema, body), number)
             if kind == "PROTOBUF":
                 name, value = schema.decode(body)
                 return Decoded(f"Protobuf {name}, schema {number}", msgspec.json.encode(value), number)
@@ -123,7 +119,7 @@ class SchemaRegistry:
     def _fetch(self, number: int) -> tuple[int, Any]:
         try:
             found = self._http.get(SchemaVersion, f"/schemas/ids/{number}")
-            return number, (found.kind, _parsed(found.kind, found.schema, self._referenced(found)))
+            return number, (found.kind, _parsed(found.kind, found.schema, referenced(self._http, found)))
         except RegistryRefused as error:
             return number, _NOT_THERE if error.status == 404 else _FAILED
         except (InvalidSchema, RecursionError):
@@ -131,25 +127,6 @@ class SchemaRegistry:
             return number, None
         except (msgspec.DecodeError, RegistryUnreachable, ValueError, KeyError, AttributeError):
             return number, _FAILED
-
-    def _referenced(self, schema: SchemaVersion) -> list[str]:
-        """The texts of the schemas that a schema refers to, each after those that it refers to itself."""
-        found: dict[tuple[str, int], str] = {}
-
-        def visit(each: SchemaVersion, depth: int) -> None:
-            for reference in each.references or ():
-                key = (reference.subject, reference.version)
-                if key in found:
-                    continue
-                if len(found) >= _REFERENCES_MAX or depth > _REFERENCES_MAX:
-                    raise InvalidSchema(f"the schema refers to more than {_REFERENCES_MAX} others")
-                path = f"/subjects/{quote(key[0], safe='')}/versions/{key[1]}"
-                other = self._http.get(SchemaVersion, path)
-                visit(other, depth + 1)
-                found[key] = other.schema
-
-        visit(schema, 0)
-        return list(found.values())
 
 
 _FAILED: Final = object()
@@ -165,25 +142,17 @@ def _parsed(kind: str, text: str, references: list[str]) -> Any:
         return ProtobufSchema(text, references)
     if kind != "AVRO" or find_spec("fastavro") is None:
         return None
-    from fastavro.schema import SchemaParseException, parse_schema
-
-    named: dict[str, Any] = {}
-    try:
-        for each in references:
-            parse_schema(msgspec.json.decode(each), named_schemas=named)
-        return parse_schema(msgspec.json.decode(text), named_schemas=named), named
-    except SchemaParseException as error:
-        raise InvalidSchema(str(error)) from error
+    return parsed_avro(text, references)
 
 
-def _avro(schema: Any, named: dict[str, Any], body: bytes) -> bytes:
+def _avro(schema: AvroSchema | None, body: bytes) -> bytes:
     if schema is None:
         raise ValueError(f"fastavro is missing: {pip_install('avro')}")
     from fastavro import schemaless_reader
 
-    check_avro(schema, named, body)
+    check_avro(schema.parsed, schema.named, body)
     stream = io.BytesIO(body)
-    value = schemaless_reader(stream, schema, None)
+    value = schemaless_reader(stream, schema.parsed, None)
     if stream.read(1):
         raise ValueError("bytes are left behind the value")
     return msgspec.json.encode(value, enc_hook=str)

@@ -8,7 +8,6 @@ markup.
 from __future__ import annotations
 
 import re
-import struct
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.console.views.json_text import is_json, pretty_json
 from penstock.console.views.unpacking import Oversized
+from penstock.model.visible import visible
 from penstock.records.record import Record
+from penstock.registry.prefix import schema_id
 
 __all__ = [
     "DETAIL_MAX",
@@ -28,6 +29,7 @@ __all__ = [
     "message_view",
     "schema_id",
     "show",
+    "visible",
 ]
 
 #: characters of a value in a list of messages, and on the page of one message
@@ -37,13 +39,9 @@ DETAIL_MAX: Final = 400_000
 _FORMAT_MAX: Final = 4 << 20
 _DECODE_MAX: Final = 1 << 20
 _HEX_MAX: Final = 4_096
-_SCHEMA_PREFIX: Final = struct.Struct(">bI")
 _SCHEMA_ID_MAX: Final = 1_000_000
 FORMATS: Final = ("auto", "json", "text", "bytes")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
-_HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
-)
 _TIMESTAMP_MAX: Final = 253_402_300_799_999
 
 
@@ -57,18 +55,6 @@ class Decoded(NamedTuple):
 
 #: decodes bytes by a schema; None if they have none
 Decoder: TypeAlias = Callable[[bytes], Decoded | None]
-
-
-def visible(text: str) -> str:
-    """The text with invisible characters replaced by pictures or escapes."""
-
-    def picture(match: re.Match[str]) -> str:
-        code = ord(match[0])
-        if code < 0x20:
-            return chr(0x2400 + code)
-        return "\u2421" if code == 0x7F else f"⟨U+{code:04X}⟩"
-
-    return _HIDDEN.sub(picture, text)
 
 
 def show(
@@ -98,13 +84,6 @@ def show(
     number = schema_id(data)
     # Any bytes may begin with a zero: registries count from 1 on.
     return {**found, "schema_id": number} if number is not None and 0 < number < _SCHEMA_ID_MAX else found
-
-
-def schema_id(data: bytes) -> int | None:
-    """The number of the schema that serializers of Confluent write in front; None without their prefix."""
-    if len(data) <= _SCHEMA_PREFIX.size or data[0] != 0:
-        return None
-    return int(_SCHEMA_PREFIX.unpack_from(data)[1])
 
 
 def _cut(kind: str, text: str, size: int, limit: int, truncated: bool = False) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from penstock.model.errors import PenstockError
+from penstock.registry.schemas import InvalidSchema
 
 __all__ = [
     "SCALARS",
@@ -73,10 +73,6 @@ message ListValue { repeated Value values = 1; }
 message Value { oneof kind { NullValue null_value = 1; double number_value = 2; string string_value = 3;
   bool bool_value = 4; Struct struct_value = 5; ListValue list_value = 6; } }
 """
-
-
-class InvalidSchema(PenstockError):
-    """A text that is no schema of Protobuf; the message says where."""
 
 
 class Field(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.console.views.json_text import is_json, pretty_json
 from penstock.console.views.payloads import visible
+from penstock.registry.schemas import Draft, Reference, SchemaVersion
 
 __all__ = [
     "LEVELS",
@@ -55,50 +56,9 @@ _DIFF_MAX: Final = 1_000
 _CONTEXT: Final = 3
 
 
-class Reference(msgspec.Struct, frozen=True):
-    """Another schema that a schema uses, under a name."""
-
-    name: str
-    subject: str
-    version: int
-
-
-class SchemaVersion(msgspec.Struct, frozen=True):
-    """A schema as the registry has it; by number, it has no subject and no version."""
-
-    schema: str
-    subject: str = ""
-    version: int = -1
-    id: int = -1
-    schemaType: str | None = None
-    references: list[Reference] | None = None
-
-    @property
-    def kind(self) -> str:
-        """The registry leaves out the type of Avro."""
-        return self.schemaType or "AVRO"
-
-
 class SubjectVersion(msgspec.Struct, frozen=True):
     subject: str
     version: int
-
-
-class Draft(msgspec.Struct, frozen=True):
-    """A schema that a user has written."""
-
-    schema: str
-    kind: str = "AVRO"
-    references: list[Reference] = []
-
-    def body(self) -> dict[str, Any]:
-        """The body of a request; registries of old versions know no type, which is Avro's then."""
-        body: dict[str, Any] = {"schema": self.schema}
-        if self.kind != "AVRO":
-            body["schemaType"] = self.kind
-        if self.references:
-            body["references"] = self.references
-        return body
 
 
 class Level(NamedTuple):

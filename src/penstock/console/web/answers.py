@@ -11,10 +11,10 @@ from starlette.responses import Response
 from penstock.console.kafka.cluster import NotReachable, Refused
 from penstock.console.kafka.metadata_log import NoControllerListener
 from penstock.console.registry.api import NotFound
-from penstock.console.registry.http import RegistryRefused, RegistryUnreachable
 from penstock.console.views.access import InvalidAcl
 from penstock.console.views.filters import InvalidFilter
 from penstock.model.errors import PenstockError
+from penstock.registry.http import RegistryRefused, RegistryUnreachable
 
 __all__ = ["BODY_MAX", "BadInput", "as_json", "body_of", "offset_of", "on_error", "whole"]
 

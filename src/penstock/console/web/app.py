@@ -21,8 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.console.registry.api import RegistryApi
 from penstock.console.registry.decoding import SchemaRegistry
-from penstock.console.registry.http import RegistryHttp
-from penstock.console.registry.settings import RegistrySettings
 from penstock.console.sso.settings import SsoSettings
 from penstock.console.views.knowledge import UNKNOWN, Gap
 from penstock.console.views.lag_ring import joined
@@ -58,6 +56,8 @@ from penstock.console.web.traffic_routes import traffic_routes
 from penstock.console.web.visitors import Network, scheme_of, visitor_of
 from penstock.model.errors import PenstockError
 from penstock.net.client_security import ClientSecurity
+from penstock.registry.http import RegistryHttp
+from penstock.registry.settings import RegistrySettings
 from penstock.wire.routing import Address
 
 __all__ = ["ConsoleSettings", "build_app"]

@@ -23,7 +23,6 @@ from penstock.console.kafka.rights import cluster_operations
 from penstock.console.kafka.workers import in_worker
 from penstock.console.registry.api import NotFound, RegistryApi
 from penstock.console.registry.decoding import SchemaRegistry
-from penstock.console.registry.http import RegistryRefused, RegistryUnreachable
 from penstock.console.views.knowledge import UNKNOWN, Gap
 from penstock.console.views.schemas import (
     LEVELS,
@@ -40,6 +39,7 @@ from penstock.console.views.schemas import (
 )
 from penstock.console.web.answers import BadInput, as_json, body_of
 from penstock.console.web.sessions import Session, Sessions
+from penstock.registry.http import RegistryRefused, RegistryUnreachable
 
 __all__ = ["schema_routes"]
 

@@ -23,7 +23,7 @@ _KNOWN: Final = frozenset({_URL, *SECRETS, "ca.location", "certificate.location"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """A registry, and the credentials of the console in it."""
+    """A registry, and the credentials for it."""
 
     #: without a slash at its end
     url: str
@@ -33,7 +33,7 @@ class RegistrySettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     #: PEM certificates that sign that of the registry; None for those of the system
     ca_file: str | None = None
-    #: PEM file with key and certificates of the console, for mutual TLS
+    #: PEM file with key and certificates of the client, for mutual TLS
     certificate_file: str | None = None
     #: whether no page changes the registry
     is_read_only: bool = False

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.console.registry.http import BYTES_MAX, RegistryHttp, RegistryRefused, RegistryUnreachable
-from penstock.console.registry.settings import registry_settings
+from penstock.registry.http import BYTES_MAX, RegistryHttp, RegistryRefused, RegistryUnreachable
+from penstock.registry.settings import registry_settings
 from tests.console.registry_server import registry_server
 from tests.secured import pki
 

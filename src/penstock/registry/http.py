@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.console.registry.settings import RegistrySettings
-from penstock.console.views.payloads import visible
 from penstock.model.errors import PenstockError
+from penstock.model.visible import visible
+from penstock.registry.settings import RegistrySettings
 
 __all__ = ["BYTES_MAX", "RegistryHttp", "RegistryRefused", "RegistryUnreachable"]
 
@@ -100,7 +100,7 @@ class RegistryHttp:
         parts = urlsplit(settings.url)
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
         self._tls = _tls(settings) if parts.scheme == "https" else None
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"console-{name}")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=name)
         self._requests = 0
 
     async def send(self, shape: type[T], method: str, path: str, body: object = None) -> T:
@@ -180,7 +180,7 @@ class RegistryHttp:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             found = _Error()
         if status in (401, 403):
-            text = "the schema registry refuses the credentials of this console"
+            text = "the schema registry refuses the credentials"
         elif 300 <= status < 400:
             text = f"the schema registry redirects to another address (HTTP {status}): give its own"
         else:

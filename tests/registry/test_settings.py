@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.console.registry.settings import registry_settings
 from penstock.model.errors import InvalidConfig
+from penstock.registry.settings import registry_settings
 
 
 def test_an_address_alone_is_enough() -> None:
