@@ -27,6 +27,7 @@ from bench import (
     secured,
     shares,
     spark,
+    streams,
     throughput,
     transactions,
 )
@@ -49,6 +50,7 @@ ROWS: tuple[Row, ...] = (
     *encryption.ROWS,
     *archive.ROWS,
     *shares.ROWS,
+    *streams.ROWS,
     *spark.ROWS,
     *frames.ROWS,
     *cluster.ROWS,
