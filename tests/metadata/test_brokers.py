@@ -19,6 +19,8 @@ from penstock.model.steps import at_once
 from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom, UncleanTopic
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord
+from penstock.wire.schema import Struct
 from tests.metadata.stage import Stage
 
 OLD = Feature(name="metadata.version", min_supported_version=1, max_supported_version=29)
@@ -488,3 +490,32 @@ def test_an_only_replica_leads_though_it_is_unclean() -> None:
     assert _report_unclean(stage, 1, partition)
     assert not _report_unclean(stage, 1)
     assert (partition.leader, partition.leader_recovery) == (1, RECOVERING)
+
+
+def test_a_heartbeat_changes_the_cordoned_directories_once() -> None:
+    """KIP-1066, from 4.3-IV0 on."""
+    stage = Stage()
+    stage.register(1, log_dirs=[b"a" * 16, b"b" * 16])
+    stage.beat(1)
+
+    def beat(*cordoned: bytes) -> list[Struct]:
+        request = BrokerHeartbeatRequest(
+            broker_id=1,
+            broker_epoch=stage.epoch(1),
+            current_metadata_offset=stage.image.offset,
+            cordoned_log_dirs=list(cordoned),
+        )
+        records, _ = at_once(heartbeat(stage.image, stage.policy, request, -1))
+        stage.commit(records)
+        return records
+
+    stage.commit([FeatureLevelRecord(name="metadata.version", feature_level=29)])
+    assert beat(b"a" * 16) == []
+    stage.commit([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    (record,) = beat(b"a" * 16, b"unknown directory")
+    assert isinstance(record, BrokerRegistrationChangeRecord)
+    assert (record.cordoned_log_dirs, record.fenced) == ([b"a" * 16], 0)
+    assert stage.image.brokers[1].cordoned == [b"a" * 16]
+    assert beat(b"a" * 16) == []
+    assert len(beat()) == 1
+    assert stage.image.brokers[1].cordoned == []

@@ -52,6 +52,8 @@ _RESERVED_DIRECTORIES: Final = 100
 _UNKNOWN_INCARNATION: Final = bytes(16)
 _FENCE: Final = 1
 _UNFENCE: Final = -1
+#: the level of metadata.version whose records have cordoned data directories (4.3-IV0)
+_CORDONS_FROM: Final = 30
 _SHUT_DOWN: Final = 1
 
 
@@ -264,7 +266,22 @@ def heartbeat(
         records = yield from hand_over(image, policy, broker.id, request.without_room)
         if not records and broker.id in policy.clocks_off:
             records = lead_elsewhere(image, policy, broker.id)
+    records += _cordoned(image, broker, request.cordoned_log_dirs)
     return records, answer
+
+
+def _cordoned(
+    image: ClusterImage, broker: BrokerImage, directories: Collection[bytes] | None
+) -> list[Struct]:
+    """The change of a broker's cordoned data directories (KIP-1066), as far as records may have them."""
+    if directories is None or image.features.get(METADATA_VERSION, 0) < _CORDONS_FROM:
+        return []
+    wanted = [each for each in broker.log_directories if each in directories]
+    if set(wanted) == set(broker.cordoned):
+        return []
+    change = _registration_change(broker)
+    change.cordoned_log_dirs = wanted
+    return [change]
 
 
 def _directories_offline(

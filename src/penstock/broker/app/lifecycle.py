@@ -74,12 +74,13 @@ class Lifecycle:
         *,
         previous: Registration,
         offline: Callable[[], list[bytes]],
+        cordoned: Callable[[], list[bytes]],
         without_room: Callable[[], list[TopicWithoutRoom]],
         failed: Callable[[], list[FailedTopic]],
         unclean: UncleanReplicas,
     ) -> None:
-        """`offline` returns the failed data directories, `without_room` the replicas in full directories,
-        `failed` those in failed ones.
+        """`offline` returns the failed data directories, `cordoned` those that get no new replicas,
+        `without_room` the replicas in full directories, `failed` those in failed ones.
 
         `previous` is the registration that ended with the last clean shutdown.
         `unclean` contains the replicas to report before this broker is unfenced, and those found later.
@@ -91,6 +92,7 @@ class Lifecycle:
         self._rng = rng
         self._previous = previous
         self._offline = offline
+        self._cordoned = cordoned
         self._without_room = without_room
         self._failed = failed
         self._unclean = unclean
@@ -287,6 +289,7 @@ class Lifecycle:
             current_metadata_offset=self._node.loader.applied - 1,
             want_shut_down=self._wants_down,
             offline_log_dirs=self._offline(),
+            cordoned_log_dirs=self._cordoned(),
             without_room=self._without_room(),
             failed_replicas=self._failed(),
             unclean_replicas=unclean.topics,

@@ -18,6 +18,7 @@ from penstock.broker.links.runtime import Links
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.rejoining import Rejoining
 from penstock.broker.replica.archived_restart import ArchivedRestarts
+from penstock.broker.replica.cordoned_directories import cordoned
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
 from penstock.broker.replica.links import ClusterLinks
@@ -198,6 +199,10 @@ def _new_lifecycle(
         world.rng,
         previous=storage.partitions.previous_registration,
         offline=lambda: [parse_topic_id(directory.directory_id) for directory in full.failed()],
+        cordoned=lambda: [
+            parse_topic_id(directory.directory_id)
+            for directory in cordoned(config, storage.partitions.directories)
+        ],
         without_room=full.without_room,
         failed=full.failed_replicas,
         unclean=storage.partitions.unclean,

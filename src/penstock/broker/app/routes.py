@@ -158,6 +158,7 @@ class Routes:
             stages.world.clock,
             health.findings,
             stages.replication.links,
+            stages.config,
         )
         self.quorum = QuorumHandlers(
             node.cluster_id,

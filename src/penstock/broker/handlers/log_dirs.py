@@ -14,8 +14,10 @@ from penstock.broker.base.context import Context
 from penstock.broker.links.runtime import Links
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.node.image_check import ImageCheck
+from penstock.broker.replica.cordoned_directories import cordoned
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.observability.health import Finding
@@ -56,6 +58,7 @@ class LogDirHandlers:
         clock: Clock,
         health: HealthSteps,
         links: Links,
+        config: BrokerConfig,
     ) -> None:
         """`health` computes the findings of this broker about its health, for clients that request them."""
         self._partitions = partitions
@@ -64,6 +67,7 @@ class LogDirHandlers:
         self._image_check = image_check
         self._clock = clock
         self._links = links
+        self._config = config
 
     def describe_log_dirs(
         self, context: Context, request: DescribeLogDirsRequest
@@ -79,8 +83,10 @@ class LogDirHandlers:
             wanted = [partitions.find(*name) for name in names]
         now_ms = int(self._clock.monotonic() * 1000)
         response = self._of_broker()
+        closed = cordoned(self._config, partitions.directories)
         for directory in partitions.directories:
             result = DescribeLogDirsResult(log_dir=directory.path)
+            result.is_cordoned = directory in closed
             response.results.append(result)
             if directory.health.offline is not None:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

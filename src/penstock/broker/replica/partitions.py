@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, cast
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.checkpoints import Checkpoints
+from penstock.broker.replica.cordoned_directories import places
 from penstock.broker.replica.data_directories import (
     DataDirectories,
     check_metadata_folder,
@@ -182,10 +183,9 @@ class Partitions(PartitionTable):
             await self.add({topic.id: indexes})
 
     async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
-        """Host new partitions, each in the directory with the fewest."""
+        """Host new partitions, each in the directory with the fewest that is not cordoned."""
         for wanted in slices(self._wanted(added), _CREATED):
-            counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
-            for directory, placed in place_logs(counts, wanted).items():
+            for directory, placed in place_logs(places(self._config, self._counts), wanted).items():
                 await self._make(directory, placed)
 
     def _wanted(self, added: Mapping[TopicId, Sequence[int]]) -> Iterator[WantedLog]:

@@ -30,6 +30,7 @@ class BrokerValues:
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     default_replication_factor: int
+    cordoned_log_dirs: tuple[str, ...]
     delegation_token_expiry_check_interval_ms: int
     delegation_token_expiry_time_ms: int
     delegation_token_max_lifetime_ms: int

@@ -23,6 +23,14 @@ STORAGE_KEYS: list[ConfigKey] = [
         check=not_empty,
     ),
     ConfigKey("log.dirs", _LIST, None, "The data directories, comma-separated.", check=not_empty),
+    ConfigKey(
+        "cordoned.log.dirs",
+        _LIST,
+        (),
+        "Data directories that get no new replicas (KIP-1066), as they are named in log.dirs or log.dir; `*` "
+        "for all. The controller places none on a broker all of whose directories are cordoned.",
+        update_mode=UpdateMode.PER_BROKER,
+    ),
     *ENCRYPTION_KEYS,
     ConfigKey("log.retention.check.interval.ms", _L, 300_000, "How often retention is applied.", low=1),
     ConfigKey(
