@@ -38,7 +38,7 @@ PROMISED = {
     19: ("CreateTopics", 2, 7),
     20: ("DeleteTopics", 1, 6),
     21: ("DeleteRecords", 0, 2),
-    22: ("InitProducerId", 0, 5),
+    22: ("InitProducerId", 0, 6),
     23: ("OffsetForLeaderEpoch", 2, 4),
     32: ("DescribeConfigs", 1, 4),
     33: ("AlterConfigs", 0, 2),
