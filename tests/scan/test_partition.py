@@ -13,10 +13,9 @@ from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.names import TIER
 from penstock.archive.objects import open_archive
 from penstock.archive.writing import PartitionWriter
-from penstock.records.record import iter_batches
 from penstock.scan.partition import PartitionScan, source_of
 from penstock.scan.parts import Part, shown
-from penstock.scan.place import ArchivePlace
+from penstock.scan.place import ArchivePlace, read_blocks
 from penstock.scan.tiers import copied
 from penstock.testing.simulation.object_store import SimulatedStore
 from penstock.testing.simulation.ports import SimRng
@@ -39,15 +38,11 @@ async def offsets(
     store: SimulatedStore, manifest: Manifest, part: Part, *, committed: bool = True, since_ms: int = 0
 ) -> list[int]:
     """The base offsets of the batches with records that a scan shows."""
-
-    async def known() -> Manifest:
-        return manifest
-
-    opened = PartitionScan(source_of(store, part, known), manifest, part, committed, since_ms)
+    opened = PartitionScan(source_of(store, part, manifest), manifest, part, committed, since_ms)
     found: list[int] = []
     async for chunk in opened.chunks():
-        data = await opened.load(chunk)
-        placed = shown(iter_batches(data), chunk.hidden)
+        data = await read_blocks(store, *opened.placed(chunk))
+        placed = shown(opened.batches(chunk, data), chunk.hidden)
         found += [header.base_offset for _, header in placed if not header.is_control]
     return found
 

@@ -85,6 +85,12 @@ class LibraryStore:
             return bytes(await self._library.get_range_async(self._store, name, start=start, end=end))
         raise AssertionError
 
+    async def get_buffer(self, name: str, start: int, end: int) -> Buffer:
+        """As `get_range`, in the memory of the library."""
+        with _as_os_errors(name):
+            return memoryview(await self._library.get_range_async(self._store, name, start=start, end=end))
+        raise AssertionError
+
     async def put_new(self, name: str, data: Buffer) -> None:
         try:
             with _as_os_errors(name):

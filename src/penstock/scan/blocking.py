@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.archive.documents import Manifest
 from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.manifests import check_manifest
 from penstock.archive.objects import read_document
+from penstock.ports import Buffer, ObjectStore
 from penstock.records.committed import PlacedBatch
-from penstock.records.record import iter_batches
 from penstock.scan.partition import Chunk, PartitionScan, source_of
 from penstock.scan.parts import Part, shown
-from penstock.scan.place import ArchivePlace, open_place
+from penstock.scan.place import ArchivePlace, LocalBlocks, local_blocks, open_place, read_blocks
 
 __all__ = ["run", "scan"]
 
@@ -34,34 +34,58 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def scan(part: Part, *, committed: bool, since_ms: int = 0) -> Iterator[tuple[memoryview, list[PlacedBatch]]]:
-    """The batches of a part, chunk by chunk: bytes that were verified, and which batches in them are shown.
+def scan(part: Part, *, committed: bool, since_ms: int = 0) -> Iterator[tuple[Buffer, Iterator[PlacedBatch]]]:
+    """The batches of a part, chunk by chunk: bytes, and which batches in them are shown.
 
-    The first and the last chunk may have batches outside of the part. ArchiveError if an object is missing or
-    damaged, OSError if the store fails.
+    A batch is verified when the iterator returns it, and the bytes are gone with the next chunk. The first
+    and the last chunk may have batches outside of the part. ArchiveError if an object is missing or damaged,
+    OSError if the store fails.
     """
     with asyncio.Runner() as runner:
-        opened = PartitionScan(*_opened(runner, part), part, committed, since_ms)
-        arriving: asyncio.Queue[_Arriving | None] = asyncio.Queue(_AHEAD)
-        feeder = runner.get_loop().create_task(_feed(opened, arriving))
-        while (found := runner.run(_next(arriving, feeder))) is not None:
-            chunk, data = found
-            yield data, list(shown(iter_batches(data), chunk.hidden))
+        store = open_place(part.place)
+        manifest = runner.run(_manifest(part.place, part.manifest, part.sha256))
+        opened = PartitionScan(source_of(store, part, manifest), manifest, part, committed, since_ms)
+        local = local_blocks(part.place)
+        for chunk, data in _remote(runner, opened, store) if local is None else _local(runner, opened, local):
+            yield data, shown(opened.batches(chunk, data), chunk.hidden)
 
 
-_Arriving = tuple[Chunk, "asyncio.Task[memoryview]"]
+def _local(runner: asyncio.Runner, opened: PartitionScan, blocks: LocalBlocks) -> Iterator[_Read]:
+    """Chunks of files: the page cache reads ahead, and they are read where they are decoded."""
+    chunks = opened.chunks()
+
+    async def following() -> Chunk | None:
+        return await anext(chunks, None)
+
+    try:
+        while (chunk := runner.run(following())) is not None:
+            yield chunk, blocks.read(*opened.placed(chunk))
+    finally:
+        blocks.close()
 
 
-async def _feed(opened: PartitionScan, arriving: asyncio.Queue[_Arriving | None]) -> None:
+def _remote(runner: asyncio.Runner, opened: PartitionScan, store: ObjectStore) -> Iterator[_Read]:
+    arriving: asyncio.Queue[_Arriving | None] = asyncio.Queue(_AHEAD)
+    feeder = runner.get_loop().create_task(_feed(opened, store, arriving))
+    while (found := runner.run(_next(arriving, feeder))) is not None:
+        yield found
+
+
+_Read: TypeAlias = tuple[Chunk, Buffer]
+_Arriving: TypeAlias = tuple[Chunk, "asyncio.Task[Buffer]"]
+
+
+async def _feed(opened: PartitionScan, store: ObjectStore, arriving: asyncio.Queue[_Arriving | None]) -> None:
     chunks: AsyncIterator[Chunk] = opened.chunks()
     async for chunk in chunks:
-        await arriving.put((chunk, asyncio.ensure_future(opened.load(chunk))))
+        reading = asyncio.ensure_future(read_blocks(store, *opened.placed(chunk)))
+        await arriving.put((chunk, reading))
     await arriving.put(None)
 
 
 async def _next(
     arriving: asyncio.Queue[_Arriving | None], feeder: asyncio.Task[None]
-) -> tuple[Chunk, memoryview] | None:
+) -> tuple[Chunk, Buffer] | None:
     """The next chunk when it has arrived; None behind the last one. An error of the feeder is raised."""
     getting = asyncio.ensure_future(arriving.get())
     await asyncio.wait((getting, feeder), return_when=asyncio.FIRST_COMPLETED)
@@ -72,16 +96,6 @@ async def _next(
         feeder.result()
     found = await getting
     return None if found is None else (found[0], await found[1])
-
-
-def _opened(runner: asyncio.Runner, part: Part) -> tuple[Any, Manifest]:
-    store = open_place(part.place)
-    manifest = runner.run(_manifest(part.place, part.manifest, part.sha256))
-
-    async def known() -> Manifest:
-        return manifest
-
-    return source_of(store, part, known), manifest
 
 
 _manifests: Final[dict[tuple[str, str], Manifest]] = {}

@@ -1,27 +1,30 @@
 """Goes through the segments of a part of a partition, chunk by chunk.
 
-A chunk is what one request gets (`remote.chunks`): whole batches of a few MiB, which are compared with the
-checksums of their blocks. Segments whose records are all earlier than the wanted time are not read.
+A chunk is what one request gets (`remote.chunks`): whole batches of a few MiB, whose blocks are compared with
+their checksums. Segments whose records are all earlier than the wanted time are not read.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.archive.documents import Manifest, Page, PageEntry, SegmentEntry
 from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.lookup import entry_at, place_of
-from penstock.archive.segment_object import check_blocks
+from penstock.ports import Buffer, ObjectStore
+from penstock.records.batch import HEADER_SIZE, MAGIC, read_header
+from penstock.records.checksum import crc32c
+from penstock.records.committed import PlacedBatch
 from penstock.remote.chunks import ChunkRange, SegmentMap, unresolved
 from penstock.remote.mounted_source import MountedSource
-from penstock.remote.source import ArchiveSource, read_range
+from penstock.remote.source import ArchiveSource
 from penstock.scan.parts import Part, decided
 from penstock.storage.transactions import AbortedTransaction
 
-__all__ = ["Chunk", "InlineWorkers", "PartitionScan", "source_of"]
+__all__ = ["Chunk", "InlineWorkers", "PartitionScan", "Placed", "source_of"]
 
 T = TypeVar("T")
 #: maps that are kept: a transaction that is open for long has its marker many segments further on
@@ -42,6 +45,14 @@ class InlineWorkers:
         """There is nothing to close."""
 
 
+class Placed(NamedTuple):
+    """A range of an object."""
+
+    name: str
+    start: int
+    end: int
+
+
 class Chunk(NamedTuple):
     """Whole batches, one behind the other, and the transactions that readers may not see of them."""
 
@@ -51,11 +62,15 @@ class Chunk(NamedTuple):
     hidden: tuple[AbortedTransaction, ...] | None
 
 
-def source_of(store: Any, part: Part, manifest: Callable[[], Awaitable[Manifest]]) -> ArchiveSource:
+def source_of(store: ObjectStore, part: Part, manifest: Manifest) -> ArchiveSource:
     """The segments as they were written, or as a cut has decided about their transactions."""
+
+    async def known() -> Manifest:
+        return manifest
+
     if part.cut is None:
-        return ArchiveSource(store, manifest, InlineWorkers())
-    return MountedSource(store, manifest, InlineWorkers(), part.cut, 0)
+        return ArchiveSource(store, known, InlineWorkers())
+    return MountedSource(store, known, InlineWorkers(), part.cut, 0)
 
 
 @dataclass(slots=True)
@@ -81,14 +96,43 @@ class PartitionScan:
         if at < self.part.stop:
             raise ArchiveDamaged(f"the archive of {self.manifest.owner} has no offset {at}")
 
-    async def load(self, chunk: Chunk) -> memoryview:
-        """The batches of a chunk; ArchiveDamaged unless they pass the checksums of their blocks."""
+    def placed(self, chunk: Chunk) -> Placed:
+        """The whole blocks of an object that have a chunk."""
+        return Placed(
+            self.manifest.owner.object(chunk.segment.entry.name), *chunk.segment.blocks_of(chunk.range)
+        )
+
+    def batches(self, chunk: Chunk, data: Buffer) -> Iterator[PlacedBatch]:
+        """The batches of a chunk in the blocks that `placed` names, one after the other.
+
+        Each block is compared with its checksum right before its first batch, so that the decoder finds it in
+        the processor's cache. ArchiveDamaged for one that does not pass.
+        """
         segment, wanted = chunk.segment, chunk.range
-        start, end = segment.blocks_of(wanted)
-        name = self.manifest.owner.object(segment.entry.name)
-        data = await read_range(self.source.store, name, start, end)
-        check_blocks(data, start, segment.blocks, segment.block_size, name)
-        return memoryview(data)[wanted.start - start : wanted.end - start]
+        name, start, end = self.placed(chunk)
+        view, size, blocks = memoryview(data), segment.block_size, segment.blocks
+        position, stop, verified = wanted.start - start, wanted.end - start, 0
+        if len(view) != end - start:
+            raise ArchiveDamaged(f"{name} has {len(view)} bytes where {end - start} were read")
+        number = start // size
+        while position < stop:
+            needed = position + HEADER_SIZE
+            while True:
+                while verified < min(needed, len(view)):
+                    block = view[verified : verified + size]
+                    if crc32c(block) != int.from_bytes(blocks[4 * number : 4 * number + 4], "big"):
+                        raise ArchiveDamaged(f"{name} is damaged between bytes {start + verified} and {end}")
+                    verified, number = verified + len(block), number + 1
+                if needed > stop:
+                    raise ArchiveDamaged(f"{name} has a batch that is cut off at byte {start + position}")
+                header = read_header(view, position)
+                if needed >= position + header.size:
+                    break
+                needed = position + header.size
+            if header.magic != MAGIC or header.size < HEADER_SIZE:
+                raise ArchiveDamaged(f"{name} has no batch at byte {start + position}")
+            yield position, header
+            position += header.size
 
     async def _of_segment(self, entry: SegmentEntry, at: int) -> AsyncIterator[Chunk]:
         segment = await self._map(entry)
