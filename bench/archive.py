@@ -44,7 +44,7 @@ _RATE_GOAL, _SHARE_GOAL = 200.0, 0.5
 
 
 @contextmanager
-def _store() -> Iterator[tuple[str, Mapping[str, str], Path]]:
+def local_s3() -> Iterator[tuple[str, Mapping[str, str], Path]]:
     """A local S3 server: an address in it, the configs of brokers, and the options file of commands."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-s3-") as folder:
         server = versitygw_server(Path(folder), KEY, SECRET, "bench")
@@ -103,7 +103,7 @@ def _metric(port: int, name: str) -> float:
 def _produce_tiered(contender: Contender, scale: float) -> Values:
     """In turns on two brokers, because a busy machine is busy for both."""
     with ExitStack() as stack:
-        _, settings, _ = stack.enter_context(_store())
+        _, settings, _ = stack.enter_context(local_s3())
         port = free_port()
         plain = stack.enter_context(_broker(contender, {}))
         tiered = stack.enter_context(
@@ -152,7 +152,7 @@ def _local_bytes(server: Server, name: str) -> int:
 
 def _read_archived(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
-        _, settings, _ = stack.enter_context(_store())
+        _, settings, _ = stack.enter_context(local_s3())
         server = stack.enter_context(_broker(contender, settings))
         count = int(MESSAGES * scale)
         _filled(server, "local", SEGMENT, count)
@@ -171,7 +171,7 @@ def _rate(flow: Flow) -> float:
 
 def _beside_reader(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
-        _, settings, _ = stack.enter_context(_store())
+        _, settings, _ = stack.enter_context(local_s3())
         server = stack.enter_context(_broker(contender, settings))
         count, seconds, address = int(MESSAGES * scale), SECONDS * scale, (HOST, server.port)
         _create(server.bootstrap, "hot", {}, 1)
@@ -203,7 +203,7 @@ def _run(*words: str) -> float:
 
 def _restore(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
-        address, _, options = stack.enter_context(_store())
+        address, _, options = stack.enter_context(local_s3())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         count, store = int(MESSAGES * scale), ("--store-config", str(options))
         with _broker(contender, {}) as server:
