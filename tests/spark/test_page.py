@@ -14,7 +14,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def test_the_examples_run(spark: SparkSession, topics: Topics, topic: str) -> None:
-    streaming, typing = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (streaming,) = (block for block in blocks if "gpu-telemetry" in block)
+    (typing,) = (block for block in blocks if "valueSchema" in block)
     names: dict[str, Any] = {"spark": spark}
     exec(streaming.replace("localhost:9092", topics.bootstrap).replace("gpu.telemetry", topic), names)
     assert names["rows"].isStreaming

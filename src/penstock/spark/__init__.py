@@ -10,5 +10,6 @@ Used by: Spark, and `telemetry.pipeline`.
 """
 
 from penstock.spark.source import PenstockDataSource
+from penstock.spark.streaming import behind_latest, start_query
 
-__all__ = ["PenstockDataSource"]
+__all__ = ["PenstockDataSource", "behind_latest", "start_query"]
