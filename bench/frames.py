@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -25,24 +26,27 @@ def _frames(contender: Contender, scale: float) -> Values:
     bootstrap, count = contender.server.bootstrap, int(MESSAGES * scale)
     with topic(bootstrap, PARTITIONS) as name:
         fill(bootstrap, name, count)
-        ours: list[float] = []
-        loop: list[float] = []
+        runs: dict[Any, list[tuple[float, float]]] = {read: [] for read in (_frame, _loop, _query)}
         for _ in range(RUNS):
-            ours.append(_seconds(_frame, bootstrap, name, count))
-            loop.append(_seconds(_loop, bootstrap, name, count))
-        filtered = min(_seconds(_query, bootstrap, name, count) for _ in range(RUNS))
+            for read, taken in runs.items():
+                taken.append(_seconds(read, bootstrap, name, count))
+    wall = {read: min(each for each, _ in taken) for read, taken in runs.items()}
+    cpu = {read: min(each for _, each in taken) for read, taken in runs.items()}
     return {
-        "rows/s": count / min(ours),
-        "confluent-kafka in a loop, rows/s": count / min(loop),
-        "against": min(loop) / min(ours),
-        "SQL, rows/s": count / filtered,
+        "rows/s": count / wall[_frame],
+        "confluent-kafka in a loop, rows/s": count / wall[_loop],
+        "against": wall[_loop] / wall[_frame],
+        "CPU per row": cpu[_frame] / count * 1e6,
+        "CPU per row, confluent-kafka in a loop": cpu[_loop] / count * 1e6,
+        "SQL, rows/s": count / wall[_query],
     }
 
 
-def _seconds(read: Callable[[str, str], int], bootstrap: str, name: str, count: int) -> float:
-    began = time.perf_counter()
+def _seconds(read: Callable[[str, str], int], bootstrap: str, name: str, count: int) -> tuple[float, float]:
+    """Wall-clock time, and CPU of this process with all its threads."""
+    began, used = time.perf_counter(), time.process_time()
     found = read(bootstrap, name)
-    took = time.perf_counter() - began
+    took = time.perf_counter() - began, time.process_time() - used
     if found != count:
         raise RuntimeError(f"{read.__name__} found {found} of {count} messages")
     return took
@@ -91,6 +95,8 @@ ROWS = (
             Metric("rows/s", "", True),
             Metric("confluent-kafka in a loop, rows/s", "", True),
             Metric("against", "× the loop", True, limit=8),
+            Metric("CPU per row", "µs", False),
+            Metric("CPU per row, confluent-kafka in a loop", "µs", False),
             Metric("SQL, rows/s", "", True),
         ),
         _frames,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,7 +102,9 @@ def test_json_of_a_type_is_checked(served: Served) -> None:
     raw = serializer.encode(Payment(3))
     assert raw == prefixed(1, b'{"cents":3}')
     assert served.schemas[1]["schemaType"] == "JSON"
-    assert "cents" in served.schemas[1]["schema"]
+    registered = json.loads(served.schemas[1]["schema"])
+    assert registered["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert registered["$defs"]["Payment"]["required"] == ["cents"]
     assert serializer.decode(raw) == Payment(3)
     with pytest.raises(Exception, match="Expected `int`"):
         serializer.decode(prefixed(1, b'{"cents":"no"}'))

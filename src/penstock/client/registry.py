@@ -30,6 +30,8 @@ __all__ = ["Registry"]
 _SCHEMAS_MAX: Final = 1000
 _MISSING_S: Final = 60.0
 _CONTINUES: Final = 0x80
+#: of the schemas that msgspec makes
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Registered(msgspec.Struct):
@@ -92,7 +94,8 @@ class Registry:
         Without a type, values are plain data, and `schema` is registered without a check of values.
         """
         if schema is None and kind is not None:
-            schema = msgspec.json.schema(kind)
+            # Apicurio recognises JSON Schema by its dialect.
+            schema = {"$schema": _DIALECT, **msgspec.json.schema(kind)}
         number: int | None
         if subject is not None and schema is None:
             number = self._latest(subject, "JSON").id
