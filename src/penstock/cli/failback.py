@@ -46,7 +46,7 @@ def compare(
     for name in names:
         text = before.get(name, "")
         topic = MirroredTopic.parse(text) if text else None
-        if topic is None or not topic.is_read_only:
+        if topic is None or not topic.is_read_only or topic.state is MirrorState.FENCED:
             if not name.startswith(prefix):
                 raise Failure(f"topic {name} does not begin with the prefix {prefix} of link {link}")
             source = name.removeprefix(prefix)

@@ -154,7 +154,9 @@ def look(line: DirectLine, link: str | None = None) -> View:
 
 
 def _mirrored_topics(line: DirectLine, names: Sequence[str]) -> dict[str, MirroredTopic]:
-    return {name: MirroredTopic.parse(text) for name, text in topic_links(line, names).items() if text}
+    topics = {name: MirroredTopic.parse(text) for name, text in topic_links(line, names).items() if text}
+    # Those that another cluster has fenced belong to no link here.
+    return {name: topic for name, topic in topics.items() if topic.state is not MirrorState.FENCED}
 
 
 def topic_links(line: DirectLine, topics: Iterable[str]) -> dict[str, str]:
@@ -187,17 +189,27 @@ class Ended(NamedTuple):
 
 
 def end_mirrors(
-    line: DirectLine, link: str, topics: Mapping[str, MirroredTopic], *, complete: bool, wait_s: float
+    line: DirectLine,
+    link: str,
+    topics: Mapping[str, MirroredTopic],
+    *,
+    complete: bool,
+    wait_s: float,
+    fence: bool = False,
 ) -> list[Ended]:
     """End the mirrors of topics, and open them to producers.
 
-    With `complete`, only once everything that the source has is here, committed offsets included. A Failure
-    says what is missing; the command can be repeated.
+    With `complete`, only once everything that the source has is here, committed offsets included. With
+    `fence`, the source is made to refuse records before. A Failure says what is missing; the command can be
+    repeated.
     """
     deadline = time.monotonic() + wait_s
     open_topics = {n: t for n, t in topics.items() if t.state is not MirrorState.CLOSING}
     if complete and open_topics:
-        set_state(line, {n: t._replace(state=MirrorState.PROMOTING) for n, t in open_topics.items()})
+        state = MirrorState.FENCING if fence else MirrorState.PROMOTING
+        set_state(line, {n: t._replace(state=state) for n, t in open_topics.items()})
+        if fence:
+            _await_fence(line, link, open_topics, deadline)
         _await(line, link, open_topics, lambda log: log.phase == "stopped", deadline, _missing)
         _await_rounds(line, link, deadline)
     set_state(line, {n: t._replace(state=MirrorState.CLOSING) for n, t in topics.items()})
@@ -211,6 +223,26 @@ def end_mirrors(
         {n: t._replace(state=MirrorState.PROMOTED, ends=tuple(ends.get(n, ()))) for n, t in topics.items()},
     )
     return [_ended(mirror) for mirror in closed]
+
+
+def _await_fence(line: DirectLine, link: str, topics: Mapping[str, MirroredTopic], deadline: float) -> None:
+    """Wait until the source refuses records. If it cannot be asked to, the topics are mirrored as before."""
+    while True:
+        view = look(line, link)
+        waiting = [n for n in topics if view.topics[n].state is MirrorState.FENCING]
+        if not waiting:
+            return
+        problems = [
+            f"topic {problem.topic}: {problem.reason}"
+            for reports in view.reports.values()
+            for report in reports
+            for problem in report.problems
+            if problem.topic in waiting
+        ]
+        if problems or time.monotonic() > deadline:
+            set_state(line, {n: topics[n]._replace(state=MirrorState.MIRRORING) for n in waiting})
+            raise Failure(problems[0] if problems else f"the source of topic {waiting[0]} does not respond")
+        time.sleep(_POLL_S)
 
 
 def _await(

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock.broker.links.source_cluster import SourceCluster
 from penstock.cli.links import chosen, end_mirrors, look
+from penstock.model.errors import PolicyViolation
 from penstock.testing import broker, cluster
 from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, log_of, records, reports
 from tests.cli.running import run_here
@@ -166,3 +168,50 @@ def test_all_replicas_cut_their_logs_also_one_that_was_away() -> None:
                 source.start(back)
             source.wait_for_leader("orders", other_than=gone)
             assert values(old, "orders") == list(range(50))
+
+
+def test_a_promotion_with_a_fence_leaves_one_writable_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
+        old, new = source.bootstrap, destination.bootstrap
+        create(old, "orders", 2)
+        send(old, "orders", range(10))
+        link(new, old)
+        ends_at(new, "orders", 10)
+        assert run_here("link", "promote", "west", "--all", "--fence", "--bootstrap", new) == 0
+        assert "nothing is missing" in capsys.readouterr().out
+        failed: list[str] = []
+        producer = Producer({"bootstrap.servers": old, "message.timeout.ms": 5000})
+        producer.produce("orders", b"x", on_delivery=lambda error, _: failed.append(error.name()))
+        producer.flush(30)
+        assert failed == ["POLICY_VIOLATION"]
+        send(new, "orders", range(10, 20))
+        # The fenced source has nothing of its own, and returns without a record in the quarantine.
+        link(old, new, "east")
+        assert run_here("link", "failback", "east", "orders", "--json", "--bootstrap", old) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert [(row["common_offset"], row["set_aside_records"]) for row in rows] == [(10, 0), (0, 0)]
+        ends_at(old, "orders", 20)
+        assert run_here("link", "promote", "east", "--all", "--fence", "--bootstrap", old) == 0
+        send(old, "orders", range(20, 30))
+        assert values(old, "orders") == list(range(30))
+
+
+def test_a_source_that_cannot_be_fenced_is_mirrored_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Apache Kafka, which has no such config."""
+
+    async def refuse(*_: object) -> bool:
+        raise PolicyViolation("the source cannot be fenced: INVALID_CONFIG, unknown")
+
+    monkeypatch.setattr(SourceCluster, "fence", refuse)
+    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
+        old, new = source.bootstrap, destination.bootstrap
+        create(old, "orders")
+        send(old, "orders", range(10))
+        link(new, old)
+        ends_at(new, "orders", 10)
+        assert run_here("link", "promote", "west", "--all", "--fence", "--bootstrap", new) != 0
+        assert "topic orders: the source cannot be fenced: INVALID_CONFIG" in capsys.readouterr().err
+        send(old, "orders", range(10, 20))
+        ends_at(new, "orders", 20)

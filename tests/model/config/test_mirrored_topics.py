@@ -20,7 +20,7 @@ def test_a_value_is_parsed_as_it_was_written(state: MirrorState) -> None:
         topic = TOPIC._replace(state=state, cuts=cuts)
         assert MirroredTopic.parse(str(topic)) == topic
     assert TOPIC._replace(state=state).is_read_only == (state is not MirrorState.PROMOTED)
-    assert TOPIC._replace(state=state).is_fetched == (state in ("mirroring", "promoting"))
+    assert TOPIC._replace(state=state).is_fetched == (state in ("mirroring", "fencing", "promoting"))
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ class Comparison(NamedTuple):
 _UNCOMMITTED_MAX: Final = 64 << 20
 #: how long to wait for followers then
 _FOLLOWERS_MS: Final = 20
+#: the end of the source's log before it was asked for: no mirror reaches it
+_NOT_KNOWN: Final = 1 << 62
 _MAGIC_POSITION: Final = 16
 #: no cluster has given out so many producer ids
 _PRODUCER_IDS_MAX: Final = 1 << 60
@@ -123,8 +125,12 @@ class MirroredPartition:
     def apply(self, topic: MirroredTopic) -> None:
         """Take over the state of the topic."""
         self.topic = topic
-        self.mirror.stop_when_complete(topic.state is MirrorState.PROMOTING)
+        self.mirror.stop_when_complete(topic.state is MirrorState.PROMOTING, _NOT_KNOWN)
         self.mirror.compacted = self.partition.log.config.compact
+
+    def complete_at(self, source_end: int) -> None:
+        """The log of the source ends there: a promotion waits for all of it, committed or not."""
+        self.mirror.stop_when_complete(self.topic.state is MirrorState.PROMOTING, source_end)
 
     # -- appends
 

@@ -15,7 +15,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import LINK, TOPIC, ClusterImage
-from penstock.model.config.mirrored_topics import MirroredTopic
+from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
 from penstock.model.errors import ApiError, InvalidConfig
 from penstock.model.ids import TopicId, format_topic_id
 from penstock.replication.fetch_plan import PartitionKey
@@ -189,7 +189,8 @@ class Links:
             if nth % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             worker, found = self._workers.get(topic.link), self._image.topics.get(name)
-            if worker is None or found is None or not topic.is_read_only:
+            is_mirror = topic.is_read_only and topic.state is not MirrorState.FENCED
+            if worker is None or found is None or not is_mirror:
                 continue
             for index in list(found.partitions):
                 partition = self._find(name, index)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from penstock.linking.committed import Committed
 from penstock.linking.definition import LinkDefinition
 from penstock.model.addresses import Address, parse_bootstrap
-from penstock.model.errors import ErrorCode, PenstockError, error_name
+from penstock.model.errors import ErrorCode, PenstockError, PolicyViolation, error_name
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from penstock.net.client import Peer
 from penstock.net.client_security import client_security
@@ -27,6 +27,12 @@ from penstock.wire.apis.describe_configs import (
 )
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -42,6 +48,12 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
+)
+from penstock.wire.apis.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
 from penstock.wire.routing import coordinator_in, coordinator_request
 
@@ -188,6 +200,41 @@ class SourceCluster:
                         if each.config_source == _SET_FOR_TOPIC and each.value is not None
                     }
         return found
+
+    async def fence(self, topic: str, name: str, value: str) -> bool:
+        """Set a config of a topic; returns true once all brokers show it. PolicyViolation if refused."""
+        altered = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic, configs=[altered])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        for each in (await self._any(INCREMENTAL_ALTER_CONFIGS, request)).responses:
+            if each.error_code:
+                raise PolicyViolation(
+                    f"the source cannot be fenced: {error_name(each.error_code)}, {each.error_message}"
+                )
+        wanted = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=[name])
+        for broker in sorted(self._client.view.nodes):
+            answer = await self._to(broker, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted]))
+            if [each.value for result in answer.results for each in result.configs] != [value]:
+                return False
+        return True
+
+    async def log_ends(self, wanted: Mapping[TopicPartition, SourcePartition]) -> dict[TopicPartition, int]:
+        """The ends of logs of the leaders, with what is not committed yet."""
+        ends: dict[TopicPartition, int] = {}
+        for leader in {each.leader for each in wanted.values()}:
+            topics: dict[str, OffsetForLeaderTopic] = {}
+            for key, at in wanted.items():
+                if at.leader == leader:
+                    topic = topics.setdefault(key.topic, OffsetForLeaderTopic(topic=key.topic))
+                    topic.partitions.append(
+                        OffsetForLeaderPartition(partition=key.partition, leader_epoch=at.leader_epoch)
+                    )
+            request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values()))
+            for found in (await self._to(leader, OFFSET_FOR_LEADER_EPOCH, request)).topics:
+                for each in found.partitions:
+                    if not each.error_code:
+                        ends[TopicPartition(found.topic, each.partition)] = each.end_offset
+        return ends
 
     # -- groups
 

@@ -39,7 +39,7 @@ class TopicMirroring:
         for topic in wanted:
             name = definition.local_name(topic.name)
             try:
-                await self._compare(definition, topic, name, configs.get(topic.name))
+                await self._compare(definition, source, topic, name, configs.get(topic.name))
             except ApiError as e:
                 problems[name] = str(e) or e.code.name
             if name in problems and self.problems.get(name) != problems[name]:
@@ -47,7 +47,12 @@ class TopicMirroring:
         self.problems = problems
 
     async def _compare(
-        self, definition: LinkDefinition, topic: SourceTopic, name: str, configs: dict[str, str] | None
+        self,
+        definition: LinkDefinition,
+        source: SourceCluster,
+        topic: SourceTopic,
+        name: str,
+        configs: dict[str, str] | None,
     ) -> None:
         if definition.prefix and configs is not None and configs.get(LINK_CONFIG):
             # Another link made it: with prefixes in both directions, its records would come back.
@@ -69,12 +74,24 @@ class TopicMirroring:
             raise PolicyViolation(
                 f"topic {topic.name} was created again at the source, {name} has the old one"
             )
+        if mirrored.state is MirrorState.FENCING:
+            await self._fence(source, topic, name, mirrored)
         if mirrored.state is not MirrorState.MIRRORING:
             return
         if len(here.partitions) < len(topic.partitions):
             await self._changes.grow_topic(name, len(topic.partitions))
         if configs is not None:
             await self._compare_configs(name, mirrored_configs(configs), own)
+
+    async def _fence(
+        self, source: SourceCluster, topic: SourceTopic, name: str, mirrored: MirroredTopic
+    ) -> None:
+        """Have the source refuse records, and promote the topic once all brokers there know that."""
+        state = MirroredTopic(mirrored.link, MirrorState.FENCED, self._image.topics[name].id, name)
+        if await source.fence(topic.name, LINK_CONFIG, str(state)):
+            promoting = mirrored._replace(state=MirrorState.PROMOTING)
+            await self._changes.alter_topic(name, {LINK_CONFIG: str(promoting)})
+            log.info("link_source_fenced", topic=name)
 
     async def _create(
         self, definition: LinkDefinition, topic: SourceTopic, name: str, configs: dict[str, str] | None

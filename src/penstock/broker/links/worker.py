@@ -110,6 +110,8 @@ class LinkWorker:
         elif found.topic != topic:
             found.apply(topic)
             self._assign(found)
+        if found.awaits_response:
+            self._refresh_soon()
         found.settle()
         if topic.state is MirrorState.CLOSING:
             self._close(found)
@@ -238,6 +240,7 @@ class LinkWorker:
         await self._check_source()
         for mirrored in list(self._mirrored.values()):
             self._assign(mirrored)
+        await self._complete()
         if not is_full:
             return
         if self._is_chosen():
@@ -247,6 +250,23 @@ class LinkWorker:
         if definition.has_groups:
             await self.groups.compare(definition, source, self._local_names())
         self.rounds += 1
+
+    async def _complete(self) -> None:
+        """Have mirrors that are promoted stop at the ends of the source's logs."""
+        waiting = [each for each in self._mirrored.values() if each.awaits_response]
+        topics = self._source.topics
+        wanted = {
+            each.source: topics[each.source.topic].partitions[each.source.partition]
+            for each in waiting
+            if each.key in self._fetched
+        }
+        if not wanted:
+            return
+        ends = await self._source.log_ends(wanted)
+        for each in waiting:
+            if each.source in ends and each.awaits_response:
+                each.complete_at(ends[each.source])
+                self._assign(each)
 
     async def _check_source(self) -> None:
         """Refuse a source that is this cluster, or another one than before."""

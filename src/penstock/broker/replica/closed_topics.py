@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.model.config.mirrored_topics import MirroredTopic
+from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
 from penstock.model.errors import InvalidTopic, PolicyViolation
 from penstock.model.ids import INTERNAL_TOPICS
 from penstock.storage.config import LogConfig
@@ -29,6 +29,11 @@ def check_open(topic: str, config: LogConfig) -> None:
         raise PolicyViolation(f"topic {topic} is being restored from a backup")
     if is_mirror(config):
         link = MirroredTopic.parse(config.penstock_link)
+        if link.state is MirrorState.FENCED:
+            raise PolicyViolation(
+                f"topic {topic} is read-only: link {link.link} of another cluster has promoted its mirror "
+                f"{link.source_topic}; produce there"
+            )
         raise PolicyViolation(
             f"topic {topic} is read-only: link {link.link} mirrors it from {link.source_topic} of "
             f"another cluster; produce there, or promote the topic"

@@ -211,7 +211,7 @@ def resume(name: Name, *, connection: Connection) -> None:
     _set_paused(connection, name, "false")
     with connection.direct() as line:
         topics = look(line, name).topics
-        begun = {n: t for n, t in topics.items() if t.state is MirrorState.PROMOTING}
+        begun = {n: t for n, t in topics.items() if t.state in (MirrorState.FENCING, MirrorState.PROMOTING)}
         set_state(line, {n: t._replace(state=MirrorState.MIRRORING) for n, t in begun.items()})
     print(f"{name}: resumed")
 

@@ -32,15 +32,19 @@ def promote(
     topics: Topics = None,
     every: Every = False,
     wait: Wait = 300.0,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Have the source, a Penstock cluster, refuse records first.")
+    ] = False,
     *,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Open topics to producers once everything that the source has is here.
 
-    Stop the producers at the source first: what they write afterwards stays there.
+    Stop the producers at the source first: what they write afterwards stays there. With --fence, the source
+    refuses their records; the user of the link needs Alter on the source cluster for that.
     """
-    _end(connection, name, topics or [], every=every, complete=True, wait=wait, as_json=as_json)
+    _end(connection, name, topics or [], every=every, complete=True, wait=wait, as_json=as_json, fence=fence)
 
 
 @grouped
@@ -71,6 +75,7 @@ def _end(
     complete: bool,
     wait: float,
     as_json: bool,
+    fence: bool = False,
 ) -> None:
     from penstock.cli.failure import misused
     from penstock.cli.links import chosen, end_mirrors, look
@@ -81,7 +86,7 @@ def _end(
     with connection.direct() as line:
         check_exists(line, name)
         wanted = chosen(look(line, name), name, topics, every=every)
-        ended = end_mirrors(line, name, wanted, complete=complete, wait_s=wait)
+        ended = end_mirrors(line, name, wanted, complete=complete, wait_s=wait, fence=fence)
     rows = [each._asdict() for each in ended]
     columns = ("topic", "partition", "end_offset", "last_timestamp_ms", "missed", "aborted")
     print_rows(rows, as_json=as_json, columns=columns, empty="nothing is mirrored")

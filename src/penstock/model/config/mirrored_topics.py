@@ -24,12 +24,16 @@ class MirrorState(StrEnum):
     RETURNING = "returning"
     #: leaders fetch from the source
     MIRRORING = "mirroring"
+    #: leaders fetch, and a broker asks the source to refuse records of producers
+    FENCING = "fencing"
     #: each leader fetches until it has everything that the source has, and stops
     PROMOTING = "promoting"
     #: leaders do not fetch any more, and abort the transactions that are open
     CLOSING = "closing"
     #: the topic is an ordinary one
     PROMOTED = "promoted"
+    #: of a topic at the source: it takes no records since its mirror in another cluster is promoted
+    FENCED = "fenced"
 
 
 class Cut(NamedTuple):
@@ -96,7 +100,7 @@ class MirroredTopic(NamedTuple):
     @property
     def is_fetched(self) -> bool:
         """Whether leaders fetch from the source."""
-        return self.state in (MirrorState.MIRRORING, MirrorState.PROMOTING)
+        return self.state in (MirrorState.MIRRORING, MirrorState.FENCING, MirrorState.PROMOTING)
 
     def __str__(self) -> str:
         text = f"{self.link}/{self.state}/{format_topic_id(self.source_id)}/{self.source_topic}"
