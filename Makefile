@@ -284,10 +284,11 @@ disasters: $(READY) ## damage, roll back and swap real brokers' files and count 
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
 		status=$$?; $(PY) -m disasters --publish && exit $$status
 
-exactly-once: $(READY) ## kill workers and brokers of a copy, then the pipeline's driver, and count (KILLS=20, SEED=…)
+exactly-once: $(READY) ## kill workers and brokers of a copy, the pipeline's driver, all parts of the Spark sink, and count (KILLS=20, SEED=…)
 	COPY_KEYS=0 COPY_MESSAGES=100000 COPY_BATCH=750 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	COPY_KEYS=1 COPY_MESSAGES=40000 COPY_BATCH=300 COPY_PACE_MS=0 COPY_KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/client/test_copy_job.py
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
+	SINK_KILLS=$(or $(KILLS),30) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s tests/spark/exactly_once/test_kills.py
 
 ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each killed in the middle; kafka-transactions.sh beside Kafka
 	ECOSYSTEM=1 $(PY) -m pytest -q tests/ecosystem
@@ -302,6 +303,16 @@ deaths: $(READY) ## kill Python processes and the JVM below the pipeline's comma
 detectors: $(READY) ## recall and precision of alerts on held-out simulated fleets (HOSTS=250, SEEDS='101 102 …')
 	$(PY) -m tests.telemetry.pipeline.detecting $(if $(HOSTS)$(SEEDS),$(or $(HOSTS),250) $(SEEDS))
 	@$(PY) -m docs.measured
+
+SPARK_VERSIONS := 4.0 4.1 4.2 4.3
+.PHONY: spark-contract spark-sink
+spark-contract: $(READY) ## what Spark tells the writers of a Python data source, on local, local-cluster and standalone of each version
+	@for version in $(SPARK_VERSIONS); do test -d $(VENV)/sparks/$$version || \
+		$(PY) -m pip install --quiet --disable-pip-version-check --target $(VENV)/sparks/$$version "pyspark==$$version.*" || exit 1; done
+	SPARK_CONTRACT=$(VENV)/sparks $(PY) -m pytest -q tests/spark/exactly_once/test_contract.py
+
+spark-sink: $(READY) ## the exactly-once sink in a Spark session: restarts, atomic batch writes, a driver that dies between two transactions
+	SPARK_SINK=1 $(PY) -m pytest -q tests/spark/exactly_once
 
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
