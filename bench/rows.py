@@ -29,6 +29,7 @@ from bench import (
     shares,
     spark,
     streams,
+    spark_sink,
     throughput,
     transactions,
 )
@@ -53,6 +54,7 @@ ROWS: tuple[Row, ...] = (
     *shares.ROWS,
     *streams.ROWS,
     *spark.ROWS,
+    *spark_sink.ROWS,
     *frames.ROWS,
     *scan.ROWS,
     *cluster.ROWS,
