@@ -57,7 +57,9 @@ def test_a_machine_is_all_brokers_with_its_name(monkeypatch: pytest.MonkeyPatch)
         image.brokers[node].machine = machine
     emptied: list[Collection[int]] = []
 
-    def evacuation(line: object, numbers: Collection[int], timeout_s: float) -> list[Move]:
+    def evacuation(
+        line: object, numbers: Collection[int], timeout_s: float, avoided: Collection[int]
+    ) -> list[Move]:
         emptied.append(numbers)
         return [Move(TopicPartition("t", 0), [1, 4])] if len(emptied) < 3 else []
 
@@ -98,7 +100,7 @@ class Growing:
             image.apply(partition, 1)
         return image
 
-    def plan(self, line: object, leaving: Collection[int]) -> list[Move]:
+    def plan(self, line: object, leaving: Collection[int], avoided: Collection[int]) -> list[Move]:
         held = [name for name, nodes in self.replicas.items() if set(nodes) & set(leaving)]
         return [Move(TopicPartition(name, 0), [1]) for name in held]
 
@@ -118,7 +120,7 @@ def test_partitions_that_are_created_meanwhile_are_moved_too(monkeypatch: pytest
 def test_brokers_of_one_machine_are_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     growing = Growing(monkeypatch)
     growing.replicas = {"t": [1, 2]}
-    monkeypatch.setattr(draining, "plan_moves", lambda line, leaving: [])
+    monkeypatch.setattr(draining, "plan_moves", lambda line, leaving, avoided: [])
     line = cast(Any, None)
     with pytest.raises(Failure, match=r"t-0 has 2 replicas, and too few brokers that are up would be left"):
         drain(line, None, [2], PATIENCE_S)

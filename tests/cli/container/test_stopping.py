@@ -63,7 +63,7 @@ def test_a_broker_that_leaves_gives_its_replicas_away_and_is_unregistered() -> N
         produce(running, "t", b"kept")
         leaving = next(id_ for id_ in running.ids[::-1] if id_ in running.isr("t"))
         with line_to(running, leaving) as line:
-            assert give_away(line, leaving, PATIENCE_S) > 0
+            assert give_away(line, leaving, max(running.ids) + 1, PATIENCE_S) > 0
             assert list(read_image(line).partitions_on(leaving)) == []
             assert leaving not in excluded_brokers(line)
         running.stop(leaving)
@@ -77,6 +77,19 @@ def test_a_broker_that_leaves_gives_its_replicas_away_and_is_unregistered() -> N
         with line_to(running, leaving) as line:
             running.wait_until(lambda: leaving not in read_image(line).brokers)
         assert read(running, "t", 1) == [b"kept"]
+
+
+def test_pods_that_leave_together_give_nothing_to_each_other() -> None:
+    """Kubernetes ends both at once: the second hook runs when the first broker is empty and still up."""
+    with cluster(brokers=5) as running:
+        for topic in "abcdef":
+            create(running, topic)
+        first, second = sorted(running.ids)[-2:]
+        with line_to(running, first, second) as line:
+            assert give_away(line, first, first, PATIENCE_S) > 0
+            assert give_away(line, second, first, PATIENCE_S) > 0
+            image = read_image(line)
+            assert [*image.partitions_on(first), *image.partitions_on(second)] == []
 
 
 def test_a_pod_that_exists_keeps_its_broker() -> None:

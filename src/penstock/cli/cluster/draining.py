@@ -60,9 +60,11 @@ def drain(
     return drained, evacuate(line, drained, timeout_s)
 
 
-def check_evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) -> None:
+def check_evacuation(
+    line: DirectLine, numbers: Collection[int], timeout_s: float, avoided: Collection[int] = ()
+) -> None:
     """Raise a Failure, before anything is changed, if a replica on these brokers would have no place."""
-    _evacuation(line, numbers, timeout_s)
+    _evacuation(line, numbers, timeout_s, avoided)
 
 
 def keep_empty(line: DirectLine, numbers: Collection[int]) -> None:
@@ -103,14 +105,16 @@ def _alter_excluded(line: DirectLine, operation: Operation, numbers: Collection[
         refuse(each.error_code, each.error_message, EXCLUDED)
 
 
-def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> int:
-    """Move all replicas away from these brokers; returns the number of moves.
+def evacuate(
+    line: DirectLine, numbers: Collection[int], timeout_s: float, avoided: Collection[int] = ()
+) -> int:
+    """Move all replicas away from these brokers; returns the number of moves. None goes to an avoided one.
 
     Partitions that are created meanwhile are moved, too. A Failure if brokers still have some in the end.
     """
     deadline = time.monotonic() + timeout_s
     count = 0
-    while moves := _evacuation(line, numbers, timeout_s):
+    while moves := _evacuation(line, numbers, timeout_s, avoided):
         carry_out(line, moves, timeout_s)
         count += len(moves)
         moved = {move.partition for move in moves}
@@ -126,7 +130,9 @@ def evacuate(line: DirectLine, numbers: Collection[int], timeout_s: float) -> in
     return count
 
 
-def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) -> list[Move]:
+def _evacuation(
+    line: DirectLine, numbers: Collection[int], timeout_s: float, avoided: Collection[int]
+) -> list[Move]:
     """The moves that empty these brokers, none if they are empty; a Failure if a replica would have no place.
 
     Waits for moves in progress.
@@ -148,7 +154,7 @@ def _evacuation(line: DirectLine, numbers: Collection[int], timeout_s: float) ->
         return []
     brokers = read_image(line).brokers
     leaving = [number for number in numbers if number in brokers]
-    moves = plan_moves(line, leaving=leaving)
+    moves = plan_moves(line, leaving=leaving, avoided=avoided)
     emptied = {move.partition for move in moves if not set(leaving).intersection(move.replicas)}
     # Brokers of one machine count as one: they hold one replica of a partition.
     places = "machines" if any(broker.machine for broker in brokers.values()) else "brokers"

@@ -94,11 +94,15 @@ def read_image(line: DirectLine) -> ClusterImage:
 
 
 def plan_moves(
-    line: DirectLine, *, leaving: Collection[int] = (), topics: Collection[str] = ()
+    line: DirectLine,
+    *,
+    leaving: Collection[int] = (),
+    avoided: Collection[int] = (),
+    topics: Collection[str] = (),
 ) -> list[Move]:
     """Few moves that balance the brokers, of some topics or all; `leaving` brokers end up empty.
 
-    Brokers in penstock.balance.exclude.brokers receive nothing.
+    Brokers in penstock.balance.exclude.brokers receive nothing, and neither do those that are `avoided`.
     """
     image = read_image(line)
     for name in topics:
@@ -107,7 +111,7 @@ def plan_moves(
     for broker in leaving:
         if broker not in image.brokers:
             raise Failure(f"there is no broker {broker}: `penstock cluster status` lists the brokers")
-    moves = plan_rebalance(image, {}, leaving=leaving, excluded=excluded_brokers(line))
+    moves = plan_rebalance(image, {}, leaving=leaving, excluded=[*excluded_brokers(line), *avoided])
     return [move for move in moves if not topics or move.partition.topic in topics]
 
 

@@ -108,8 +108,10 @@ def pre_stop(
     from penstock.cli.failure import Failure
 
     broker = ordinal_of(pod)
+    wanted = broker + 1
     try:
-        fate = fate_of(broker, StatefulSet(namespace, set_name).wanted(), voters)
+        wanted = StatefulSet(namespace, set_name).wanted()
+        fate = fate_of(broker, wanted, voters)
     except Unreachable as error:
         # Nothing is given away on a guess; to wait for the others is right in any case.
         fate = Fate.RETURNS
@@ -119,7 +121,8 @@ def pre_stop(
         return
     with DirectLine(bootstrap, DEFAULT_TIMEOUT) as line:
         if fate is Fate.LEAVES:
-            _say(f"{pod} has given {give_away(line, broker, timeout)} partitions away")
+            moved = give_away(line, broker, max(wanted, voters), timeout)
+            _say(f"{pod} has given {moved} partitions away")
         elif not wait_for_others(line, broker, timeout, _say):
             raise Failure(f"the other replicas have not caught up after {timeout:g} s; {pod} stops now")
 

@@ -92,14 +92,17 @@ def wait_for_others(
         sleep(_PAUSE_S)
 
 
-def give_away(line: DirectLine, broker: int, timeout_s: float) -> int:
-    """Move all replicas of the broker to others; returns the number of moves.
+def give_away(line: DirectLine, broker: int, kept: int, timeout_s: float) -> int:
+    """Move all replicas of the broker to those with an id below `kept`; returns the number of moves.
 
+    Why: pods that leave a set together run this at the same time. One that has given its replicas away may
+    receive some until it stops, and must not get those of another one.
     A Failure before anything has moved, if there is no place for a replica.
     """
-    check_evacuation(line, [broker], timeout_s)
+    avoided = [id_ for id_ in read_image(line).brokers if id_ >= kept and id_ != broker]
+    check_evacuation(line, [broker], timeout_s, avoided)
     with kept_empty(line, broker):
-        return evacuate(line, [broker], timeout_s)
+        return evacuate(line, [broker], timeout_s, avoided)
 
 
 def _reasons(line: DirectLine, broker: int) -> list[str]:
