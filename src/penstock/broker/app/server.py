@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -138,6 +139,13 @@ async def _wait_for_stop(broker: Broker, stopped: asyncio.Event) -> None:
 
 
 def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an exception of a callback, or of a task that nothing awaits, as one event."""
+    """Log an exception of a callback, or of a task that nothing awaits, as one event.
+
+    Why: uvloop leaves the lookup of a name behind when its connection is given up. The connection has
+    reported its timeout by then, and a name server that does not answer is no error of the broker.
+    """
     error = context.get("exception")
+    if isinstance(error, socket.gaierror):
+        log.debug("lookup_left_behind", error=str(error))
+        return
     log.error("unhandled_error", message=context.get("message"), error=repr(error), exc_info=error)

@@ -1,0 +1,30 @@
+"""What a broker logs of errors that nothing awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from penstock.broker.app.server import _log_unhandled
+from tests.broker.events import Events
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "event"),
+    [
+        (socket.gaierror(-3, "Temporary failure in name resolution"), "debug", "lookup_left_behind"),
+        (ConnectionResetError("a peer"), "error", "unhandled_error"),
+    ],
+)
+def test_a_lookup_that_fails_too_late_is_no_error(
+    error: Exception, level: str, event: str, events: Events
+) -> None:
+    """On Kubernetes the names of the first brokers cannot be resolved for seconds, or for minutes."""
+    loop = asyncio.new_event_loop()
+    try:
+        _log_unhandled(loop, {"message": "Future exception was never retrieved", "exception": error})
+    finally:
+        loop.close()
+    assert [(each[0], each[1]) for each in events.all] == [(level, event)]
