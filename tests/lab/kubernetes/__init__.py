@@ -1,0 +1,1 @@
+"""The cluster of Kubernetes on one machine, as far as it needs no programs."""
