@@ -191,6 +191,10 @@ newcomer: release ## the first five minutes: the wheel in a fresh environment, t
 image: $(READY) ## the container image as an OCI archive in build/image, without a registry (ARGS=--measure: start a broker on it, as root)
 	@$(PY) -m tools.image --revision "$$(git rev-parse HEAD)" $(ARGS)
 
+.PHONY: kubernetes
+kubernetes: $(READY) ## the chart on a real Kubernetes that it builds and runs here, as root: roll, kill, drain, lose a zone, scale, restore (UNTIL=drain, KUBECONFIG=…)
+	$(PY) -m kubernetes_rehearsal $(if $(UNTIL),--until $(UNTIL)) $(ARGS)
+
 .PHONY: roll
 roll: $(READY) ## roll three brokers under load: 0.1.0 and the last version, this one, back, and this one again (MIXED=120 seconds between)
 	ROLL=all ROLL_MIXED_S=$(or $(MIXED),60) $(PY) -m pytest -q --timeout 3000 tests/rolling

@@ -1,0 +1,1 @@
+"""The rehearsal on Kubernetes, as far as it needs no cluster."""
