@@ -28,8 +28,8 @@ from bench import (
     secured,
     shares,
     spark,
-    streams,
     spark_sink,
+    streams,
     throughput,
     transactions,
 )
