@@ -27,9 +27,12 @@ VERSIONS = sorted(path.name for path in Path(FOLDER).iterdir() if path.is_dir())
 PATIENCE_S = 900
 
 
-def check(report: dict[str, Any], *, executors: bool, attempts: list[int]) -> None:
-    """`executors`: whether tasks run in other JVMs than the driver. `attempts`: by partition."""
-    driver = report["driver_jvm"]
+def check(report: dict[str, Any], *, executors: bool | None, attempts: list[int]) -> None:
+    """`executors`: whether tasks run in other JVMs than the driver; None if their parents are not JVMs.
+
+    `attempts`: by partition.
+    """
+    driver = report["driver_jvm"] if executors is not None else 0
     stream, failing = report["stream"], report["failing"]
     checkpoint = json.loads((Path(stream["checkpoint"]) / "metadata").read_text())
     assert stream["query"] == checkpoint["id"], "a query has the id of its checkpoint"
@@ -43,7 +46,7 @@ def check(report: dict[str, Any], *, executors: bool, attempts: list[int]) -> No
         assert {task["batch"] for task in tasks} == {str(number)}
         assert {task["query"] for task in tasks} == {stream["query"]}
         assert {task["run"] for task in tasks} == {stream["run"]}, "the job group is the run"
-        assert all((task["jvm"] != driver) is executors for task in tasks)
+        assert all((task["jvm"] != driver) is bool(executors) for task in tasks)
         assert note["token"] not in {task["token"] for task in tasks}, "commit has a writer of its own"
         seen += [task["task_attempt_id"] for task in tasks]
     assert len(set(seen)) == len(seen), "the id of a task attempt is its own"
@@ -65,7 +68,8 @@ def check_batch(notes: list[dict[str, Any]], driver: int) -> None:
 @pytest.mark.skipif("SPARK_SINK" not in os.environ, reason="make spark-sink")
 @pytest.mark.timeout(1200)
 def test_a_session_in_one_process_keeps_the_contract(spark: SparkSession, tmp_path: Path) -> None:
-    check(run(spark, tmp_path, ""), executors=False, attempts=[0, 0])
+    # The session of the tests forks its Python workers from a process of its own.
+    check(run(spark, tmp_path, ""), executors=None, attempts=[0, 0])
 
 
 @pytest.mark.skipif(not VERSIONS, reason="make spark-contract")
