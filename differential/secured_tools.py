@@ -34,8 +34,15 @@ _TIMEOUT_S: Final = 120.0
 _SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:bench;User:CN=client",
+    "delegation.token.secret.key": "secret",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "listener.name.sasl.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
 }
 _SASL, _TLS = "sasl.properties", "tls.properties"
+#: the config of a client with the delegation token that a step has created
+_TOKEN = "token.properties"
 
 
 class Step(NamedTuple):
@@ -60,7 +67,7 @@ def _write_configs(made: SecuredServer) -> None:
 
 
 def _run(made: SecuredServer, main_class: str, *arguments: str, config: str = _SASL, stdin: str = "") -> str:
-    bootstrap = (made.sasl if config == _SASL else made.tls)[0]
+    bootstrap = (made.tls if config == _TLS else made.sasl)[0]
     where = ["--bootstrap-server", bootstrap, "--command-config", str(made.folder / config)]
     done = subprocess.run(
         [*tool(main_class), *where, *arguments],
@@ -88,6 +95,45 @@ def _tool(
     main_class: str, *arguments: str, config: str = _SASL, stdin: str = ""
 ) -> Callable[[SecuredServer], str]:
     return lambda made: _run(made, main_class, *arguments, config=config, stdin=stdin)
+
+
+_LIFETIME: Final = ("--max-life-time-period", "-1")
+
+
+def _create_token(made: SecuredServer) -> str:
+    """Create a token, and write the config of a client that logs in with it."""
+    text = _run(made, _TOKENS, "--create", *_LIFETIME, "--renewer-principal", "User:alice")
+    found = re.search(r"^(?P<id>[\w-]{22}) (?P<hmac>[\w+/=]{88}) ", text, re.MULTILINE)
+    if found is not None:
+        lines = (made.folder / _SASL).read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("sasl.")]
+        login = f'username="{found["id"]}" password="{found["hmac"]}" tokenauth="true"'
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        kept += ["sasl.mechanism=SCRAM-SHA-512", f"sasl.jaas.config={module} required {login};"]
+        path = made.folder / _TOKEN
+        path.touch(0o600)
+        path.write_text("\n".join([*kept, ""]))
+    return _without_token(text)
+
+
+def _without_token(text: str) -> str:
+    """Without ids, HMACs and times."""
+    text = re.sub(r"\b[\w+/]{86}==", "HMAC", text)
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d", "TIME", text)
+    text = re.sub(r"(?m)^[\w-]{22} HMAC|(?<=tokenId : )[\w-]{22}", "ID", text)
+    return "\n".join(sorted(text.splitlines()))
+
+
+def _with_token(*arguments: str, config: str = _SASL) -> Callable[[SecuredServer], str]:
+    """The tool of tokens with the HMAC of the created token."""
+
+    def run(made: SecuredServer) -> str:
+        path = made.folder / _TOKEN
+        found = re.search(r'password="([^"]+)"', path.read_text()) if path.exists() else None
+        hmac = found[1] if found is not None else "YWJj"
+        return _without_token(_run(made, _TOKENS, *arguments, "--hmac", hmac, config=config))
+
+    return run
 
 
 _ALICE: Final = ("--entity-type", "users", "--entity-name", "alice")
@@ -161,17 +207,33 @@ STEPS: Final = (
     Step("describe addresses", _tool(_CONFIGS, "--describe", "--entity-type", "ips")),
     Step("delete a quota", _tool(_CONFIGS, "--alter", *_ALICE, "--delete-config", "producer_byte_rate")),
     Step(
-        "create a delegation token",
-        _tool(_TOKENS, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:alice"),
+        "create a delegation token with a renewer that is no user",
+        _tool(_TOKENS, "--create", *_LIFETIME, "--renewer-principal", "Group:g"),
     ),
-    Step("describe delegation tokens", _tool(_TOKENS, "--describe")),
+    Step("create a delegation token", _create_token),
+    Step("describe delegation tokens", lambda made: _without_token(_run(made, _TOKENS, "--describe"))),
     Step(
-        "renew a delegation token", _tool(_TOKENS, "--renew", "--renew-time-period", "-1", "--hmac", "YWJj")
+        "describe the delegation tokens of another owner",
+        _tool(_TOKENS, "--describe", "--owner-principal", "User:eve"),
+    ),
+    Step("list topics with a delegation token", _tool(_TOPICS, "--list", config=_TOKEN)),
+    Step(
+        "create a delegation token with a delegation token",
+        _tool(_TOKENS, "--create", *_LIFETIME, config=_TOKEN),
+    ),
+    Step("describe delegation tokens with a delegation token", _tool(_TOKENS, "--describe", config=_TOKEN)),
+    Step("renew a delegation token", _with_token("--renew", "--renew-time-period", "3600000")),
+    Step(
+        "renew a delegation token of another user with a certificate",
+        _with_token("--renew", "--renew-time-period", "-1", config=_TLS),
     ),
     Step(
-        "expire a delegation token",
-        _tool(_TOKENS, "--expire", "--expiry-time-period", "-1", "--hmac", "YWJj"),
+        "renew an unknown delegation token",
+        _tool(_TOKENS, "--renew", "--renew-time-period", "-1", "--hmac", "YWJj"),
     ),
+    Step("expire a delegation token", _with_token("--expire", "--expiry-time-period", "-1")),
+    Step("expire it again", _with_token("--expire", "--expiry-time-period", "-1")),
+    Step("list topics with the expired delegation token", _tool(_TOPICS, "--list", config=_TOKEN)),
 )
 
 
