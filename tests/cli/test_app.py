@@ -13,7 +13,7 @@ import typer.main
 from penstock.cli import commands
 from penstock.cli.app import app
 
-_PARTS_OF_OTHERS = {"quarantine"}  # `penstock log quarantine`
+_PARTS_OF_OTHERS = {"link_ends", "quarantine"}  # of `penstock link` and `penstock log`
 
 
 def test_every_module_of_commands_is_a_sub_command() -> None:
