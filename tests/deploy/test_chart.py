@@ -280,6 +280,15 @@ def test_the_api_server_verifies_the_generated_certificate_of_external_metrics(t
 
 
 @pytest.mark.process
+def test_no_pod_mounts_the_key_of_the_authority(tmp_path: Path) -> None:
+    """It makes certificates that every broker trusts."""
+    found = rendered({"console": {"enabled": True}}, tmp_path)
+    with_key = {each["metadata"]["name"] for each in found if "ca.key" in each.get("data", {})}
+    assert len(with_key) == 1
+    assert with_key.isdisjoint(name for kind, name in referred(found) if kind == "Secret")
+
+
+@pytest.mark.process
 def test_containers_have_no_rights(case: dict[str, Any], tmp_path: Path) -> None:
     for pod in filter(None, map(pod_of, rendered(case, tmp_path))):
         assert pod["spec"]["securityContext"]["runAsNonRoot"]
