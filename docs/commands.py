@@ -9,8 +9,8 @@ from typing import Any, Final
 import typer.main
 
 from penstock.cli.app import app
+from penstock.cli.command_table import GROUPS
 from penstock.cli.examples import EXAMPLES
-from penstock.cli.help_text import GROUPS
 
 __all__ = ["PAGE", "render_commands"]
 

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.bridge.errors import ConnectionLost, WriteFailed
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
+from penstock.bridge.systems import System
 
 __all__ = ["FakeSource", "FakeTarget", "message"]
 

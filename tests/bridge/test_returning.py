@@ -8,9 +8,10 @@ import pytest
 
 from penstock.bridge.copying import Copier, CopySettings
 from penstock.bridge.mapping import KeyRule, from_record
-from penstock.bridge.message import Bridged, System, copy_headers
+from penstock.bridge.message import Bridged, copy_headers
 from penstock.bridge.returning import Home, ReturningSource
 from penstock.bridge.sqs_mapping import from_sqs, to_sqs
+from penstock.bridge.systems import System
 from penstock.bridge.window import Counts
 from tests.bridge.fakes import FakeSource, FakeTarget
 

@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from penstock.bridge.copying import Copier, CopySettings
 from penstock.bridge.errors import BridgeError, WriteFailed
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
+from penstock.bridge.systems import System
 from penstock.bridge.topic import TopicSource, TopicTarget
 from penstock.bridge.window import Counts
 from penstock.testing import broker

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bridge.errors import WriteFailed
-from penstock.bridge.message import System
+from penstock.bridge.systems import System
 from penstock.bridge.window import Entry, Window
 from tests.bridge.fakes import message
 

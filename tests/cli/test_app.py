@@ -21,7 +21,7 @@ def test_every_module_of_commands_is_a_sub_command() -> None:
     assert (
         set(root.commands)
         == {each.name for each in pkgutil.iter_modules(commands.__path__)} - _PARTS_OF_OTHERS
-    )
+    ), "each module of cli/commands is a command of cli/command_table.py"
     for name, command in root.commands.items():
         assert command.name == name and command.get_short_help_str()
 

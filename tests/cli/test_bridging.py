@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from penstock.bridge.message import System
+from penstock.bridge.systems import System
 from penstock.cli import bridging
 from penstock.cli.bridge_options import Copying
 from tests.bridge.fakes import FakeSource, FakeTarget, message

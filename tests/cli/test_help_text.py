@@ -10,8 +10,8 @@ import pytest
 import typer.main
 
 from penstock.cli.app import app
+from penstock.cli.command_table import GROUPS
 from penstock.cli.examples import EXAMPLES
-from penstock.cli.help_text import GROUPS
 from tests.cli.running import run_here
 
 
@@ -30,7 +30,7 @@ def _leaves(command: Any, path: str = "") -> Iterator[str]:
 
 
 def test_every_command_has_an_example_and_every_example_a_command() -> None:
-    assert set(EXAMPLES) == set(_leaves(_root()))
+    assert set(EXAMPLES) == set(_leaves(_root())), "each command has an example in cli/examples.py"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES))

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, reason
 from penstock.bridge.mapping import AMQP_PROPERTIES, KeyRule, from_amqp, to_amqp
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
+from penstock.bridge.systems import System
 
 __all__ = ["LOGGERS", "AmqpSource", "AmqpTarget"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
+
+from penstock.bridge.systems import System
 
 __all__ = [
     "BRIDGE_ENCODING",
@@ -16,7 +17,6 @@ __all__ = [
     "BRIDGE_TIME",
     "NULL",
     "Bridged",
-    "System",
     "copy_headers",
     "foreign_headers",
     "header",
@@ -35,15 +35,6 @@ BRIDGE_TIME: Final = "penstock-bridge-time-ms"
 BRIDGE_ENCODING: Final = "penstock-bridge-encoding"
 #: the encoding of a record without a value
 NULL: Final = "null"
-
-
-class System(StrEnum):
-    """The systems that a bridge connects."""
-
-    KAFKA = "kafka"
-    NATS = "nats"
-    AMQP = "amqp"
-    SQS = "sqs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

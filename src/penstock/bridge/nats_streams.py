@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, reason
 from penstock.bridge.mapping import KeyRule, NatsCopy, from_nats, to_nats
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
+from penstock.bridge.systems import System
 
 __all__ = ["LOGGERS", "NatsServers", "NatsSource", "NatsTarget"]
 

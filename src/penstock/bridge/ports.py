@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from penstock.bridge.errors import WriteFailed
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
+from penstock.bridge.systems import System
 
 __all__ = ["Done", "Source", "Target"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Source
+from penstock.bridge.systems import System
 
 __all__ = ["Home", "ReturningSource"]
 

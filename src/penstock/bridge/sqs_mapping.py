@@ -16,11 +16,11 @@ from penstock.bridge.message import (
     BRIDGE_SOURCE,
     NULL,
     Bridged,
-    System,
     copy_headers,
     foreign_headers,
     header,
 )
+from penstock.bridge.systems import System
 
 __all__ = ["SqsCopy", "from_sqs", "to_sqs"]
 

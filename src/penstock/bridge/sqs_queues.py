@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, reason
 from penstock.bridge.mapping import KeyRule
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
 from penstock.bridge.sqs_mapping import SqsCopy, from_sqs, to_sqs
+from penstock.bridge.systems import System
 
 __all__ = ["LOGGERS", "SqsQueue", "SqsSource", "SqsTarget"]
 

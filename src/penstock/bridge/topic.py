@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from penstock.bridge.errors import ConnectionLost, WriteFailed
 from penstock.bridge.mapping import from_record
-from penstock.bridge.message import Bridged, System, copy_headers
+from penstock.bridge.message import Bridged, copy_headers
 from penstock.bridge.offsets import OffsetTracker
 from penstock.bridge.ports import Done
+from penstock.bridge.systems import System
 from penstock.client import (
     Admin,
     ClientError,

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from penstock.bridge.errors import WriteFailed
-from penstock.bridge.message import Bridged, System
+from penstock.bridge.message import Bridged
+from penstock.bridge.systems import System
 
 __all__ = ["Counts", "Entry", "Window"]
 

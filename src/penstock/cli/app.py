@@ -11,9 +11,10 @@ import typer
 import typer.main
 
 from penstock.cli.client_config import use
+from penstock.cli.command_table import GROUPS
 from penstock.cli.completion import install_completion, show_completion
 from penstock.cli.data_files import use_keys
-from penstock.cli.help_text import GROUPS, Root, coloured, described
+from penstock.cli.help_text import Root, coloured, described
 
 __all__ = ["app"]
 

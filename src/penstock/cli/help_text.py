@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import typer
 import typer.core
 
-__all__ = ["GROUPS", "Root", "coloured", "described"]
+from penstock.cli.command_table import GROUPS, KNOWN_AS
 
-#: the commands in the order of the help; each is a module of `commands`
-GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "Start here": ("up", "topic", "produce", "consume", "sql", "profile"),
-    "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),
-    "Clusters": ("cluster", "link", "broker", "partition", "quorum", "cert", "plan"),
-    "Observe": ("health", "top", "console", "dashboards", "bench"),
-    "Configs and security": ("config", "quota", "user", "role", "acl", "token", "audit"),
-    "Data on disk": ("log", "encryption", "backup", "restore"),
-    "More": ("container", "telemetry", "version"),
-}
-#: what users of other tools type, and the command here
-_KNOWN_AS: Final = {
-    "start": "up",
-    "run": "up",
-    "serve": "up",
-    "server": "up",
-    "broker-start": "up",
-    "topics": "topic",
-    "groups": "group",
-    "consumer": "consume",
-    "consumers": "group",
-    "subscribe": "consume",
-    "read": "consume",
-    "producer": "produce",
-    "publish": "produce",
-    "send": "produce",
-    "query": "sql",
-    "select": "sql",
-    "queue": "share",
-    "status": "cluster",
-    "configs": "config",
-    "acls": "acl",
-    "users": "user",
-    "ui": "console",
-    "security": "acl",
-}
+__all__ = ["Root", "coloured", "described"]
 
 
 class Root(typer.core.TyperGroup):
     """The root command: its help has groups, and an unknown command a suggestion."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        meant = _KNOWN_AS.get(args[0]) if args else None
+        meant = KNOWN_AS.get(args[0]) if args else None
         if meant is not None and args[0] not in self.commands:
             usage_error: Any = typer.BadParameter.__base__
             raise usage_error(f"No such command '{args[0]}'. Did you mean '{meant}'?", ctx=ctx)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.broker import monitoring
 from penstock.observability.kafka_families import KAFKA
 from penstock.observability.metrics import METRICS
 from penstock.testing import broker
@@ -17,6 +20,7 @@ from tests.broker.monitoring.scrapes import MONITORED, get, health, scrape
 from tests.waiting import eventually
 
 RECORDS = 10
+COLLECTORS = Path(monitoring.__path__[0])
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,15 @@ def test_both_pages_parse_in_both_formats(running: BrokerThread, path: str, open
         assert table[name].help == family.documentation
         for sample in family.samples:
             assert set(sample.labels) - {"le"} <= set(table[name].labels)
+
+
+def test_a_collector_sets_every_metric() -> None:
+    """A page leaves out a family without samples, so a forgotten one would never be seen."""
+    text = "\n".join(each.read_text("utf-8") for each in COLLECTORS.rglob("*.py"))
+    named = re.findall(r'f?"((?:penstock|kafka_analog)_[a-z0-9_{}]+)"', text)
+    patterns = [re.compile(re.sub(r"\{[a-z_]+\}", "[a-z_]+", name)) for name in named]
+    forgotten = [name for name in METRICS if not any(each.fullmatch(name) for each in patterns)]
+    assert forgotten == [], "set them in a *_metrics.py of broker/monitoring"
 
 
 def test_the_traffic_of_a_topic(running: BrokerThread) -> None:
