@@ -217,6 +217,10 @@ compare: $(READY) ## measure beside Kafka, NATS, RabbitMQ and Valkey (QUICK=1, C
 cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by brokers in cgroups (QUICK=1, ROWS='cost limited'; needs root)
 	QUICK='$(QUICK)' ROUNDS='$(ROUNDS)' ROWS='$(ROWS)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.cores
 
+.PHONY: scale
+scale: $(READY) ## measure the controller with up to a million partitions on paper, in minutes (SIZES='10000 200000', RESULTS=file.json)
+	SIZES='$(SIZES)' RESULTS='$(RESULTS)' $(PY) -m bench.scale
+
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 

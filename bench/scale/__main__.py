@@ -1,0 +1,68 @@
+"""`make scale`: measure a controller at several sizes, each in a process of its own, and print the table.
+
+The environment names the sizes (SIZES, partitions) and a file for the results (RESULTS, JSON).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.scale.cluster import Size
+from bench.scale.report import table
+from bench.scale.tasks import run, write_snapshot
+from penstock.broker.app.server import tune_garbage_collector
+
+_SIZES = "10000 50000 200000 1000000"
+
+
+def main() -> None:
+    if len(sys.argv) == 4:
+        _child(sys.argv[1], Size.of(int(sys.argv[2])), Path(sys.argv[3]))
+        return
+    results: dict[int, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for partitions in map(int, (os.environ.get("SIZES") or _SIZES).split()):
+            path = Path(directory, f"{partitions}.checkpoint")
+            values = results[partitions] = {}
+            for part in ("write", "run"):
+                values |= _measured(part, partitions, path)
+            path.unlink()
+            if os.environ.get("RESULTS"):
+                Path(os.environ["RESULTS"]).write_text(json.dumps(results, indent=1), encoding="utf-8")
+    print(table(results))
+
+
+def _measured(part: str, partitions: int, path: Path) -> dict[str, float]:
+    """The values of a child process, as far as it came."""
+    values: dict[str, float] = {}
+    command = [sys.executable, "-m", "bench.scale", part, str(partitions), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            name, value = json.loads(line)
+            values[name] = value
+            print(f"{partitions:>9,}  {name}: {value:.6g}", file=sys.stderr, flush=True)
+    if child.returncode:
+        print(f"{part} of {partitions:,} ended with {child.returncode}", file=sys.stderr)
+    return values
+
+
+def _child(part: str, size: Size, path: Path) -> None:
+    tune_garbage_collector()
+    if part == "write":
+        for name, value in write_snapshot(size, path).items():
+            _report(name, value)
+    else:
+        run(size, path, _report)
+
+
+def _report(name: str, value: float) -> None:
+    print(json.dumps([name, value]), flush=True)
+
+
+main()
