@@ -210,6 +210,40 @@ def test_the_last_batch_decides_about_an_epoch_that_one_replica_alone_has(
     assert elected_of(stage, partition, reports) == 1
 
 
+@pytest.mark.parametrize(
+    ("sound_end", "checksums", "leader"),
+    [
+        (7, {1: 7, 2: 7, 3: 7}, 2),
+        (7, {1: 7, 2: 8, 3: 8}, 1),
+        # No sound batch has the epoch: equal batches before it say nothing about it.
+        (4, None, 1),
+    ],
+)
+def test_the_last_sound_batch_decides_about_the_epoch_of_a_log_whose_end_is_lost(
+    sound_end: int, checksums: dict[int, int | None] | None, leader: int
+) -> None:
+    """Behind that batch the log has nothing that a replica of the same length could lack."""
+    stage = Stage(3)
+    partition = led_in_turn(stage, 1)
+    claim = Held(((0, 0), (1, 4)), 9, 0)
+    reports = histories(stage, partition, claim, Held(((0, 0),), 9, 0), Held(((0, 0),), 8, 0))
+    reports[1] = reports[1]._replace(damaged=True, damaged_to=9, sound_end=sound_end)
+    batches: dict[tuple[int, int, int], int | None] = {}
+
+    def outcome() -> Recovery:
+        return recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports, batches=batches)
+
+    assert outcome().compare_at == (None if checksums is None else sound_end - 1)
+    for node, checksum in (checksums or {}).items():
+        batches[node, stage.epoch(node), sound_end - 1] = checksum
+    elected = outcome().elected
+    assert elected is not None and elected.broker == leader
+    # A log that is shorter may lack what was lost.
+    reports[2] = reports[2]._replace(end_offset=8)
+    elected = outcome().elected
+    assert elected is not None and elected.broker == 1
+
+
 def test_the_epoch_of_an_unclean_election_is_trusted() -> None:
     """Such a leader need not have had all committed records."""
     stage = Stage(3)

@@ -51,6 +51,8 @@ class ReplicaReport(NamedTuple):
     damaged: bool = False
     #: the offset behind the last damage; None if it is not known
     damaged_to: int | None = None
+    #: the offset behind the last sound record of a log that is damaged to its end; None for any other log
+    sound_end: int | None = None
     #: the newest leader epochs of the log with their first offsets, oldest first; empty if not reported
     epochs: tuple[tuple[int, int], ...] = ()
     #: of the batch that the controller has asked for; None if it is not known
@@ -196,10 +198,18 @@ class _Claims:
         return any(self._has_all(other, report) for other in older)
 
     def _has_all(self, other: ReplicaReport, report: ReplicaReport) -> bool:
-        """Returns true if `other` is not shorter, and has the last batch of the log that `report` is of."""
+        """Returns true if `other` is not shorter, and has the last batch of the log that `report` is of.
+
+        Of a log that is damaged to its end, that is the last sound batch; behind it the log has nothing that
+        `other` could lack. A batch of an older epoch says nothing about the epoch.
+        """
         if self._batches is None or other.end_offset < report.end_offset:
             return False
         last = report.end_offset - 1
+        if report.sound_end is not None:
+            last = report.sound_end - 1
+            if last < report.epochs[-1][1]:
+                return False
         places = [(each.broker, each.broker_epoch, last) for each in (report, other)]
         if any(place not in self._batches for place in places):
             self.compare_at = last

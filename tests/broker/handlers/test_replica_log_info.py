@@ -62,17 +62,21 @@ def test_a_broker_reports_the_end_of_the_sound_part_of_its_log() -> None:
             found = nodes[1].stages.storage.partitions.find(topic_id, 0)
             assert isinstance(found, Partition)
 
-            async def damage() -> tuple[bool, int]:
+            async def damage() -> tuple[bool, int, int]:
                 wanted = LogInfoTopic(topic_id=topic_id, partitions=[0])
                 request = GetReplicaLogInfoRequest(topic_partitions=[wanted])
                 response = await nodes.call(1, GET_REPLICA_LOG_INFO, request, internal=True)
                 (info,) = response.topic_partition_log_info_list[0].partition_log_info
-                return info.is_damaged, info.damaged_to
+                return info.is_damaged, info.damaged_to, info.sound_end_offset
 
-            assert await damage() == (False, -1)
+            assert await damage() == (False, -1, -1)
             found.log.log_start_offset = 1
-            assert await damage() == (True, 1), "nothing explains the log start"
-            found.log.recovery.found(Corruption(found.log.path, 0, 10, 1, 2))
-            assert await damage() == (True, 2)
+            assert await damage() == (True, 1, -1), "nothing explains the log start"
+            found.log.recovery.found(Corruption(found.log.path, 0, 10, 0, 1))
+            assert await damage() == (True, 1, -1), "sound records are behind the damage"
+            found.log.recovery.found(Corruption(found.log.path, 20, 0, 2, 3))
+            assert await damage() == (True, 3, 2)
+            found.log.recovery.found(Corruption(found.log.path, 10, 10, 1, 2))
+            assert await damage() == (True, 3, 0)
 
     run(main())

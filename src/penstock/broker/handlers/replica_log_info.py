@@ -110,6 +110,16 @@ def _damaged_to(log: Log) -> int:
     return max((damage.next_offset for damage in log.recovery.corruption), default=unexplained)
 
 
+def _sound_end(log: Log) -> int:
+    """The offset behind the last record in front of damage that reaches the end of a log; -1 without any."""
+    end = log.end_offset
+    for damage in sorted(log.recovery.corruption, key=lambda each: each.first_offset, reverse=True):
+        if damage.next_offset < end:
+            break
+        end = min(end, damage.first_offset)
+    return end if end < log.end_offset else _UNKNOWN
+
+
 def _log_info(index: int, slot: Slot) -> PartitionLogInfo:
     if not isinstance(slot, Partition):
         return PartitionLogInfo(partition=index, error_code=slot)
@@ -125,6 +135,7 @@ def _log_info(index: int, slot: Slot) -> PartitionLogInfo:
         high_watermark=log.high_watermark,
         is_damaged=bool(log.recovery.corruption) or log.explained_start < log.log_start_offset,
         damaged_to=_damaged_to(log),
+        sound_end_offset=_sound_end(log),
         explained_start_offset=log.explained_start,
         leader_epochs=log.leader_epochs.newest(_MOST_EPOCHS),
     )

@@ -122,6 +122,7 @@ def _report(broker: int, broker_epoch: int, info: PartitionLogInfo) -> ReplicaRe
         high_watermark=info.high_watermark,
         damaged=info.is_damaged,
         damaged_to=None if info.damaged_to < 0 else info.damaged_to,
+        sound_end=None if info.sound_end_offset < 0 else info.sound_end_offset,
         batch_checksum=None if info.batch_checksum < 0 else info.batch_checksum,
         epochs=tuple(zip(info.leader_epochs[::2], info.leader_epochs[1::2], strict=False)),
     )

@@ -37,6 +37,8 @@ class PartitionLogInfo(Struct):
     gaps_to: int = int64(default=-1, tag=OWN_TAGS + 6)
     #: the offset behind the last damage of a log that `is_damaged`; -1 if it is not known
     damaged_to: int = int64(default=-1, tag=OWN_TAGS + 7)
+    #: the offset behind the last sound record of a log that is damaged to its end; -1 for any other log
+    sound_end_offset: int = int64(default=-1, tag=OWN_TAGS + 8)
 
 
 class TopicPartitionLogInfo(Struct):
