@@ -150,6 +150,36 @@ def test_a_compacted_batch_keeps_its_place_and_is_no_evidence_of_its_records() -
             invariants.appended(T, 2, None, [compacted._replace(end=2)])
 
 
+@pytest.mark.parametrize(
+    ("changed_on_disk", "name"),
+    [
+        (SECOND._replace(epoch=3), "kept"),
+        # Consumers would skip records.
+        (SECOND._replace(base=5, end=6), "log matching"),
+    ],
+)
+def test_a_copy_of_a_batch_whose_epoch_changed_on_a_disk_is_that_batch(
+    changed_on_disk: BatchView, name: str
+) -> None:
+    third = BatchView(changed_on_disk.end, changed_on_disk.end + 1, 4, 102)
+    invariants = PartitionInvariants()
+    invariants.appended(T, 1, None, [FIRST, SECOND])
+    original = invariants.as_appended(T, changed_on_disk)
+    assert original == SECOND
+    invariants.appended(T, 1, original, [third])
+    found = []
+    for start in ([FIRST, changed_on_disk, third], [changed_on_disk, third]):
+        try:
+            invariants.appended(T, 2, None, start[:1])
+            invariants.appended(T, 2, start[0], start[1:])
+        except Violation as e:
+            found.append(e.name)
+    assert found == ([] if name == "kept" else [name, name])
+    # Another batch of that epoch at that offset is another record.
+    with pytest.raises(Violation, match="offset and epoch name two records"):
+        invariants.appended(T, 3, None, [SECOND._replace(crc=999)])
+
+
 PARTITION = PartitionView(T, 1, 1, 1, (1, 2, 3), (1, 2), (), False)
 
 

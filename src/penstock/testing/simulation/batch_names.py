@@ -33,17 +33,25 @@ class BatchNames:
         self._before: dict[tuple[int, int], tuple[int, int]] = {}
         #: by checksum: offsets and epochs that such a batch was appended with
         self._places: dict[int, set[tuple[int, int]]] = {}
+        #: batches whose epoch was changed on a disk: as they were found, and as they were appended
+        self._raised: dict[BatchView, BatchView] = {}
 
     def as_appended(self, batch: BatchView) -> BatchView:
         """A batch of a disk that was tampered with, as it was appended.
 
-        Checksums cover neither offset nor epoch: a bit that changes there leaves the batch intact.
+        Checksums cover neither offset nor epoch: a bit that changes there leaves the batch intact. Where no
+        replica contradicts another epoch, its log may lead, and is copied as it is: all logs are equal then,
+        and no reader gets other records. So copies of a batch with another epoch count as the batch. A copy
+        with another offset does not.
         """
         places = set() if batch.crc is None else self._places.get(batch.crc, set())
         if not places or (batch.base, batch.epoch) in places:
             return batch
         base, epoch = max(places, key=lambda place: (place[0] == batch.base, place[1] == batch.epoch, place))
-        return batch._replace(base=base, end=base + batch.end - batch.base, epoch=epoch)
+        original = batch._replace(base=base, end=base + batch.end - batch.base, epoch=epoch)
+        if base == batch.base:
+            self._raised[batch] = original
+        return original
 
     def forget(self, end: int) -> None:
         """Forget the batches from `end` on."""
@@ -52,7 +60,10 @@ class BatchNames:
 
     def check(self, where: str, before: BatchView | None, batches: Sequence[BatchView]) -> None:
         """`batches` are new in some log, behind `before`."""
-        for batch in batches:
+        if before is not None:
+            before = self._raised.get(before, before)
+        for found in batches:
+            batch = self._raised.get(found, found)
             name = batch.base, batch.epoch
             known = self._known.get(name)
             if known is None or known.crc is None:
