@@ -50,6 +50,23 @@ def report(broker: int, last_epoch: int, end: int, **fields: int) -> ReplicaRepo
         ([report(1, 3, 8), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=8)], 2),
         # The damage reaches beyond the sound log, so that its end may be wrong, too.
         ([report(1, 3, 8), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=9)], 1),
+        # The longest sound log decides: what it has may be committed, and a shorter one lacks it.
+        (
+            [
+                report(1, 3, 8),
+                report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=9),
+                report(3, 3, 10),
+            ],
+            2,
+        ),
+        (
+            [
+                report(1, 3, 8),
+                report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=11),
+                report(3, 3, 9),
+            ],
+            3,
+        ),
         ([report(1, 3, 12), report(2, 3, 12, damaged=True, high_watermark=7, damaged_to=5)], 1),
         ([report(1, 3, 9, damaged=True)], 1),
     ],

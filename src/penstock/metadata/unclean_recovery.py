@@ -242,9 +242,10 @@ def most_complete(reports: Iterable[ReplicaReport], last_leader: Iterable[int] =
         return None
     best = ranked[0]
     if best.damaged:
-        for sound in (report for report in ranked if not report.damaged):
-            if sound.last_epoch == best.last_epoch and _replaces(sound, best):
-                return sound
+        # The longest alone: a shorter one may lack records that it has.
+        sound = next((report for report in ranked if not report.damaged), None)
+        if sound is not None and sound.last_epoch == best.last_epoch and _replaces(sound, best):
+            return sound
     return best
 
 
