@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.record import iter_batches
 from penstock.storage.holes import holes
 from penstock.storage.log import Log
@@ -141,6 +144,31 @@ def test_damaged_batches_are_not_read_until_their_repair() -> None:
     repaired(log, damage)
     assert stored(log) == before
     assert damage_in(files, log) == []
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_batch_whose_length_was_wrong_is_read_as_a_whole_after_its_repair(bit: int) -> None:
+    """Reads before the repair follow the wrong length to a place within the batch, or behind it."""
+    files = MemoryFiles()
+    log = written(files)
+    before, at = stored(log), positions(log)[2]
+    log.close()
+    flip(files, at + LOG_OVERHEAD - 1, bit)
+    log = open_log(files, clean=True)
+    log.advance_high_watermark(log.end_offset)
+    for offset in (0, 4, 6):
+        with suppress(CorruptLog):
+            log.read(offset, 1 << 20, upper=log.end_offset)
+    (damage,) = damage_in(files, log)
+    note_damage(log, log.segments.first, damage)
+    file = repair_target(log, damage)
+    assert file is not None
+    file.pwrite(before[damage.position : damage.position + damage.size], damage.position)
+    repaired(log, damage)
+    for nth in range(BATCHES):
+        found = log.read(2 * nth, 1 << 20, upper=2 * BATCHES)
+        assert found is not None
+        assert found.read() == before[positions(log)[nth] : positions(log)[-1]]
 
 
 @pytest.mark.parametrize("sealed", [True, False])

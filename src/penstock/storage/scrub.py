@@ -22,6 +22,7 @@ from penstock.records.header_fields import (
     MAX_TIMESTAMP,
 )
 from penstock.storage.batch_search import BatchSearch, whole_batches
+from penstock.storage.chain import check_again
 from penstock.storage.config import FOREVER
 from penstock.storage.holes import is_hole
 from penstock.storage.log import Log
@@ -246,6 +247,8 @@ def repaired(log: Log, damage: Corruption) -> list[File]:
     """The range is sound again, and on the disk. Returns the index files that must be synced."""
     segment = log.segments.holding(damage.first_offset)
     _forget(log, segment, damage)
+    # Reads before may have followed a wrong length, and remember a place within a batch as a start of one.
+    check_again(segment)
     _date(segment, _place(damage))
     if segment is log.segments.active:
         return []
