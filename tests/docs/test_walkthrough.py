@@ -38,6 +38,7 @@ PRINTED: Final = {
         "booked 1\nbooked 2\nb'many' b'ValueError'\n",
         "Topic(name='invoices', partitions=6, replicas=1)\n6 True\n"
         "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
+        "west active 0 0\norders*\n",
     ],
     "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
     "docs/frames.md": [

@@ -18,7 +18,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 
 if TYPE_CHECKING:
     from penstock.client.connection_causes import Cause
-    from penstock.net.access_client import AccessPort
+    from penstock.net.link_client import LinkPort
 
 __all__ = ["HELLO", "DirectLine", "NoAnswer", "refuse"]
 
@@ -70,7 +70,7 @@ class DirectLine:
         """The response of one of the bootstrap brokers."""
         return self._runner.run(self._send_to_contact(api, request))
 
-    def run(self, work: Callable[[AccessPort], Coroutine[Any, Any, T]]) -> T:
+    def run(self, work: Callable[[LinkPort], Coroutine[Any, Any, T]]) -> T:
         """The result of `work`, whose requests go where those of `send` go."""
         return self._runner.run(work(_Port(self)))
 
@@ -82,8 +82,13 @@ class DirectLine:
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:
         """The responses of several brokers to concurrent requests; None for one that does not respond."""
+        return self._runner.run(self._send_named(addresses, api, request))
+
+    async def _send_named(
+        self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
+    ) -> dict[str, ResponseT | None]:
         named = list(addresses)
-        answers = self._runner.run(self._send_each(list(map(_pair, named)), api, request))
+        answers = await self._send_each(list(map(_pair, named)), api, request)
         return dict(zip(named, answers, strict=True))
 
     async def _send_to_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
@@ -185,6 +190,11 @@ class _Port:
         self, api: Api[RequestT, ResponseT], request: RequestT, *, changes: bool = False
     ) -> ResponseT:
         return await self._line._send_to_contact(api, request)
+
+    async def send_each(
+        self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
+    ) -> dict[str, ResponseT | None]:
+        return await self._line._send_named(addresses, api, request)
 
     def check(self, code: int, message: str | None, about: str) -> None:
         refuse(code, message, about)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.links import describe_link, look, set_links, topic_links
+from penstock.cli.links import link_configs, look, set_links, topic_links
 from penstock.model.config.mirrored_topics import Cut, MirroredTopic, MirrorState
 from penstock.model.ids import NO_TOPIC_ID, TopicId, parse_topic_id
 from penstock.wire.apis.describe_log_dirs import MirroredLog
@@ -41,7 +41,7 @@ def compare(
     Returns the former values of `penstock.link` for `give_up`, and the partitions that are to be cut. Topics
     that have returned already are left out of them.
     """
-    before, prefix = topic_links(line, names), describe_link(line, link).get("prefix", "")
+    before, prefix = topic_links(line, names), link_configs(line, link).get("prefix", "")
     wanted = {}
     for name in names:
         text = before.get(name, "")

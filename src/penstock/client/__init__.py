@@ -1,11 +1,12 @@
 """Producer, Consumer, Admin and Queue: a small async API for any broker that speaks Kafka.
 
-`queues` and `two_phase` have connections of their own, the others use librdkafka. The event loop's thread
-owns every object: librdkafka's threads pass their results to it in batches. Durations are seconds, timestamps
-are aware `datetime`s.
+`queues`, `links` and `two_phase` have connections of their own, the others use librdkafka. The event loop's
+thread owns every object: librdkafka's threads pass their results to it in batches. Durations are seconds,
+timestamps are aware `datetime`s.
 
 Imports: librdkafka, `model`, `registry` and `security`; `queues` also `net`, `wire`, `records` and `ports`,
-`two_phase` also `twophase` and `reading`. An import contract keeps the broker out.
+`links` also `net` and `wire`, `two_phase` also `twophase` and `reading`. An import contract keeps the broker
+out.
 Used by: applications, through `penstock.Producer`, `Consumer`, `Admin` and `Queue`.
 """
 
@@ -21,6 +22,7 @@ from penstock.client.errors import (
     ClientError,
     DeliveryFailed,
     HandlerFailed,
+    LinkFailed,
     LockLost,
     MisusedClient,
     NotReachable,
@@ -59,6 +61,7 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "HandlerFailed",
+    "LinkFailed",
     "LockLost",
     "Message",
     "MisusedClient",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _Place
@@ -32,6 +32,9 @@ from penstock.client.errors import ClientClosed, MisusedClient, Refused, transla
 from penstock.client.first_contact import FirstContact
 from penstock.model.ids import TopicPartition
 
+if TYPE_CHECKING:
+    from penstock.client.links import Links
+
 __all__ = ["Admin"]
 
 T = TypeVar("T")
@@ -49,6 +52,8 @@ class Admin:
         self, bootstrap: str, *, timeout: float = 10.0, config: Mapping[str, Any] | None = None
     ) -> None:
         """`config` takes what has no name here (security, for example) under librdkafka's names."""
+        self._bootstrap = bootstrap
+        self._links: Links | None = None
         self._contact = FirstContact(bootstrap, timeout)
         self._config = self._contact.configure(
             {"bootstrap.servers": bootstrap, "log_level": 2, **(config or {})}
@@ -65,6 +70,8 @@ class Admin:
 
     async def close(self) -> None:
         self._closed = True
+        if self._links is not None:
+            self._links.close()
         last_reference, self._rk = [self._rk], None
         await asyncio.to_thread(last_reference.clear)
 
@@ -83,6 +90,16 @@ class Admin:
         cluster = await self._answer(future)
         found = await self._blocking(lambda rk: rk.list_topics(timeout=self._timeout))
         return cluster_metadata(cluster, found.topics)
+
+    @property
+    def links(self) -> Links:
+        """Links that mirror topics of other clusters here."""
+        if self._links is None:
+            # Imported on first use: the wire codec takes longer to import than all other clients.
+            from penstock.client.links import Links
+
+            self._links = Links(self._bootstrap, self._timeout, self._config, self._met)
+        return self._links
 
     # -- topics
 
@@ -272,13 +289,18 @@ class Admin:
         contact.made = answer.exception() is None or contact.made
 
     async def _blocking(self, request: Callable[[Any], T]) -> T:
+        await self._met()  # a thread that waits for librdkafka cannot be interrupted
         rk = self._running()
-        if not self._contact.made:  # a thread that waits for librdkafka cannot be interrupted
-            await self._answer(self._sent(lambda rk: rk.describe_cluster(request_timeout=self._timeout)))
         try:
             return await asyncio.to_thread(request, rk)
         except KafkaException as e:
             raise translated(e) from e
+
+    async def _met(self) -> None:
+        """Return once a broker has responded to this client."""
+        self._running()
+        if not self._contact.made:
+            await self._answer(self._sent(lambda rk: rk.describe_cluster(request_timeout=self._timeout)))
 
     def _running(self) -> Any:
         if self._closed:

@@ -11,6 +11,7 @@ PenstockError
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
     ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
     ├── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
+    ├── LinkFailed           a link or its topics are not as a call needs them: see the message
     ├── LockLost             a queue's message may be delivered again: its outcome came too late
     ├── TransactionAborted   a transaction was rolled back: run it again
     └── TransactionFailed    a transactional producer cannot continue: make a new one
@@ -29,6 +30,7 @@ __all__ = [
     "ClientError",
     "DeliveryFailed",
     "HandlerFailed",
+    "LinkFailed",
     "LockLost",
     "MisusedClient",
     "NotReachable",
@@ -110,6 +112,10 @@ class HandlerFailed(ClientError):
             f"the handler failed {attempts} time(s) on {partition} offset {offset} "
             f"({error!r}): fix it, or pass dead_letter= to continue after such messages"
         )
+
+
+class LinkFailed(ClientError):
+    """A call of `Admin.links` that was not completed, although no broker refused a request."""
 
 
 class LockLost(ClientError):

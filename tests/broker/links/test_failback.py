@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.broker.links.source_cluster import SourceCluster
-from penstock.cli.links import chosen, end_mirrors, look
+from penstock.cli.links import end_topics
 from penstock.model.errors import PolicyViolation
 from penstock.testing import broker, cluster
 from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, log_of, records, reports
@@ -35,7 +35,7 @@ def values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
 
 def fail_over(new: str, name: str = "west") -> None:
     with lines(new) as line:
-        end_mirrors(line, name, chosen(look(line, name), name, (), every=True), complete=False, wait_s=60)
+        end_topics(line, name, None, complete=False, wait_s=60)
 
 
 def pause(bootstrap: str, topic: str) -> None:

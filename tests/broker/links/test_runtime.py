@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from penstock.broker.replica.partition import Partition
-from penstock.cli.links import alter_link, chosen, end_mirrors, look
+from penstock.cli.links import alter_link, end_topics, look
+from penstock.net.link_client import LinkError
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
 from tests.broker.links.clusters import (
@@ -71,8 +72,7 @@ def finish(
     new: str, *topics: str, complete: bool = True, wait_s: float = 60
 ) -> list[tuple[str, int, int, int]]:
     with lines(new) as line:
-        wanted = chosen(look(line, "west"), "west", topics, every=not topics)
-        ended = end_mirrors(line, "west", wanted, complete=complete, wait_s=wait_s)
+        ended = end_topics(line, "west", topics or None, complete=complete, wait_s=wait_s)
     return [(each.topic, each.partition, each.end_offset, each.aborted) for each in ended]
 
 
@@ -333,15 +333,13 @@ def test_both_clusters_restart(clusters: Clusters) -> None:
 
 
 def test_a_promotion_without_its_source_says_so(clusters: Clusters) -> None:
-    from penstock.cli.failure import Failure
-
     old, new = clusters.old, clusters.new
     create(old, "orders")
     send(old, "orders", 10)
     link(new, old)
     ends_at(new, "orders", 10)
     clusters.source.kill()
-    with pytest.raises(Failure, match="1 of 1 partitions are not complete: orders-0 lacks 0 records"):
+    with pytest.raises(LinkError, match="1 of 1 partitions are not complete: orders-0 lacks 0 records"):
         finish(new, wait_s=1)
     assert finish(new, complete=False) == [("orders", 0, 10, 0)]
 

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.broker.replica.partition import Partition
-from penstock.cli.links import describe_link
+from penstock.cli.links import link_configs
 from penstock.security.client_names import java_names
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
@@ -38,7 +38,7 @@ def test_a_credential_that_the_source_refuses_is_reported_and_can_be_replaced() 
         assert producer.flush(30) == 0
         assert [each[3] for each in records(new, "orders")] == [b"one"]
         with lines(new) as line:
-            assert describe_link(line, "west")["sasl.password"] == "(hidden)"
+            assert link_configs(line, "west")["sasl.password"] == "(hidden)"
         link(new, source.bootstrap, **right)
         ends_at(new, "orders", 2)
         assert [each[3] for each in records(new, "orders")] == [b"one", b"two"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.cli.commands.link_ends import check_exists, delete, failback, failover, promote
+from penstock.cli.commands.link_ends import delete, failback, failover, promote
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -55,22 +55,19 @@ def create(
     The topics are read-only here until they are promoted. The source needs rights to read and describe only.
     """
     # Longer than other functions because of its options.
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import alter_link, list_links
+    from penstock.net.link_client import create_link, link_values
 
-    values: dict[str, str | None] = {**_client_configs(config), "bootstrap.servers": source, "topics": topics}
-    if groups:
-        values["groups"] = groups
-    if prefix:
-        values["prefix"] = prefix
-    if interval is not None:
-        values["interval.ms"] = str(interval)
-    if follow_log_start:
-        values["log.start"] = "source"
+    values = link_values(
+        source,
+        topics=topics,
+        groups=groups,
+        prefix=prefix,
+        interval_ms=interval,
+        follow_log_start=follow_log_start,
+        security=_client_configs(config),
+    )
     with connection.direct() as line:
-        if name in list_links(line):
-            raise Failure(f"link {name} exists: delete it first, or choose another name")
-        alter_link(line, name, values)
+        line.run(lambda cluster: create_link(cluster, name, values))
     print(f"{name}: created; `penstock link describe {name}` shows its progress")
 
 
@@ -96,35 +93,13 @@ def _client_configs(path: Path | None) -> dict[str, str]:
 @grouped
 def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
     """List the links with their topics and lag."""
-    from penstock.cli.links import describe_link, list_links, look
-    from penstock.cli.output import print_rows
+    from dataclasses import asdict
 
-    rows: list[dict[str, Any]] = []
+    from penstock.cli.output import print_rows
+    from penstock.net.link_reports import summaries
+
     with connection.direct() as line:
-        names = list_links(line)
-        view = look(line) if names else None
-        for name in names:
-            assert view is not None, "there is a link"
-            configs = describe_link(line, name)
-            topics = [topic for topic, each in view.topics.items() if each.link == name and each.is_read_only]
-            logs = [mirror.log for mirror in view.of(topics)]
-            lags = [
-                log.source_end_offset - log.end_offset for log in logs if log and log.source_end_offset >= 0
-            ]
-            errors = {
-                each.error for reports in view.reports.values() for each in reports if each.name == name
-            }
-            rows.append(
-                {
-                    "link": name,
-                    "source": configs.get("bootstrap.servers", ""),
-                    "state": "paused" if configs.get("paused") == "true" else "active",
-                    "topics": len(topics),
-                    "partitions": len(logs),
-                    "lag_records": sum(max(0, lag) for lag in lags),
-                    "error": "; ".join(sorted(errors - {""})),
-                }
-            )
+        rows = [asdict(each) for each in line.run(summaries)]
     columns = ("link", "source", "state", "topics", "partitions", "lag_records", "error")
     print_rows(rows, as_json=as_json, columns=columns, empty="there are no links")
 
@@ -133,32 +108,21 @@ def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
 @grouped
 def describe(name: Name, *, connection: Connection, as_json: AsJson = False) -> None:
     """Show the configs of a link, what is in its way, and the mirror of each partition."""
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import describe_link, look
+    from dataclasses import asdict
+
     from penstock.cli.output import print_json, print_rows
+    from penstock.net.link_reports import describe_link
 
     with connection.direct() as line:
-        configs, view = describe_link(line, name), look(line, name)
-    if not configs:
-        raise Failure(f"there is no link {name}: `penstock link list` lists the links")
-    problems: dict[str, str] = {}
-    for address, reports in view.reports.items():
-        for report in reports:
-            if report.error:
-                problems[f"broker {address}"] = report.error
-            problems.update((f"topic {each.topic}", each.reason) for each in report.problems)
-            problems.update(
-                (f"group {group}", "has offsets of readers of this cluster, which stay")
-                for group in report.foreign_groups
-            )
-    rows = [_mirror_row(mirror, str(view.topics[mirror.topic].state)) for mirror in view.mirrors]
+        found = line.run(lambda cluster: describe_link(cluster, name))
     if as_json:
-        print_json({"link": name, "configs": configs, "problems": problems, "partitions": rows})
+        print_json(asdict(found))
         return
-    for key, value in configs.items():
+    for key, value in found.configs.items():
         print(f"{key}={value}")
-    for about, reason in sorted(problems.items()):
+    for about, reason in found.problems.items():
         print(f"{about}: {reason}")
+    rows = [asdict(each) for each in found.partitions]
     columns = (
         "topic",
         "partition",
@@ -173,31 +137,14 @@ def describe(name: Name, *, connection: Connection, as_json: AsJson = False) -> 
     print_rows(rows, as_json=False, columns=columns, empty="nothing is mirrored yet")
 
 
-def _mirror_row(mirror: Any, state: str) -> dict[str, Any]:
-    log = mirror.log
-    row = {"topic": mirror.topic, "partition": mirror.partition, "state": state}
-    if log is None:
-        gone = {"phase": None, "end_offset": None, "source_end": None, "lag_ms": None, "missed": None}
-        return {**row, **gone, "reason": "" if state == "promoted" else "no broker reports it"}
-    return {
-        **row,
-        "phase": log.phase,
-        "end_offset": log.end_offset,
-        "source_end": None if log.source_end_offset < 0 else log.source_end_offset,
-        "lag_ms": None if log.lag_ms < 0 else log.lag_ms,
-        "missed": log.missed,
-        "errors": log.errors,
-        "open_transactions": log.open_transactions,
-        "last_timestamp_ms": None if log.last_timestamp_ms < 0 else log.last_timestamp_ms,
-        "reason": log.reason,
-    }
-
-
 @app.command()
 @grouped
 def pause(name: Name, *, connection: Connection) -> None:
     """Stop mirroring. The topics stay read-only, and nothing is fetched from the source."""
-    _set_paused(connection, name, "true")
+    from penstock.net.link_client import pause_link
+
+    with connection.direct() as line:
+        line.run(lambda cluster: pause_link(cluster, name))
     print(f"{name}: paused")
 
 
@@ -205,23 +152,11 @@ def pause(name: Name, *, connection: Connection) -> None:
 @grouped
 def resume(name: Name, *, connection: Connection) -> None:
     """Go on mirroring after a pause, or after a promotion that was not completed."""
-    from penstock.cli.links import look, set_state
-    from penstock.model.config.mirrored_topics import MirrorState
+    from penstock.net.link_client import resume_link
 
-    _set_paused(connection, name, "false")
     with connection.direct() as line:
-        topics = look(line, name).topics
-        begun = {n: t for n, t in topics.items() if t.state in (MirrorState.FENCING, MirrorState.PROMOTING)}
-        set_state(line, {n: t._replace(state=MirrorState.MIRRORING) for n, t in begun.items()})
+        line.run(lambda cluster: resume_link(cluster, name))
     print(f"{name}: resumed")
-
-
-def _set_paused(connection: Connection, name: str, value: str) -> None:
-    from penstock.cli.links import alter_link
-
-    with connection.direct() as line:
-        check_exists(line, name)
-        alter_link(line, name, {"paused": value})
 
 
 for _command in (promote, failover, failback, delete):

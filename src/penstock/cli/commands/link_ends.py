@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,20 +10,12 @@ from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
-__all__ = ["check_exists", "delete", "failback", "failover", "promote"]
+__all__ = ["delete", "failback", "failover", "promote"]
 
 Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of the link.")]
 Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics, as named here.")]
 Every = Annotated[bool, typer.Option("--all", help="All topics of the link.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait at most.", min=0)]
-
-
-def check_exists(line: Any, name: str) -> None:
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import list_links
-
-    if name not in list_links(line):
-        raise Failure(f"there is no link {name}: `penstock link list` lists the links")
 
 
 @grouped
@@ -78,15 +70,16 @@ def _end(
     fence: bool = False,
 ) -> None:
     from penstock.cli.failure import misused
-    from penstock.cli.links import chosen, end_mirrors, look
     from penstock.cli.output import print_rows
+    from penstock.net.link_ends import end_topics
 
     if every == bool(topics):
         misused("name topics, or give --all")
+    chosen = None if every else topics
     with connection.direct() as line:
-        check_exists(line, name)
-        wanted = chosen(look(line, name), name, topics, every=every)
-        ended = end_mirrors(line, name, wanted, complete=complete, wait_s=wait, fence=fence)
+        ended = line.run(
+            lambda cluster: end_topics(cluster, name, chosen, complete=complete, wait_s=wait, fence=fence)
+        )
     rows = [each._asdict() for each in ended]
     columns = ("topic", "partition", "end_offset", "last_timestamp_ms", "missed", "aborted")
     print_rows(rows, as_json=as_json, columns=columns, empty="nothing is mirrored")
@@ -123,9 +116,10 @@ def failback(
     from penstock.cli.failure import Failure
     from penstock.cli.group_limits import limit_committed
     from penstock.cli.output import print_rows
+    from penstock.net.link_client import check_exists
 
     with connection.direct() as line:
-        check_exists(line, name)
+        line.run(lambda cluster: check_exists(cluster, name))
         before, compared = compare(line, name, topics, wait)
         rows = [
             {
@@ -167,22 +161,10 @@ def delete(
     connection: Connection,
 ) -> None:
     """Delete a link. Refused while topics are mirrored by it, unless forced."""
-    from penstock.cli.failure import Failure
-    from penstock.cli.links import alter_link, chosen, describe_link, end_mirrors, look
+    from penstock.net.link_ends import check_deletable, delete_link
 
     with connection.direct() as line:
-        check_exists(line, name)
-        mirrored = chosen(look(line, name), name, (), every=True)
-        if mirrored and not force:
-            first = next(iter(mirrored))
-            raise Failure(
-                f"link {name} mirrors {len(mirrored)} topics ({first}): `penstock link promote {name} "
-                f"--all` ends that, and --force fails over"
-            )
+        line.run(lambda cluster: check_deletable(cluster, name, force=force))
         confirm(f"Delete link {name}", connection.bootstrap, yes)
-        # The link makes no new topics meanwhile.
-        alter_link(line, name, {"topics": None})
-        if mirrored:
-            end_mirrors(line, name, mirrored, complete=False, wait_s=60.0)
-        alter_link(line, name, dict.fromkeys(describe_link(line, name)))
+        line.run(lambda cluster: delete_link(cluster, name, force=force))
     print(f"{name}: deleted")

@@ -1,4 +1,4 @@
-"""Error codes of share group APIs as errors of the client."""
+"""Error codes of responses as errors of the client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.wire.routing import Reaction, reaction_to
 
 __all__ = ["refusal"]
 
+#: of share groups
 _ADVICE: Final[dict[int, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "raise the feature share.version to 1 (`penstock cluster upgrade`)",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "request READ on the group",
@@ -23,9 +24,12 @@ _ADVICE: Final[dict[int, str]] = {
 }
 
 
-def refusal(code: int, message: str | None, about: str) -> Refused:
-    """The error for an error code of a response; `about` is what was refused."""
+def refusal(code: int, message: str | None, about: str, *, advised: bool = True) -> Refused:
+    """The error for an error code of a response; `about` is what was refused.
+
+    The advice is that for members of share groups.
+    """
     text = f"{about}: {error_name(code)}" + (f", {message}" if message else "")
-    advice = _ADVICE.get(code)
+    advice = _ADVICE.get(code) if advised else None
     retriable = reaction_to(code) is not Reaction.FAIL
     return Refused(f"{text}. Advice: {advice}" if advice else text, code, retriable=retriable)

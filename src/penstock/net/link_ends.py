@@ -1,0 +1,219 @@
+"""The ends of mirrors: promotion, failover, and the deletion of a link.
+
+Each step can be repeated after an interruption. Deadlines are those of the event loop's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
+from penstock.net.link_client import (
+    LinkError,
+    LinkPort,
+    Mirror,
+    View,
+    alter_link,
+    check_exists,
+    chosen,
+    link_configs,
+    look,
+    set_state,
+)
+from penstock.wire.apis.describe_log_dirs import MirroredLog
+
+__all__ = ["Ended", "check_deletable", "delete_link", "end_mirrors", "end_topics"]
+
+_POLL_S: Final = 0.2
+#: how long the topics of a link that is deleted may take to open
+_FORCED_S: Final = 60.0
+
+
+class Ended(NamedTuple):
+    """A partition whose mirror has ended."""
+
+    topic: str
+    partition: int
+    end_offset: int
+    last_timestamp_ms: int
+    source_end_offset: int
+    #: offsets that the source had deleted before they were mirrored
+    missed: int
+    #: transactions that were open
+    aborted: int
+
+
+async def end_topics(
+    cluster: LinkPort,
+    link: str,
+    topics: Collection[str] | None,
+    *,
+    complete: bool,
+    wait_s: float,
+    fence: bool = False,
+) -> list[Ended]:
+    """End the mirrors of these topics of a link, or of all with None, and open them to producers.
+
+    With `complete`, only once everything that the source has is here, committed offsets included. With
+    `fence`, the source is made to refuse records before.
+    """
+    await check_exists(cluster, link)
+    wanted = chosen(await look(cluster, link), link, topics or (), every=topics is None)
+    return await end_mirrors(cluster, link, wanted, complete=complete, wait_s=wait_s, fence=fence)
+
+
+async def check_deletable(cluster: LinkPort, name: str, *, force: bool) -> dict[str, MirroredTopic]:
+    """The topics that a link mirrors. LinkError if there are any, unless `force` is given."""
+    await check_exists(cluster, name)
+    mirrored = chosen(await look(cluster, name), name, (), every=True)
+    if mirrored and not force:
+        first = next(iter(mirrored))
+        raise LinkError(
+            f"link {name} mirrors {len(mirrored)} topics ({first}): `penstock link promote {name} "
+            f"--all` ends that, and --force fails over"
+        )
+    return mirrored
+
+
+async def delete_link(cluster: LinkPort, name: str, *, force: bool) -> None:
+    """Delete a link that mirrors nothing; with `force`, open the topics that it mirrors as they are."""
+    mirrored = await check_deletable(cluster, name, force=force)
+    # The link makes no new topics meanwhile.
+    await alter_link(cluster, name, {"topics": None})
+    if mirrored:
+        await end_mirrors(cluster, name, mirrored, complete=False, wait_s=_FORCED_S)
+    await alter_link(cluster, name, dict.fromkeys(await link_configs(cluster, name)))
+
+
+async def end_mirrors(
+    cluster: LinkPort,
+    link: str,
+    topics: Mapping[str, MirroredTopic],
+    *,
+    complete: bool,
+    wait_s: float,
+    fence: bool = False,
+) -> list[Ended]:
+    """End the mirrors of topics as `end_topics` does. A LinkError says what is missing."""
+    deadline = _now() + wait_s
+    open_topics = {n: t for n, t in topics.items() if t.state is not MirrorState.CLOSING}
+    if complete and open_topics:
+        state = MirrorState.FENCING if fence else MirrorState.PROMOTING
+        await set_state(cluster, {n: t._replace(state=state) for n, t in open_topics.items()})
+        if fence:
+            await _await_fence(cluster, link, open_topics, deadline)
+        await _await(cluster, link, open_topics, lambda log: log.phase == "stopped", deadline, _missing)
+        await _await_rounds(cluster, link, deadline)
+    await set_state(cluster, {n: t._replace(state=MirrorState.CLOSING) for n, t in topics.items()})
+    closed = await _await(cluster, link, topics, lambda log: log.is_closed, deadline, _not_closed)
+    ends: dict[str, list[int]] = {}
+    for mirror in closed:
+        assert mirror.log is not None, "a closed mirror was reported"
+        ends.setdefault(mirror.topic, []).append(mirror.log.end_offset)
+    promoted = {
+        n: t._replace(state=MirrorState.PROMOTED, ends=tuple(ends.get(n, ()))) for n, t in topics.items()
+    }
+    await set_state(cluster, promoted)
+    return [_ended(mirror) for mirror in closed]
+
+
+async def _await_fence(
+    cluster: LinkPort, link: str, topics: Mapping[str, MirroredTopic], deadline: float
+) -> None:
+    """Wait until the source refuses records. If it cannot be asked to, the topics are mirrored as before."""
+    while True:
+        view = await look(cluster, link)
+        waiting = [n for n in topics if view.topics[n].state is MirrorState.FENCING]
+        if not waiting:
+            return
+        problems = [
+            f"topic {problem.topic}: {problem.reason}"
+            for reports in view.reports.values()
+            for report in reports
+            for problem in report.problems
+            if problem.topic in waiting
+        ]
+        if problems or _now() > deadline:
+            await set_state(cluster, {n: topics[n]._replace(state=MirrorState.MIRRORING) for n in waiting})
+            raise LinkError(problems[0] if problems else f"the source of topic {waiting[0]} does not respond")
+        await asyncio.sleep(_POLL_S)
+
+
+async def _await(
+    cluster: LinkPort,
+    link: str,
+    topics: Mapping[str, MirroredTopic],
+    is_done: Callable[[MirroredLog], bool],
+    deadline: float,
+    describe: Callable[[Mirror], str],
+) -> list[Mirror]:
+    """The mirrors of topics once all are done; a LinkError that describes the others after the deadline."""
+    while True:
+        mirrors = (await look(cluster, link)).of(topics.keys())
+        waiting = [each for each in mirrors if each.log is None or not is_done(each.log)]
+        if not waiting:
+            return mirrors
+        if _now() > deadline:
+            shown = "; ".join(describe(each) for each in waiting[:3])
+            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            raise LinkError(
+                f"{len(waiting)} of {len(mirrors)} partitions are not complete: {shown}{more}. They stay "
+                f"read-only: repeat the command, `penstock link resume {link}` to go on mirroring, or "
+                f"`penstock link failover {link}` to do without the source"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+async def _await_rounds(cluster: LinkPort, link: str, deadline: float) -> None:
+    """Wait until every broker has compared the committed offsets once more."""
+    groups = (await link_configs(cluster, link)).get("groups")
+    before = _rounds(await look(cluster, link))
+    while groups:
+        now = _rounds(await look(cluster, link))
+        # The round that is under way may have read the offsets before.
+        if before.keys() <= now.keys() and all(now[broker] >= before[broker] + 2 for broker in before):
+            return
+        if _now() > deadline:
+            raise LinkError(
+                "the records are complete, but the committed offsets of groups were not compared once more: "
+                f"see `penstock link describe {link}`, and repeat the command"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+def _rounds(view: View) -> dict[str, int]:
+    return {broker: sum(each.rounds for each in reports) for broker, reports in view.reports.items()}
+
+
+def _missing(mirror: Mirror) -> str:
+    log = mirror.log
+    if log is None:
+        return f"{mirror.topic}-{mirror.partition} has no leader here"
+    behind = max(0, log.source_end_offset - log.end_offset)
+    return f"{mirror.topic}-{mirror.partition} lacks {behind} records ({log.reason or log.phase})"
+
+
+def _not_closed(mirror: Mirror) -> str:
+    log = mirror.log
+    reason = "no leader here" if log is None else log.reason or "its end is not committed yet"
+    return f"{mirror.topic}-{mirror.partition}: {reason}"
+
+
+def _ended(mirror: Mirror) -> Ended:
+    log = mirror.log
+    assert log is not None, "a closed mirror was reported"
+    return Ended(
+        mirror.topic,
+        mirror.partition,
+        log.end_offset,
+        log.last_timestamp_ms,
+        log.source_end_offset,
+        log.missed,
+        log.aborted,
+    )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
