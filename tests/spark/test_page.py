@@ -64,7 +64,7 @@ def test_the_example_of_an_exactly_once_sink_writes_its_rows(spark: SparkSession
         names: dict[str, Any] = {
             "rows": reader.option("subscribe", "source").option("startingOffsets", "earliest").load()
         }
-        written = example("writeStream").replace("localhost:9092", running.bootstrap)
+        written = example('"exactly_once"').replace("localhost:9092", running.bootstrap)
         exec(written.replace("/var/lib/queries/totals", str(tmp_path)), names)
         try:
             names["query"].processAllAvailable()
