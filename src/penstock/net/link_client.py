@@ -103,7 +103,8 @@ async def list_links(cluster: LinkPort) -> list[str]:
     listed = await cluster.send(LIST_CONFIG_RESOURCES, ListConfigResourcesRequest(resource_types=[_LINK]))
     about = "links cannot be listed: the cluster has none, or is no Penstock with links"
     cluster.check(listed.error_code, None, about)
-    return sorted(each.resource_name for each in listed.config_resources)
+    # Version 0 of the request has no types: Apache Kafka lists the subscriptions of client metrics then.
+    return sorted(each.resource_name for each in listed.config_resources if each.resource_type == _LINK)
 
 
 async def check_exists(cluster: LinkPort, name: str) -> None:

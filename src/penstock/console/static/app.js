@@ -11,6 +11,7 @@ const PAGES = [
   { id: "groups", label: "Groups", key: "r", count: "groups" },
   { id: "topology", label: "Topology", key: "y" },
   { id: "cluster", label: "Cluster", key: "c" },
+  { id: "links", label: "Links", key: "l" },
   { id: "transactions", label: "Transactions", key: "x" },
   { id: "schemas", label: "Schemas", key: "e" },
   { id: "security", label: "Security", key: "s" },

@@ -14,6 +14,7 @@ from penstock.console.registry.api import NotFound
 from penstock.console.views.access import InvalidAcl
 from penstock.console.views.filters import InvalidFilter
 from penstock.model.errors import PenstockError
+from penstock.net.link_client import LinkError
 from penstock.registry.http import RegistryRefused, RegistryUnreachable
 
 __all__ = ["BODY_MAX", "BadInput", "as_json", "body_of", "offset_of", "on_error", "whole"]
@@ -87,7 +88,7 @@ def on_error(_: Request, error: Exception) -> Response:
         status = 400
     elif isinstance(error, NotReachable | NoControllerListener | RegistryUnreachable):
         status = 503
-    elif isinstance(error, NotFound):
+    elif isinstance(error, NotFound | LinkError):
         status = 404
     elif isinstance(error, RegistryRefused):
         status = 403 if error.status in (401, 403) else 409

@@ -34,6 +34,7 @@ from penstock.console.web.fleet_routes import Telemetry, fleet_routes
 from penstock.console.web.group_routes import group_routes
 from penstock.console.web.guard import SECURITY_HEADERS, refusal
 from penstock.console.web.lag_store import LagStore
+from penstock.console.web.link_routes import link_routes
 from penstock.console.web.live import Closing, event_stream, ticks
 from penstock.console.web.login_limits import TooManyLogins
 from penstock.console.web.message_routes import message_routes
@@ -166,6 +167,7 @@ def build_app(settings: ConsoleSettings) -> Starlette:
             *topic_routes(sessions),
             *group_routes(sessions),
             *cluster_routes(sessions),
+            *link_routes(sessions),
             *reassignment_routes(sessions, settings.planner),
             *metadata_routes(sessions),
             *traffic_routes(sessions),
