@@ -234,6 +234,10 @@ class Decisions(RuleBasedStateMachine):
             assert {partition.key for partition in image.partitions_on(node)} == held
             assert image.preferred[node] == sum(p.replicas[0] == node for p in image.partitions)
         assert image.leaderless == {p.key: p for p in image.partitions if p.leader == NO_LEADER}
+        astray = {p.key: p for p in image.partitions if p.leader != p.replicas[0]}
+        assert {key: p for found in image.astray.values() for key, p in found.items()} == astray
+        assert all(p.replicas[0] == node for node, found in image.astray.items() for p in found.values())
+        assert all(image.astray.values())
 
     def teardown(self) -> None:
         if hasattr(self, "stage"):

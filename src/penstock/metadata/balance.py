@@ -97,9 +97,7 @@ def next_step(
     in while they are copied at `copied_per_s`. With `even_numbers` no broker gives so many replicas that it
     would be given others in return (`penstock.balance.new.brokers`).
     """
-    if not all(may_receive(broker) for broker in image.brokers.values()) or any(
-        partition.reassigning for partition in image.partitions
-    ):
+    if image.reassigning or not all(may_receive(broker) for broker in image.brokers.values()):
         return None
     state = _State(image, loads, tolerance)
     steps = list(state.leader_moves())

@@ -5,7 +5,6 @@ The rules of an election are in `partition_change`; `begin_change` starts one fr
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import Final
 
@@ -45,20 +44,14 @@ def balance_leaders(image: ClusterImage, policy: Policy, percentage: int) -> lis
     """Give partitions back to their preferred leaders.
 
     Only those of brokers that lead too few: more than `percentage` of the partitions that prefer them are led
-    by others (`leader.imbalance.per.broker.percentage`). At most `MOST_ELECTIONS` at a time.
+    by others (`leader.imbalance.per.broker.percentage`). At most `MOST_ELECTIONS` at a time. The
+    cost depends on the partitions that others lead, not on those of the cluster.
     """
-    preferred: Counter[int] = Counter()
-    astray: dict[int, list[PartitionImage]] = {}
-    for partition in image.partitions:
-        node = partition.replicas[0]
-        preferred[node] += 1
-        if partition.leader != node:
-            astray.setdefault(node, []).append(partition)
     records: list[Struct] = []
-    for node, partitions in sorted(astray.items()):
-        if len(partitions) * 100 <= percentage * preferred[node]:
+    for node, partitions in sorted(image.astray.items()):
+        if len(partitions) * 100 <= percentage * image.preferred[node]:
             continue
-        for partition in partitions:
+        for partition in partitions.values():
             change = begin_change(image, policy, partition)
             change.election = Election.PREFERRED
             record = change.build()

@@ -145,6 +145,8 @@ class ClusterImage:
         #: the partitions that have no leader, and those that are being reassigned
         self.leaderless: dict[PartitionKey, PartitionImage] = {}
         self.reassigning: dict[PartitionKey, PartitionImage] = {}
+        #: by their first replica, the partitions that another replica leads, or none
+        self.astray: dict[int, dict[PartitionKey, PartitionImage]] = {}
         self._by_replica: dict[int, dict[PartitionKey, PartitionImage]] = {}
         #: how many partitions have each broker as their first replica
         self.preferred: Counter[int] = Counter()
@@ -176,9 +178,23 @@ class ClusterImage:
         self.unified_names[unified_name(topic.name)] = topic.name
 
     def index(self, partition: PartitionImage) -> None:
-        """Let `partitions_on`, `leaderless` and `reassigning` have a partition that its topic gets."""
+        """Let `partitions_on` and the other indexes have a partition that its topic gets."""
+        self._share(partition)
         self._note_replicas(partition)
         self._note_state(partition)
+
+    def _share(self, partition: PartitionImage) -> None:
+        """Have the ids of topics and directories once: each record has copies of its own."""
+        topic = self.topics_by_id.get(partition.topic_id)
+        if topic is not None:
+            partition.topic_id = topic.id
+        if len(partition.directories) == len(partition.replicas):
+            partition.directories = list(map(self._directory, partition.replicas, partition.directories))
+
+    def _directory(self, node: int, directory: bytes) -> bytes:
+        broker = self.brokers.get(node)
+        known = () if broker is None else broker.log_directories
+        return known[known.index(directory)] if directory in known else directory
 
     def _topic(self, record: TopicRecord) -> None:
         self.add_topic(topic_of(record))
@@ -207,25 +223,39 @@ class ClusterImage:
             self._forget_replicas(partition.key, partition.replicas)
         partition.change(record)
         if record.replicas is not None:
+            self._share(partition)
             self._note_replicas(partition)
         self._note_state(partition)
 
     def _note_state(self, partition: PartitionImage) -> None:
+        key = partition.key
         for holds, index in (
             (partition.leader == NO_LEADER, self.leaderless),
             (partition.reassigning, self.reassigning),
         ):
             if holds:
-                index[partition.key] = partition
+                index[key] = partition
             else:
-                index.pop(partition.key, None)
+                index.pop(key, None)
+        if partition.leader != partition.replicas[0]:
+            self.astray.setdefault(partition.replicas[0], {})[key] = partition
+        else:
+            self._forget_astray(key, partition.replicas[0])
+
+    def _forget_astray(self, key: PartitionKey, first: int) -> None:
+        astray = self.astray.get(first)
+        if astray is not None and astray.pop(key, None) is not None and not astray:
+            del self.astray[first]
 
     def _note_replicas(self, partition: PartitionImage) -> None:
         self.preferred[partition.replicas[0]] += 1
+        # One key for all: a cluster may have millions of replicas.
+        key = partition.key
         for node in partition.replicas:
-            self._by_replica.setdefault(node, {})[partition.key] = partition
+            self._by_replica.setdefault(node, {})[key] = partition
 
     def _forget_replicas(self, key: PartitionKey, nodes: Sequence[int]) -> None:
+        self._forget_astray(key, nodes[0])
         self.preferred[nodes[0]] -= 1
         if not self.preferred[nodes[0]]:
             del self.preferred[nodes[0]]

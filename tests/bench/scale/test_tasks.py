@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +12,16 @@ import pytest
 from bench.scale.cluster import ZONES, Cost, Size, Stage, records_of
 from bench.scale.report import growth, table
 from bench.scale.tasks import Values, run, write_snapshot
+from penstock.metadata.balance import next_step
 from penstock.metadata.brokers import fence_broker
+from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import NO_LEADER
 from penstock.metadata.snapshot import image_of_snapshot
+from penstock.wire.metadata_records import (
+    PartitionChangeRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
 
 _SIZE = Size(partitions=120, brokers=12)
 
@@ -54,6 +64,44 @@ def test_records_of_a_failure_depend_on_the_replicas_of_the_broker(partitions: i
     cost = cluster.decide(fence_broker(cluster.image, cluster.policy, 7))
     assert cost.records == held + 1
     assert cost.size < 80 * held
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """The number of calls of functions that some work makes: the same on every machine."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda cluster: balance_leaders(cluster.image, cluster.policy, 0),
+        lambda cluster: next_step(cluster.image, {}, tolerance=0.1, replicas=True),
+        lambda cluster: list(fence_broker(cluster.image, cluster.policy, 5)),
+    ],
+)
+def test_work_for_one_broker_does_not_grow_with_the_cluster(work: Callable[[Stage], object]) -> None:
+    """The brokers have as many replicas each in both clusters, and a reassignment is under way."""
+    counts = []
+    for size in (Size(300, 6), Size(3000, 60)):
+        cluster = stage(size)
+        cluster.decide(fence_broker(cluster.image, cluster.policy, 2))
+        *_, last = cluster.image.partitions
+        change = PartitionChangeRecord(
+            topic_id=last.topic_id, partition_id=last.index, adding_replicas=[last.replicas[0]]
+        )
+        cluster.change([change])
+        counts.append(calls_of(partial(work, cluster)))
+    assert counts[1] < 2 * counts[0]
+
+
+def test_a_loaded_image_has_ids_once() -> None:
+    values = map(encode_metadata_record, records_of(_SIZE))
+    image = image_of_snapshot(map(decode_metadata_record, values), 0)
+    partitions = list(image.partitions)
+    assert len({id(p.topic_id) for p in partitions}) == _SIZE.topics
+    assert len({id(each) for p in partitions for each in p.directories}) == _SIZE.brokers
 
 
 def test_costs_add_up_and_keep_the_longest_slice() -> None:
