@@ -23,6 +23,7 @@ Pure: the active controller decides, once in a while (`broker.healer`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.metadata.balance import begin_step
@@ -273,12 +274,14 @@ class _Healing:
             return "have a leader whose data directory has failed"
         if len(partition.replicas) > len(self._up):
             return f"have more replicas than brokers are up ({len(self._up)})"
-        free = self._receivers.difference(partition.replicas)
-        if not free:
+        # The first free broker is nearly always enough: do not copy the set of all for each partition.
+        free = (node for node in self._receivers if node not in partition.replicas)
+        first = next(free, None)
+        if first is None:
             return "have no broker left that takes a replica"
         brokers, lost = self._image.brokers, self._lost(partition)
         kept = [brokers[node] for node in partition.replicas if node in brokers and node not in lost]
-        if all(shares_machine(brokers[node], kept) for node in free):
+        if all(shares_machine(brokers[node], kept) for node in chain((first,), free)):
             return "have no machine left that takes a replica"
         return ""
 

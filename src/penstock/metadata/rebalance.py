@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from penstock.metadata.placement import (
-    crowding,
     is_no_closer,
     may_receive,
     rendezvous_score,
@@ -230,9 +229,13 @@ class _Plan:
         return is_no_closer(self.receivers[receiver], self.receivers[donor], others)
 
     def _best(self, placed: _Placed, others: list[BrokerImage], free: list[BrokerImage]) -> BrokerImage:
-        return min(
-            free, key=lambda b: (*crowding(b, others), self._carried[b.id], -self._score(placed, b.id))
-        )
+        """The broker that is farthest from the others and carries least; of several, by score."""
+        hosts, racks = [other.host for other in others], [other.rack for other in others]
+        reasons = [(hosts.count(b.host), racks.count(b.rack), self._carried[b.id]) for b in free]
+        least = min(reasons)
+        # A score is a hash: with a thousand brokers, those of all take most of the time.
+        equals = [broker for broker, against in zip(free, reasons, strict=True) if against == least]
+        return max(equals, key=lambda broker: self._score(placed, broker.id))
 
     def _others(self, placed: _Placed, node: int) -> list[BrokerImage]:
         """The brokers of the partition's other replicas."""
