@@ -132,7 +132,7 @@ def _heartbeats(stage: Stage, size: Size) -> Found:
             clocks.heard(
                 image, node, clock, own=clock, now_ms=now_ms, session_ms=_SESSION_MS, limit_ms=_SKEW_MS
             )
-            lowest = sessions.lowest_offset(image)
+            lowest = sessions.lowest_offset(image) if request.want_shut_down else -1
             records, _ = at_once(heartbeat(image, stage.policy, request, lowest))
             assert not records
             checksums.heard(node, summed)

@@ -147,7 +147,8 @@ class ControllerService:
         controller_loop.healer.failed_replicas(request.broker_id, request.failed_replicas)
         clock = ReportedClock.received(request.clock_ms, request.clock_standing)
         reference = controller_loop.compare_clock(request.broker_id, clock)
-        lowest = controller_loop.sessions.lowest_offset(self._image)
+        # Only the shutdown of a broker waits for all others, and only it costs a look at all of them.
+        lowest = controller_loop.sessions.lowest_offset(self._image) if request.want_shut_down else -1
         # Nearly every heartbeat changes nothing and need not wait for other changes.
         answer = self._unchanged(request, lowest)
         if answer is None:
