@@ -22,7 +22,7 @@ def state(thing: object) -> Any:
         return thing
     names = getattr(type(thing), "__slots__", None) or vars(thing)
     # A snapshot has no offsets: that a shutdown began before the snapshot's end is enough.
-    left_out = ("shutdown_offset", "fenced_offset", "generation", "quota_generation")
+    left_out = ("shutdown_offset", "fenced_offset", "generation", "quota_generation", "membership")
     return {name: state(getattr(thing, name)) for name in names if name not in left_out}
 
 

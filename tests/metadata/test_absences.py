@@ -6,6 +6,7 @@ from penstock.metadata.absences import Absences
 from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.snapshot import image_of_snapshot, snapshot
 from penstock.model.steps import at_once
+from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.metadata.stage import Stage
 
 
@@ -81,3 +82,28 @@ def test_the_healer_rests_while_no_broker_or_reassignment_changes() -> None:
     stage.fence(4)
     observe(stage, absences, 400)
     assert absences.quiet_ms(400) == 0
+
+
+def test_changes_of_partitions_alone_cost_no_look_at_brokers() -> None:
+    stage, absences = Stage(3), Absences()
+    partition = stage.topic("t", [1, 2])
+    observe(stage, absences, 0)
+    membership = stage.image.membership
+    stage.alter(partition, [1])
+    assert stage.image.membership is membership
+    stage.fence(2)
+    assert stage.image.membership is not membership
+    assert observe(stage, absences, 500) == {2: 0}
+
+
+def test_a_broker_that_is_not_registered_counts_as_gone_with_its_first_replica() -> None:
+    stage, absences = Stage(3), Absences()
+    partition = stage.topic("t", [1, 2])
+    stage.commit(at_once(unregister_broker(stage.image, stage.policy, 3)))
+    assert observe(stage, absences, 0) == {}
+    change = PartitionChangeRecord(
+        topic_id=partition.topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3]
+    )
+    stage.commit([change])
+    assert observe(stage, absences, 1000) == {3: 0}
+    assert observe(stage, absences, 4000) == {3: 3000}

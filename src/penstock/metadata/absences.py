@@ -33,16 +33,25 @@ class _Absence(NamedTuple):
 class Absences:
     """The brokers that are gone, and since when by a monotonic clock."""
 
-    __slots__ = ("_absences", "_quiet_since_ms", "_state")
+    __slots__ = ("_absences", "_membership", "_quiet_since_ms", "_state")
 
     def __init__(self) -> None:
         self._absences: dict[int, _Absence] = {}
+        #: `ClusterImage.membership` when the image was last observed
+        self._membership: object = None
         #: whether a requested reassignment is under way, and the brokers
         self._state: _State = (False, ())
         self._quiet_since_ms = 0.0
 
     def observed(self, image: ClusterImage, now_ms: float) -> None:
-        """Take in the image as it is now; to be called after each batch of records."""
+        """Take in the image as it is now; to be called after each batch of records.
+
+        Nearly every batch changes partitions alone, and costs nothing here.
+        """
+        requested = any(p.origin == Origin.REQUEST for p in image.reassigning.values())
+        if image.membership is self._membership and requested == self._state[0]:
+            return
+        self._membership = image.membership
         gone = {broker.id: broker.fenced_offset for broker in image.brokers.values() if broker.fenced}
         gone |= {node: _UNREGISTERED for node in image.replica_nodes if node not in image.brokers}
         self._absences = {
@@ -52,7 +61,6 @@ class Absences:
             for node, offset in gone.items()
         }
         membership = tuple(_state_of(broker) for _, broker in sorted(image.brokers.items()))
-        requested = any(p.origin == Origin.REQUEST for p in image.reassigning.values())
         if self._state != (requested, membership):
             self._state = (requested, membership)
             self._quiet_since_ms = now_ms

@@ -21,6 +21,7 @@ from penstock.metadata.partition_image import (
     PartitionKey,
 )
 from penstock.metadata.scram_table import ScramCredentials
+from penstock.metadata.topic_image import NO_TIME, TopicImage, topic_of, unified_name
 from penstock.model.ids import TopicId
 from penstock.security.acl_store import AclStore
 from penstock.security.acls import Acl
@@ -82,39 +83,8 @@ REVOCATION: Final = 101
 #: a resource type of Penstock's: a link to another cluster, whose topics are mirrored (ADR 93)
 LINK: Final = 102
 
-#: a time that no record has
-NO_TIME: Final = -1
 #: the entity of a client quota: types and names in the order of types; None is the default of a type
 QuotaKey: TypeAlias = tuple[tuple[str, str | None], ...]
-
-
-def unified_name(name: str) -> str:
-    """A topic's name in metrics; two topics must not share it."""
-    return name.replace(".", "_")
-
-
-class TopicImage:
-    """A topic and its partitions, by index.
-
-    `created_ms` and `changed_ms` are times of the wall clock of the controller that wrote the record; -1 if
-    unknown. A change is one of the topic's configs or of the number of its partitions.
-    """
-
-    __slots__ = ("changed_ms", "created_ms", "id", "name", "partitions")
-
-    def __init__(
-        self, name: str, topic_id: TopicId, created_ms: int = NO_TIME, changed_ms: int = NO_TIME
-    ) -> None:
-        self.name = name
-        self.id = topic_id
-        self.created_ms = created_ms
-        self.changed_ms = changed_ms
-        self.partitions: dict[int, PartitionImage] = {}
-
-
-def topic_of(record: TopicRecord) -> TopicImage:
-    """A topic that has no partitions yet."""
-    return TopicImage(record.name, TopicId(record.topic_id), record.created_ms, record.changed_ms)
 
 
 class ClusterImage:
@@ -130,6 +100,8 @@ class ClusterImage:
         #: topics by their `unified_name`
         self.unified_names: dict[str, str] = {}
         self.brokers: dict[int, BrokerImage] = {}
+        #: replaced when a broker changes, or gets its first or loses its last replica; compare with `is`
+        self.membership = object()
         self.controllers: dict[int, ControllerImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
@@ -252,7 +224,10 @@ class ClusterImage:
         # One key for all: a cluster may have millions of replicas.
         key = partition.key
         for node in partition.replicas:
-            self._by_replica.setdefault(node, {})[key] = partition
+            if node not in self._by_replica:
+                self._by_replica[node] = {}
+                self.membership = object()
+            self._by_replica[node][key] = partition
 
     def _forget_replicas(self, key: PartitionKey, nodes: Sequence[int]) -> None:
         self._forget_astray(key, nodes[0])
@@ -264,6 +239,7 @@ class ClusterImage:
             del held[key]
             if not held:
                 del self._by_replica[node]
+                self.membership = object()
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
         """No name clears all: those of every topic depend on the minimum that has changed.
@@ -350,12 +326,14 @@ class ClusterImage:
             # A broker that registers again and again without coming up has been gone all the time.
             broker.fenced_offset = known.fenced_offset
         self.brokers[record.broker_id] = broker
+        self.membership = object()
 
     def _unregister(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
+        self.membership = object()
 
     def _registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self.brokers[record.broker_id]
+        broker, self.membership = self.brokers[record.broker_id], object()
         if record.fenced:
             broker.fenced = record.fenced > 0
             broker.fenced_offset = self.offset
