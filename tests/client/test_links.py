@@ -10,6 +10,7 @@ import pytest
 
 from penstock.client import (
     Admin,
+    AuthenticationFailed,
     ClientClosed,
     DeliveryFailed,
     LinkFailed,
@@ -76,7 +77,8 @@ def test_a_link_from_its_creation_to_its_end(source: str, destination: str) -> N
             assert (listed.topics, listed.partitions, listed.error) == (2, 2, "")
 
             async def caught_up() -> bool:
-                return (await links.list())[0].lag_records == 0
+                found = (await links.list())[0]
+                return (found.lag_records, found.unknown_lags) == (0, 0)
 
             await until(caught_up)
             found = await links.describe("west")
@@ -166,6 +168,34 @@ def test_arguments_that_cannot_work(destination: str) -> None:
                 await admin.links.list()
 
     asyncio.run(manage())
+
+
+def test_a_link_between_secured_clusters() -> None:
+    """Both have TLS and SCRAM; the settings of the source are given under the names of librdkafka."""
+    with broker(config=DEFAULTS, secure=True) as source, broker(config=DEFAULTS, secure=True) as destination:
+
+        async def manage() -> None:
+            async with Admin(source.bootstrap, config=source.client_config) as admin:
+                await admin.create_topic("orders")
+            config = destination.client_config
+            async with Admin(destination.bootstrap, timeout=30, config=config) as admin:
+                secrets = source.client_config
+                await admin.links.create("west", source.bootstrap, interval=0.2, config=secrets)
+
+                async def is_mirrored() -> bool:
+                    return (await admin.links.list())[0].topics == 1
+
+                await until(is_mirrored)
+                hidden = (await admin.links.describe("west")).configs.values()
+                assert secrets["sasl.password"] not in hidden
+                await admin.links.delete("west", force=True)
+            async with Admin(
+                destination.bootstrap, timeout=30, config={**config, "sasl.password": "wrong"}
+            ) as admin:
+                with pytest.raises(AuthenticationFailed, match=r"Check sasl\.username"):
+                    await admin.links.list()
+
+        asyncio.run(manage())
 
 
 def test_security_of_the_source_is_stored_and_not_shown(destination: str) -> None:

@@ -19,7 +19,10 @@ class LinkSummary:
     state: str
     topics: int
     partitions: int
+    #: of the partitions whose lag is known
     lag_records: int
+    #: partitions whose lag no broker reports, or whose end at the source is not known yet
+    unknown_lags: int
     error: str
 
 
@@ -76,6 +79,7 @@ def _summary(name: str, configs: dict[str, str], view: View) -> LinkSummary:
         topics=len(topics),
         partitions=len(logs),
         lag_records=sum(max(0, lag) for lag in lags),
+        unknown_lags=len(logs) - len(lags),
         error="; ".join(sorted(errors - {""})),
     )
 

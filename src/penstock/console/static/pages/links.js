@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { grouped, h, link, named, plural, replace, short } from "../dom.js";
-import { exact, load } from "../states.js";
+import { exact, known, load } from "../states.js";
 import { card, pill, stat, table } from "../ui.js";
 
 const STATES = { active: "good", paused: "warn" };
@@ -29,7 +29,7 @@ const LIST = [
   { id: "source", label: "Source", sort: (l) => l.source, render: (l) => h("span", { class: "mono" }, l.source) },
   { id: "topics", label: "Topics", num: true, wide: true, sort: (l) => l.topics, render: (l) => grouped(l.topics) },
   { id: "partitions", label: "Partitions", num: true, wide: true, sort: (l) => l.partitions, render: (l) => grouped(l.partitions) },
-  { id: "lag", label: "Lag", num: true, sort: (l) => l.lag_records, render: (l) => short(l.lag_records) },
+  { id: "lag", label: "Lag", num: true, sort: (l) => l.lag_records, render: (l) => known(l.lag_records, l.unknown_lags ? { state: "unknown", reason: `the lag of ${plural(l.unknown_lags, "partition")} is not known` } : null, short) },
   { id: "error", label: "Error", render: (l) => l.error && h("span", { class: "name", title: l.error }, l.error) },
 ];
 
