@@ -57,7 +57,7 @@ _SEEDS = {
     "metadata_damaged_everywhere": 0,
     "newest_segment_flipped": 0,
     "header_flipped": 0,
-    "epoch_raised": 1,
+    "epoch_raised": 0,
     "no_descriptors": 0,
 }
 _EVENTS = TopicPartition("events", 0)
