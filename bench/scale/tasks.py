@@ -36,7 +36,8 @@ __all__ = ["Values", "memory", "run", "write_snapshot"]
 
 Values: TypeAlias = dict[str, float]
 Found: TypeAlias = Iterator[tuple[str, float]]
-_INTERVAL_MS: Final = 2000.0
+#: the default of `broker.heartbeat.interval.ms`
+_INTERVAL_MS: Final = 500.0
 _SESSION_MS: Final = 9000.0
 _SKEW_MS: Final = 1000
 #: brokers that a rolling restart takes in turn; the cost of the others is the same

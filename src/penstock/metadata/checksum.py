@@ -110,15 +110,26 @@ def _described_field(field: Field) -> tuple[object, ...]:
 class Checksums:
     """The latest checksum of every node, in the active controller's memory."""
 
-    __slots__ = ("_known", "_times")
+    __slots__ = ("_known", "_times", "_votes")
 
     def __init__(self) -> None:
         self._known: dict[int, ImageChecksum] = {}
         #: how often each node has reported the same
         self._times: Counter[int] = Counter()
+        #: by offset and layout: how many nodes have each checksum, so that no heartbeat has to count all
+        self._votes: dict[tuple[int, int], Counter[int]] = {}
 
     def heard(self, node: int, found: ImageChecksum) -> None:
-        self._times[node] = self._times[node] + 1 if self._known.get(node) == found else 1
+        before = self._known.get(node)
+        self._times[node] = self._times[node] + 1 if before == found else 1
+        if before == found:
+            return
+        if before is not None:
+            votes = self._votes[before.end_offset, before.layout]
+            votes[before.checksum] -= 1
+            if not votes.total():
+                del self._votes[before.end_offset, before.layout]
+        self._votes.setdefault((found.end_offset, found.layout), Counter())[found.checksum] += 1
         self._known[node] = found
 
     def expected(self, node: int, controller: int, registered: Iterable[int]) -> ImageChecksum | None:
@@ -128,15 +139,17 @@ class Checksums:
         before other nodes had the time to report.
         """
         found = self._known[node]
-        members = {*registered, controller}
-        same = {
-            other: known
-            for other, known in self._known.items()
-            if other in members and (known.end_offset, known.layout) == (found.end_offset, found.layout)
-        }
-        if len(same) < _COMPARED_MIN:
+        where = found.end_offset, found.layout
+        same = Counter(self._votes[where])
+        for stranger in self._known.keys() - registered - {controller}:
+            known = self._known[stranger]
+            if (known.end_offset, known.layout) == where:
+                same[known.checksum] -= 1
+        if same.total() < _COMPARED_MIN:
             return None
-        value, votes = Counter(known.checksum for known in same.values()).most_common(1)[0]
-        if 2 * votes > len(same):
+        value, votes = same.most_common(1)[0]
+        if 2 * votes > same.total():
             return found._replace(checksum=value)
-        return same.get(controller) if self._times[node] >= _REPORTS_MIN else None
+        own = self._known.get(controller)
+        is_there = own is not None and (own.end_offset, own.layout) == where
+        return own if is_there and self._times[node] >= _REPORTS_MIN else None

@@ -18,6 +18,7 @@ Owned by: the active controller, in memory. A new active controller learns the c
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import ClusterImage
@@ -58,8 +59,9 @@ class Reference(NamedTuple):
 
 def agreed_clock(clocks: list[float], limit_ms: float) -> float | None:
     """The median, if more than half of the clocks lie within `limit_ms` of it."""
-    median = sorted(clocks)[(len(clocks) - 1) // 2]
-    agreeing = sum(abs(clock - median) <= limit_ms for clock in clocks)
+    ordered = sorted(clocks)
+    median = ordered[(len(ordered) - 1) // 2]
+    agreeing = bisect_right(ordered, median + limit_ms) - bisect_left(ordered, median - limit_ms)
     return median if 2 * agreeing > len(clocks) else None
 
 
@@ -131,8 +133,8 @@ class Clocks:
         brokers = image.brokers
         if len(self._known) < _CLOCKS_MIN:
             return set(brokers) <= set(self._known)
-        active = [broker.id for broker in brokers.values() if not broker.fenced]
-        return 2 * sum(node in self._known for node in active) >= len(active)
+        active = {broker.id for broker in brokers.values() if not broker.fenced}
+        return 2 * len(self._known.keys() & active) >= len(active)
 
     def _judge(self, broker: int, known: _Known, agreed: float, limit_ms: int) -> None:
         skew_ms = round(known.base_ms - agreed)
