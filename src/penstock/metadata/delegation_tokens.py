@@ -42,6 +42,7 @@ __all__ = [
     "create_token",
     "described_tokens",
     "expire_token",
+    "is_too_large",
     "owner_of",
     "refused_creation",
     "removed_tokens",
@@ -156,11 +157,20 @@ def create_token(
     return [record], response
 
 
+def is_too_large(request: CreateDelegationTokenRequest) -> bool:
+    """Whether no token could have so many renewers, or so long names."""
+    names = [
+        request.owner_principal_name or "",
+        *(each.principal_name for each in request.renewers[:_RENEWERS_MAX]),
+    ]
+    return len(request.renewers) > _RENEWERS_MAX or sum(map(len, names)) > _CHARACTERS_MAX
+
+
 def _creation_error(
     image: ClusterImage, request: CreateDelegationTokenRequest, owner: Principal, policy: TokenPolicy
 ) -> ErrorCode:
     renewers = request.renewers
-    if len(renewers) > _RENEWERS_MAX:
+    if is_too_large(request):
         return ErrorCode.INVALID_REQUEST
     # A login with the token is one of a user: a token of any other principal would act as one.
     if owner.type != USER or any(each.principal_type != USER for each in renewers):
@@ -168,8 +178,6 @@ def _creation_error(
     off = _unavailable(image, policy)
     if off:
         return off
-    if len(owner.name) + sum(len(each.principal_name) for each in renewers) > _CHARACTERS_MAX:
-        return ErrorCode.INVALID_REQUEST
     if len(image.tokens) >= _TOKENS_MAX:
         return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE

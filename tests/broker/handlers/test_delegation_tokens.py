@@ -178,6 +178,17 @@ def test_a_wrong_hmac_and_an_unknown_token_are_refused(running: Cluster) -> None
             assert client.with_token(token_id, hmac) == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+def test_requests_for_tokens_that_cannot_be_are_refused_at_every_broker(running: Cluster) -> None:
+    """Each broker refuses them before the controller would decode them at once."""
+    for node in (1, 2, 3):
+        with connect(running, node).plain("alice") as alice:
+            many = alice.create(renewers=[f"r{n}" for n in range(1001)])
+            long = alice.create(renewers=["r" * 30_000] * 3)
+            assert {many.error_code, long.error_code} == {ErrorCode.INVALID_REQUEST}
+            refused = {alice.renew(b"x" * 65), alice.expire(b"x" * 65)}
+            assert refused == {ErrorCode.DELEGATION_TOKEN_NOT_FOUND}
+
+
 def test_a_token_is_no_user_and_a_user_no_token(running: Cluster) -> None:
     with connect(running, 1).plain("alice") as alice:
         made = alice.create()

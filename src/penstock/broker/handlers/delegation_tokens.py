@@ -18,6 +18,7 @@ from penstock.metadata.delegation_tokens import (
     create_token,
     described_tokens,
     expire_token,
+    is_too_large,
     refused_creation,
     renew_token,
 )
@@ -60,6 +61,8 @@ TOKEN_CHANGES: Final[tuple[Api[Any, Any], ...]] = (
     RENEW_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
 )
+#: of SHA-512
+_HMAC_BYTES: Final = 64
 _NOT_ALLOWED: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
@@ -154,6 +157,12 @@ def guarded(handler: AsyncHandler) -> AsyncHandler:
 
     async def serve(context: Context, request: Any) -> Any:
         if _may_request(context):
+            # Before they are sent to the controller, which decodes them at once.
+            if isinstance(request, CreateDelegationTokenRequest):
+                if is_too_large(request):
+                    return refused_creation(request, context.principal, ErrorCode.INVALID_REQUEST)
+            elif len(request.hmac) > _HMAC_BYTES:
+                return _not_found(request)
             return await handler(context, request)
         if isinstance(request, CreateDelegationTokenRequest):
             return refused_creation(request, context.principal, _NOT_ALLOWED)
@@ -163,6 +172,13 @@ def guarded(handler: AsyncHandler) -> AsyncHandler:
         return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
     return serve
+
+
+def _not_found(request: Any) -> RenewDelegationTokenResponse | ExpireDelegationTokenResponse:
+    error = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    if isinstance(request, RenewDelegationTokenRequest):
+        return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)
+    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)
 
 
 def _may_request(context: Context) -> bool:
