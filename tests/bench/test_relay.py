@@ -23,4 +23,4 @@ def test_a_message_comes_back_when_all_three_have_it() -> None:
 
 
 def test_the_cost_of_the_relay_is_that_of_its_three_processes() -> None:
-    assert 0 < relay.cores(300, 0.5) < relay.PROCESSES
+    assert 0 < relay.cores(3000, 0.5) < relay.PROCESSES

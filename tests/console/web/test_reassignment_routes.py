@@ -55,6 +55,9 @@ def make_topic(running: Cluster, *replicas: list[int]) -> str:
     admin.create_topics([topic])[name].result(60)
     for index in range(len(replicas)):
         running.wait_for_leader(name, index)
+    # The console asks any of the brokers.
+    brokers = [running._node(number).broker for number in range(1, 5)]
+    running.wait_until(lambda: all(name in each.stages.cluster.image.topics for each in brokers))
     return name
 
 
