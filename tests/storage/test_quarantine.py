@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from threading import Event, Thread, current_thread
@@ -386,3 +387,20 @@ def test_an_entry_whose_data_cannot_be_read_does_not_expire() -> None:
     entry = directory.quarantine_partition("a", 0, "a test")
     assert directory.quarantine.keep(8 * DAY_MS, NOW_MS + 8 * DAY_MS, 7 * DAY_MS) == []
     assert directory.quarantine.damaged == [entry.name]
+
+
+def test_a_copy_that_fails_leaves_no_entry() -> None:
+    """A log that cannot be copied is tried again: each try would take the space of a copy."""
+    disk = FaultyDisk(Random(1), CLOCK)
+    disk.makedirs("/data")
+    directory = with_records(disk)
+
+    def parts() -> Iterator[bytes]:
+        yield b"a part"
+        raise OSError(28, "No space left on device")
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            directory.quarantine.copy("a", ID, 1, f"{0:020d}.log", parts(), 1000, "a test", NOW_MS)
+    assert directory.quarantine.entries() == []
+    assert directory.quarantine.size == 0

@@ -233,7 +233,7 @@ class Quarantine:
         """Write `parts`, of `size` bytes in all, as the one segment of a partition; durable on return.
 
         For the end of a log, which is truncated afterwards. A crash before that leaves the log as it was, and
-        an entry with a part of the copy.
+        an entry with a part of the copy; an error leaves none.
         """
         files = self._files
         with self._turn():
@@ -242,13 +242,18 @@ class Quarantine:
             files.makedirs(folder)
             self.size += size
             self._set_aside_bytes += size
-        file = files.open(f"{folder}/{segment}", create=True)
         try:
-            for part in parts:
-                file.append(part)
-            file.sync()
-        finally:
-            file.close()
+            file = files.open(f"{folder}/{segment}", create=True)
+            try:
+                for part in parts:
+                    file.append(part)
+                file.sync()
+            finally:
+                file.close()
+        except (OSError, PenstockError):
+            # The log still has it all: an entry for each try would fill the disk.
+            self.delete(entry.name)
+            raise
         for path in (folder, folder.rpartition("/")[0], self.entry_path(entry.name)):
             files.sync_dir(path)
         return entry

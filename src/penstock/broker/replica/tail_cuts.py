@@ -21,7 +21,7 @@ from penstock.broker.replica.stored_partitions import log_quarantined
 from penstock.metadata.image import PartitionImage
 from penstock.model.config.mirrored_topics import Cut, MirroredTopic
 from penstock.model.errors import PenstockError, StorageError
-from penstock.ports import World
+from penstock.ports import FileRange, World
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.storage.segment_files import LOG, file_name
 
@@ -101,11 +101,18 @@ class TailCuts:
         own, directory = partition.log, partition.directory
         directory.health.check()
         start = max(cut.offset, own.log_start_offset)
-        ranges = [each async for each in log_ranges(own, start, own.end_offset, self._workers)]
-        reached = ranges[-1].headers[-1].next_offset if ranges else start
+        # Not the headers of the batches, of which a log has millions.
+        parts: list[FileRange] = []
+        records, first, reached = 0, start, start
+        async for each in log_ranges(own, start, own.end_offset, self._workers):
+            if not parts:
+                first = each.headers[0].base_offset
+            parts.append(each.bytes)
+            records += each.records
+            reached = each.headers[-1].next_offset
         if reached < own.end_offset:
             raise StorageError(f"{partition.name} cannot be read from {reached} to its end {own.end_offset}")
-        records, link = sum(each.records for each in ranges), MirroredTopic.parse(own.config.penstock_link)
+        link = MirroredTopic.parse(own.config.penstock_link)
         reason = (
             f"the topic has returned to link {link.link}, whose source lacks these {records} records: "
             f"offsets {start} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
@@ -115,9 +122,9 @@ class TailCuts:
                 partition.topic,
                 partition.topic_id,
                 partition.index,
-                f"{file_name(ranges[0].headers[0].base_offset)}{LOG}",
-                (each.bytes.read() for each in ranges),
-                sum(each.bytes.size for each in ranges),
+                f"{file_name(first)}{LOG}",
+                (part.read() for part in parts),
+                sum(part.size for part in parts),
                 reason,
                 self._clock.now_ms(),
             )
