@@ -82,6 +82,8 @@ class Mirror(NamedTuple):
     topic: str
     partition: int
     log: MirroredLog | None
+    #: the replicas that are not in sync
+    lagging: tuple[int, ...] = ()
 
 
 class View(NamedTuple):
@@ -227,8 +229,15 @@ async def look(cluster: LinkPort, link: str | None = None) -> View:
                 for each in topic.partitions:
                     if each.mirror is not None:
                         found[topic.name, each.partition_index] = each.mirror
+    lagging = {
+        (topic.name or "", each.partition_index): tuple(sorted({*each.replica_nodes} - {*each.isr_nodes}))
+        for topic in metadata.topics
+        for each in topic.partitions
+    }
     mirrors = [
-        Mirror(name, n, found.get((name, n))) for name, count in partitions.items() for n in range(count)
+        Mirror(name, n, found.get((name, n)), lagging.get((name, n), ()))
+        for name, count in partitions.items()
+        for n in range(count)
     ]
     return View(topics, partitions, mirrors, reports)
 

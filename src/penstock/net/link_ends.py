@@ -106,6 +106,7 @@ async def end_mirrors(
             await _await_fence(cluster, link, open_topics, deadline)
         await _await(cluster, link, open_topics, lambda log: log.phase == "stopped", deadline, _missing)
         await _await_rounds(cluster, link, deadline)
+    await _await_cuts(cluster, link, {n for n, t in topics.items() if t.cuts}, deadline)
     await set_state(cluster, {n: t._replace(state=MirrorState.CLOSING) for n, t in topics.items()})
     closed = await _await(cluster, link, topics, lambda log: log.is_closed, deadline, _not_closed)
     ends: dict[str, list[int]] = {}
@@ -162,6 +163,24 @@ async def _await(
                 f"{len(waiting)} of {len(mirrors)} partitions are not complete: {shown}{more}. They stay "
                 f"read-only: repeat the command, `penstock link resume {link}` to go on mirroring, or "
                 f"`penstock link failover {link}` to do without the source"
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+async def _await_cuts(cluster: LinkPort, link: str, topics: Collection[str], deadline: float) -> None:
+    """Wait until all replicas of topics that have returned to the link are in sync, and so are cut.
+
+    A promoted topic has no cuts any more: an old log that came back later would count as the newer one.
+    """
+    while topics:
+        uncut = [each for each in (await look(cluster, link)).of(topics) if each.lagging]
+        if not uncut:
+            return
+        if _now() > deadline:
+            first = uncut[0]
+            raise LinkError(
+                f"replica {first.lagging[0]} of {first.topic}-{first.partition} is not in sync, so its old "
+                f"records may not be set aside: start its broker or move the replica, and repeat the command"
             )
         await asyncio.sleep(_POLL_S)
 

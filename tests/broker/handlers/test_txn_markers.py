@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,22 @@ def end(
     (partition,) = answered.partitions
     assert (answered.name, partition.partition_index) == (topic, index)
     return ErrorCode(partition.error_code)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"), [("fenced", True), ("returning", True), ("mirroring", False), ("closing", False)]
+)
+def test_markers_end_transactions_of_topics_that_had_producers(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, state: str, ends: bool
+) -> None:
+    """A topic that is fenced, or returns to a link, was an ordinary one; a mirror takes no markers."""
+    write(running, topic, b"x")
+    partition = running.broker.stages.storage.partitions.find(topic.name, 0)
+    assert not isinstance(partition, ErrorCode)
+    linked = replace(partition.log.config, penstock_link=f"west/{state}/{'A' * 22}/orders")
+    running.call(lambda: partition.log.reconfigure(linked))
+    assert end(client, topic.name) is ErrorCode.NONE
+    assert fetch(client, topic, 0, isolation_level=1).last_stable_offset == (2 if ends else 0)
 
 
 @pytest.mark.parametrize("version", [1, 2])

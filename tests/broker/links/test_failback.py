@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from penstock.broker.links.source_cluster import SourceCluster
 from penstock.cli.links import end_topics
 from penstock.model.errors import PolicyViolation
+from penstock.net.link_client import LinkError
 from penstock.testing import broker, cluster
 from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, log_of, records, reports
 from tests.cli.running import run_here
@@ -156,6 +157,9 @@ def test_all_replicas_cut_their_logs_also_one_that_was_away() -> None:
         assert run_here("link", "failback", "east", "orders", "--bootstrap", old) == 0
         ends_at(old, "orders", 50)
         assert values(old, "orders") == list(range(50))
+        # Its old log would count as the newer one, if the topic was an ordinary one when it comes back.
+        with lines(old) as line, pytest.raises(LinkError, match=f"replica {away} of orders-0 is not in sync"):
+            end_topics(line, "east", None, complete=False, wait_s=0.5)
         source.start(away)
         for partition in (0, 1):
             source.wait_for_isr("orders", partition)

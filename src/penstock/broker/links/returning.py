@@ -18,7 +18,7 @@ from penstock.linking.common_point import CommonPoint, Range
 from penstock.linking.definition import LinkDefinition
 from penstock.linking.mirror import LastBatch
 from penstock.model.config.mirrored_topics import LINK_CONFIG, MirroredTopic
-from penstock.model.errors import PenstockError, PolicyViolation, error_name
+from penstock.model.errors import PolicyViolation, error_name
 from penstock.model.ids import TopicPartition
 from penstock.ports import Workers
 from penstock.records.batch import read_header
@@ -66,8 +66,8 @@ class Returning:
             try:
                 async with self._slots:
                     mirrored.comparison = await self._compared(mirrored)
-            except (PenstockError, OSError) as e:
-                mirrored.mirror.failed(str(e), 0)
+            except Exception as e:  # noqa: BLE001 - nothing would compare the partition again
+                mirrored.mirror.failed(str(e) or repr(e), 0)
                 await asyncio.sleep(_RETRY_S)
             else:
                 found = mirrored.comparison._asdict()

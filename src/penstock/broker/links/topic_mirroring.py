@@ -75,7 +75,7 @@ class TopicMirroring:
                 f"topic {topic.name} was created again at the source, {name} has the old one"
             )
         if mirrored.state is MirrorState.FENCING:
-            await self._fence(source, topic, name, mirrored)
+            await self._fence(source, topic, name, mirrored, (configs or {}).get(LINK_CONFIG, ""))
         if mirrored.state is not MirrorState.MIRRORING:
             return
         if len(here.partitions) < len(topic.partitions):
@@ -84,11 +84,20 @@ class TopicMirroring:
             await self._compare_configs(name, mirrored_configs(configs), own)
 
     async def _fence(
-        self, source: SourceCluster, topic: SourceTopic, name: str, mirrored: MirroredTopic
+        self, source: SourceCluster, topic: SourceTopic, name: str, mirrored: MirroredTopic, there: str
     ) -> None:
-        """Have the source refuse records, and promote the topic once all brokers there know that."""
+        """Have the source refuse records, and promote the topic once all brokers there know that.
+
+        `there` is the config of the topic at the source now.
+        """
         state = MirroredTopic(mirrored.link, MirrorState.FENCED, self._image.topics[name].id, name)
-        if await source.fence(topic.name, LINK_CONFIG, str(state)):
+        if there and there != str(state) and MirroredTopic.parse(there).is_read_only:
+            raise PolicyViolation(
+                f"the source cannot be fenced: its topic {topic.name} takes no records already ({there})"
+            )
+        is_fenced = await source.fence(topic.name, LINK_CONFIG, str(state))
+        # A command may have ended the promotion meanwhile.
+        if is_fenced and self._image.topic_configs(name).get(LINK_CONFIG) == str(mirrored):
             promoting = mirrored._replace(state=MirrorState.PROMOTING)
             await self._changes.alter_topic(name, {LINK_CONFIG: str(promoting)})
             log.info("link_source_fenced", topic=name)

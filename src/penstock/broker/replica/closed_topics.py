@@ -7,7 +7,7 @@ from penstock.model.errors import InvalidTopic, PolicyViolation
 from penstock.model.ids import INTERNAL_TOPICS
 from penstock.storage.config import LogConfig
 
-__all__ = ["check_open", "is_closed", "is_mirror"]
+__all__ = ["check_open", "is_closed", "is_mirror", "takes_markers"]
 
 
 def is_closed(topic: str, config: LogConfig) -> bool:
@@ -19,6 +19,17 @@ def is_closed(topic: str, config: LogConfig) -> bool:
 def is_mirror(config: LogConfig) -> bool:
     """Returns true if a link mirrors the topic: only what the source has is appended."""
     return bool(config.penstock_link) and MirroredTopic.parse(config.penstock_link).is_read_only
+
+
+def takes_markers(config: LogConfig) -> bool:
+    """Returns true if transactions of this cluster may be open in the topic: its producers wrote to it.
+
+    They wrote to a topic that is fenced, or returns to a link, as long as it was an ordinary one.
+    """
+    if not config.penstock_link:
+        return True
+    state = MirroredTopic.parse(config.penstock_link).state
+    return state in (MirrorState.PROMOTED, MirrorState.FENCED, MirrorState.RETURNING)
 
 
 def check_open(topic: str, config: LogConfig) -> None:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from penstock.broker.replica.closed_topics import takes_markers
 from penstock.broker.replica.commits import Done, check_enough_replicas, when_committed
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -156,7 +157,7 @@ class MarkerWriter:
         if target is not None:
             target.write_marker(index, marker, done)
             return
-        if partition.is_mirror:
+        if not takes_markers(partition.log.config):
             # No producer of this cluster has written to it, so there is nothing to end: a marker here would
             # not be in the source. Coordinators would repeat it for ever if it were refused.
             done(ErrorCode.NONE if partition.leading else ErrorCode.NOT_LEADER_OR_FOLLOWER)
