@@ -20,7 +20,7 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.stored_partitions import log_quarantined
 from penstock.metadata.image import PartitionImage
 from penstock.model.config.mirrored_topics import Cut, MirroredTopic
-from penstock.model.errors import PenstockError, StorageError
+from penstock.model.errors import StorageError
 from penstock.ports import FileRange, World
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.storage.segment_files import LOG, file_name
@@ -69,8 +69,8 @@ class TailCuts:
                 try:
                     await self._cut(partition, wanted)
                     break
-                except (PenstockError, OSError) as e:
-                    log.error("returned_log_not_cut", partition=partition.name, error=str(e))
+                except Exception as e:  # noqa: BLE001 - the partition would stay without a role
+                    log.error("returned_log_not_cut", partition=partition.name, error=str(e) or repr(e))
                     await asyncio.sleep(_RETRY_S)
         finally:
             del self._tasks[wanted.key]
