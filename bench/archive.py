@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.load import Flow, consume, produce
 from bench.process import cpu_seconds
 from bench.requests import p99, waits
-from bench.table import Contender, Metric, Row, Values
+from bench.table import Contender, Metric, Row, Values, fresh
 from bench.throughput import CONSUMER, PRODUCER
 from lab.foreign import started
 from lab.server import HOST, Server, free_port
@@ -65,17 +65,6 @@ def local_s3() -> Iterator[tuple[str, Mapping[str, str], Path]]:
             yield address, settings, options
 
 
-@contextmanager
-def _broker(contender: Contender, settings: Mapping[str, str]) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        server = contender.starter(Path(folder), settings)
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-
-
 def _create(bootstrap: str, name: str, configs: Mapping[str, str], partitions: int = 4) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     wanted = NewTopic(name, partitions, 1, config=dict(configs))
@@ -105,9 +94,9 @@ def _produce_tiered(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
         _, settings, _ = stack.enter_context(local_s3())
         port = free_port()
-        plain = stack.enter_context(_broker(contender, {}))
+        plain = stack.enter_context(fresh(contender, {}))
         tiered = stack.enter_context(
-            _broker(contender, {**settings, "penstock.metrics.listener": f"{HOST}:{port}"})
+            fresh(contender, {**settings, "penstock.metrics.listener": f"{HOST}:{port}"})
         )
         count, flows, costs = int(MESSAGES * scale), {}, {}
         for kind, server, configs in (("plain", plain, SEGMENT), ("tiered", tiered, TIERED)):
@@ -153,7 +142,7 @@ def _local_bytes(server: Server, name: str) -> int:
 def _read_archived(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
         _, settings, _ = stack.enter_context(local_s3())
-        server = stack.enter_context(_broker(contender, settings))
+        server = stack.enter_context(fresh(contender, settings))
         count = int(MESSAGES * scale)
         _filled(server, "local", SEGMENT, count)
         _freed(server, "cold", count)
@@ -172,7 +161,7 @@ def _rate(flow: Flow) -> float:
 def _beside_reader(contender: Contender, scale: float) -> Values:
     with ExitStack() as stack:
         _, settings, _ = stack.enter_context(local_s3())
-        server = stack.enter_context(_broker(contender, settings))
+        server = stack.enter_context(fresh(contender, settings))
         count, seconds, address = int(MESSAGES * scale), SECONDS * scale, (HOST, server.port)
         _create(server.bootstrap, "hot", {}, 1)
         _freed(server, "cold", count)
@@ -206,7 +195,7 @@ def _restore(contender: Contender, scale: float) -> Values:
         address, _, options = stack.enter_context(local_s3())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         count, store = int(MESSAGES * scale), ("--store-config", str(options))
-        with _broker(contender, {}) as server:
+        with fresh(contender, {}) as server:
             _filled(server, "orders", SEGMENT, count)
             backup_s = _run("backup", "run", "--to", address, "--bootstrap", server.bootstrap, *store)
         restore_s = _run("restore", address, "--data", str(folder / "data"), *store)
@@ -219,7 +208,7 @@ def _mount(contender: Contender, scale: float) -> Values:
     segments = int(MOUNTED_SEGMENTS * scale)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         archive = Path(folder) / "archive"
-        with _broker(contender, {}) as server:
+        with fresh(contender, {}) as server:
             _create(server.bootstrap, "orders", {"retention.ms": "-1"}, 1)
             _single_batches(server.bootstrap, "orders", segments)
             asyncio.run(_small_segments(server.bootstrap, archive))

@@ -30,7 +30,7 @@ class CallThread:
         self._loop = loop
         self._executor = ThreadPoolExecutor(1, name)
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        #: those of requests that failed; whoever makes them looks here
+        #: the errors of requests that failed, for the fetcher to raise
         self.errors: deque[BaseException] = deque()
         #: set when there is something new for a callback that waits
         self._news = threading.Event()

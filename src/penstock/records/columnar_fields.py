@@ -85,7 +85,7 @@ def _walk_any(data: Buffer, position: int, count: int, starts: list[int]) -> int
 
 
 def read_fields(data: Bytes, starts: Ints, *, with_content: bool = True) -> Fields:
-    """The fields of the records at `starts`; without keys, values and headers if nobody wants these."""
+    """The fields of the records at `starts`; keys, values and headers only if the query has these columns."""
     length, body = _varints(data, starts)
     end = body + length
     # the record's attributes follow the length; they are unused

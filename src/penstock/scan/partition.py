@@ -33,7 +33,7 @@ _PAGES_MAX: Final = 4
 
 
 class InlineWorkers:
-    """Work is done where it is asked for: a scan has a thread of its own, and nobody waits for it."""
+    """Runs work on the thread that submits it: no event loop waits for the thread of a scan."""
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args)
