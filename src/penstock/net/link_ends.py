@@ -123,7 +123,11 @@ async def end_mirrors(
 async def _await_fence(
     cluster: LinkPort, link: str, topics: Mapping[str, MirroredTopic], deadline: float
 ) -> None:
-    """Wait until the source refuses records. If it cannot be asked to, the topics are mirrored as before."""
+    """Wait until the source refuses records. If it cannot be asked to, the topics are mirrored as before.
+
+    A broker reports what its last round found. The round that is under way may have begun before the fence.
+    """
+    before = _rounds(await look(cluster, link))
     while True:
         view = await look(cluster, link)
         waiting = [n for n in topics if view.topics[n].state is MirrorState.FENCING]
@@ -131,8 +135,9 @@ async def _await_fence(
             return
         problems = [
             f"topic {problem.topic}: {problem.reason}"
-            for reports in view.reports.values()
-            for report in reports
+            for broker, rounds in _rounds(view).items()
+            if rounds >= before.get(broker, 0) + 2
+            for report in view.reports[broker]
             for problem in report.problems
             if problem.topic in waiting
         ]

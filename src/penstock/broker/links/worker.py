@@ -247,6 +247,8 @@ class LinkWorker:
             if definition.has_groups and self._environment.groups.topic.partition_for("") < 0:
                 await self._environment.groups.topic.ensure()
             await self.topics.compare(definition, source)
+        else:
+            self.topics.problems = {}
         if definition.has_groups:
             await self.groups.compare(definition, source, self._local_names())
         self.rounds += 1
