@@ -36,7 +36,7 @@ settings.load_profile("penstock")
 
 _CHILDREN = pytest.StashKey[int]()
 _STARTED = pytest.StashKey[list[object]]()
-_FAILED = pytest.StashKey[list[str]]()
+_FAILED = pytest.StashKey[dict[str, bool]]()
 _FAILED_FILE = pytest.StashKey[str | None]()
 
 
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Out of the environment: the runs of pytest that a test starts judge themselves.
     config.stash[_FAILED_FILE] = os.environ.pop(unstable.VARIABLE, None)
-    config.stash[_FAILED] = []
+    config.stash[_FAILED] = {}
     if config.getoption("--fast"):
         settings.load_profile("fast")
         _count_processes(config.stash)
@@ -74,20 +74,28 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note which tests fail, and whether all that went wrong is a timeout."""
     report = yield
-    failed = item.config.stash[_FAILED]
-    if report.failed and item.nodeid not in failed:
-        failed.append(item.nodeid)
+    if report.failed:
+        timed_out = call.excinfo is not None and unstable.is_timeout(call.excinfo.value)
+        failed = item.config.stash[_FAILED]
+        failed[item.nodeid] = timed_out and failed.get(item.nodeid, True)
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave the verdict on failures that can be accidents of time to `tools.unstable`."""
     path, failed = session.config.stash[_FAILED_FILE], session.config.stash[_FAILED]
-    if path and session.exitstatus == pytest.ExitCode.TESTS_FAILED and unstable.may_run_again(failed):
+    if not path or session.exitstatus != pytest.ExitCode.TESTS_FAILED:
+        return
+    final, again = unstable.verdict(failed)
+    if again:
         with open(path, "a", encoding="utf-8") as file:
-            file.write("".join(f"{sys.executable}\t{name}\n" for name in failed))
+            file.write("".join(f"{sys.executable}\t{runs}\t{name}\n" for name, runs in again.items()))
+    if failed and not final:
         session.exitstatus = pytest.ExitCode.OK
 
 

@@ -13,7 +13,7 @@ _LONGEST_PAUSE_S = 0.5
 
 
 def eventually(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
-    """Return when `condition` holds; a KeyError is one that does not hold yet.
+    """Return when `condition` holds, or raise TimeoutError; a KeyError is one that does not hold yet.
 
     A pause is as long as the check before it: what it waits for gets at least half of a core.
     """
@@ -26,5 +26,6 @@ def eventually(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -
         except KeyError:
             pass
         ended = time.monotonic()
-        assert ended < deadline, "the condition never held"
+        if ended >= deadline:
+            raise TimeoutError(f"the condition did not hold in {patience_s:g} s")
         time.sleep(min(max(_PAUSE_S, ended - began), _LONGEST_PAUSE_S))

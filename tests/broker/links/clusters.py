@@ -67,13 +67,19 @@ def creates(destination: str, topic: str) -> None:
 
 
 def ends_at(destination: str, topic: str, offset: int, partition: int = 0) -> None:
-    """Return when the mirror ends at an offset."""
+    """Return when the mirror ends at an offset.
+
+    AssertionError if it does not in time: records are missing, however slow the machine is.
+    """
     creates(destination, topic)
     settings = {"group.id": "watcher", "isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": destination, **settings})
     try:
         key = TopicPartition(topic, partition)
         eventually(lambda: consumer.get_watermark_offsets(key, timeout=30)[1] == offset)
+    except TimeoutError:
+        end = consumer.get_watermark_offsets(key, timeout=30)[1]
+        raise AssertionError(f"{topic}-{partition} ends at {end}, not at {offset}") from None
     finally:
         consumer.close()
 
