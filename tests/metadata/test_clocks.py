@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import median_low
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.metadata.brokers import heartbeat
 from penstock.metadata.clocks import CLOCK_UNKNOWN, CLOCKS_DISAGREE, Clocks, ReportedClock
@@ -194,6 +198,49 @@ def test_a_broker_that_does_not_report_its_clock_learns_the_reference() -> None:
 
     assert answer.clock_ms == round(time_ms)
     assert heard.clocks.off == {}
+
+
+_NODES = range(1, 6)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(_NODES),
+            st.sampled_from([-1, 0, 1, 40, LIMIT_MS, DAY_MS]),
+            st.sampled_from(Standing),
+            st.sampled_from([1, 1, 10, SESSION_MS // 2, SESSION_MS + 1]),
+        ),
+        max_size=40,
+    )
+)
+def test_the_reference_is_the_median_of_the_clocks_of_one_session(
+    beats: list[tuple[int, int, Standing, int]],
+) -> None:
+    """Compared with all clocks at each heartbeat, as the rule is written."""
+    clocks, image, now_ms = Clocks(1), Stage(len(_NODES)).image, 5_000
+    known: dict[int, tuple[int, Standing, int]] = {}
+    for node, ahead_ms, standing, passed_ms in beats:
+        now_ms += passed_ms
+        reported = ReportedClock(TIME_MS + now_ms + ahead_ms if ahead_ms >= 0 else -1, standing)
+        own = ReportedClock(TIME_MS + now_ms)
+        answer = clocks.heard(
+            image, node, reported, own=own, now_ms=now_ms, session_ms=SESSION_MS, limit_ms=LIMIT_MS
+        )
+        if ahead_ms >= 0:
+            known[node] = ahead_ms, standing, now_ms
+        known[1] = 0, own.standing, now_ms
+        known = {n: each for n, each in known.items() if now_ms - each[2] <= SESSION_MS}
+        counting = [each for each in known.values() if each[1] is Standing.BELIEVED] or [*known.values()]
+        middle = median_low(each[0] for each in counting)
+        agreeing = [each for each in counting if abs(each[0] - middle) <= LIMIT_MS]
+        if len(known) < 3:
+            assert answer.clock_ms == CLOCK_UNKNOWN
+        elif 2 * len(agreeing) <= len(counting):
+            assert answer.clock_ms == CLOCKS_DISAGREE
+        else:
+            held = any(each[1] is Standing.HELD for each in counting)
+            assert answer == (TIME_MS + now_ms + middle, not held)
 
 
 def beat(stage: Stage, node: int, *off: int) -> list[Struct]:
