@@ -54,6 +54,7 @@ def test_configs_that_depend_on_the_cluster_are_left_out() -> None:
         "cleanup.policy": "compact",
         "min.insync.replicas": "2",
         "leader.replication.throttled.replicas": "0:1",
+        "penstock.reassignment.throttle": "0:1",
         "confluent.tier.enable": "true",
         "segment.bytes": "never",
         "penstock.link": "x",

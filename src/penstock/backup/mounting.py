@@ -29,6 +29,8 @@ from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.replica.partition import Partition
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
+from penstock.model.config.keys import Copies
+from penstock.model.config.topics import copied_configs
 from penstock.model.errors import ApiError
 from penstock.objectstore.address import parse_address, parse_options
 from penstock.objectstore.encrypted_store import with_keys
@@ -45,8 +47,6 @@ __all__ = ["Mount", "mount_settings", "open_mount"]
 log = get_logger("mount")
 #: topics that are created by one change of the metadata
 _TOPICS_AT_ONCE: Final = 100
-#: configs that would have this broker write, or that need another one
-_LEFT_OUT: Final = ("penstock.delay.target", "remote.storage.enable")
 #: so that no background job changes what is served
 _SETTINGS: Final = {
     "penstock.memory": "true",
@@ -156,7 +156,7 @@ async def _state_at_end(store: ObjectStore, manifest: Manifest) -> LogState:
 
 
 def _new_topic(topic: CutTopic) -> NewTopic:
-    configs = {name: value for name, value in topic.configs.items() if name not in _LEFT_OUT}
+    configs = copied_configs(topic.configs, Copies.MOUNT)
     return NewTopic(topic.topic, len(topic.partitions), 1, {}, configs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,6 +11,8 @@ from penstock.archive.cuts import Cut, CutGroup, CutTopic
 from penstock.archive.errors import ArchiveRefused
 from penstock.backup.source import Cluster, SourceFailed
 from penstock.backup.source_groups import coordinator_of
+from penstock.model.config.keys import Copies
+from penstock.model.config.topics import copied_configs
 from penstock.model.errors import error_name
 from penstock.wire.apis.offset_commit import (
     OFFSET_COMMIT,
@@ -22,10 +24,6 @@ from penstock.wire.apis.offset_commit import (
 __all__ = ["Groups", "Target", "chosen_names", "chosen_targets", "commit_groups", "groups_of"]
 
 
-#: configs that tie a topic to what a restore does not bring back: an archive, a link
-_LEFT_OUT: Final = frozenset({"remote.storage.enable", "penstock.link"})
-
-
 class Target(NamedTuple):
     """A topic of a cut, and its name in the cluster into which it is restored."""
 
@@ -35,7 +33,7 @@ class Target(NamedTuple):
     @property
     def configs(self) -> dict[str, str]:
         """The configs of the new topic: its records are local, and no link mirrors it."""
-        return {key: value for key, value in self.topic.configs.items() if key not in _LEFT_OUT}
+        return copied_configs(self.topic.configs, Copies.RESTORE)
 
 
 def chosen_names(known: Iterable[str], wanted: Sequence[str], what: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final
 
-from penstock.model.config.keys import as_integer, as_strings
-from penstock.model.config.links import LINK_KEYS, NOT_MIRRORED
+from penstock.model.config.keys import Copies, as_integer, as_strings
+from penstock.model.config.links import LINK_KEYS
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 from penstock.model.ids import INTERNAL_TOPICS
@@ -92,7 +92,7 @@ def mirrored_configs(source: Mapping[str, str]) -> dict[str, str]:
     taken = {}
     for name, text in source.items():
         key = TOPIC_KEYS.get(name)
-        if key is None or name in NOT_MIRRORED:
+        if key is None or Copies.MIRROR in key.left_out:
             continue
         try:
             key.parse(text)

@@ -12,7 +12,9 @@ from penstock.model.config import (
     resolve_topic_configs,
     topic_values,
 )
+from penstock.model.config.keys import Copies
 from penstock.model.config.settings import read
+from penstock.model.config.topics import copied_configs
 from penstock.model.errors import InvalidConfig
 from penstock.storage.config import LogConfig
 
@@ -73,3 +75,15 @@ def test_describe_topic_names_the_source_of_each_value() -> None:
     assert [
         e.name for e in describe_topic(broker, {"internal.segment.bytes": "9"}, ["internal.segment.bytes"])
     ]
+
+
+@pytest.mark.parametrize(
+    ("copy", "left_out"),
+    [
+        (Copies.RESTORE, {"penstock.link", "remote.storage.enable"}),
+        (Copies.MOUNT, {"penstock.delay.target", "remote.storage.enable"}),
+    ],
+)
+def test_copies_leave_out_configs_of_the_cluster_of_the_topic(copy: Copies, left_out: set[str]) -> None:
+    configs = dict.fromkeys(TOPIC_KEYS, "any") | {"of.another.version": "any"}
+    assert configs.keys() - copied_configs(configs, copy).keys() == left_out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
+from enum import Flag, IntEnum, auto
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import InvalidConfig
@@ -65,6 +65,17 @@ class UpdateMode(IntEnum):
     CLUSTER_WIDE = 2
 
 
+class Copies(Flag):
+    """Copies of a topic that may be in another cluster than the topic."""
+
+    #: in the cluster that mirrors it by a link
+    MIRROR = auto()
+    #: restored from a backup
+    RESTORE = auto()
+    #: mounted from an archive, read-only
+    MOUNT = auto()
+
+
 class Synonym(NamedTuple):
     """A broker key that gives a topic key its default; `factor` turns its unit into the topic key's."""
 
@@ -101,6 +112,8 @@ class ConfigKey(NamedTuple):
     repeatable: bool = False
     #: a sentence that says why the key is accepted but has no effect; empty if it has one
     without_effect: str = ""
+    #: copies of a topic that do not take its value over: it has a meaning in the topic's own cluster only
+    left_out: Copies = Copies(0)
 
     @property
     def documentation(self) -> str:

@@ -13,7 +13,6 @@ from penstock.model.errors import InvalidConfig, InvalidRequest
 
 __all__ = [
     "LINK_KEYS",
-    "NOT_MIRRORED",
     "check_link",
     "check_link_name",
     "describe_link",
@@ -43,26 +42,6 @@ _SHOWN: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
         "ssl.enabled.protocols",
         "ssl.cipher.suites",
-    }
-)
-
-
-#: configs of topics that are not taken over from the source: they name brokers, archives or links of their
-#: own cluster, or depend on the number of its brokers
-NOT_MIRRORED: Final = frozenset(
-    {
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
-        "unclean.recovery.strategy",
-        "penstock.link",
-        "penstock.restoring",
-        "remote.storage.enable",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "local.retention.bytes",
-        "local.retention.ms",
     }
 )
 

@@ -11,11 +11,11 @@ from penstock.model.config.keys import (
     LONG_MAX,
     ConfigKey,
     ConfigType,
+    Copies,
     Synonym,
     table,
 )
-from penstock.model.config.mirrored_topics import check_mirrored_topic
-from penstock.model.config.throttle_keys import THROTTLE_KEYS
+from penstock.model.config.own_cluster_keys import OWN_CLUSTER_KEYS
 from penstock.model.config.topic_rules import (
     check_gzip_level,
     cleaner_name,
@@ -118,7 +118,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             low=0,
             synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
         ),
-        *THROTTLE_KEYS,
+        *OWN_CLUSTER_KEYS,
         ConfigKey(
             "index.interval.bytes",
             _I,
@@ -127,24 +127,6 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "save space.",
             low=0,
             synonyms=log_name("index.interval.bytes"),
-        ),
-        ConfigKey(
-            "local.retention.bytes",
-            _L,
-            -2,
-            "The size of a partition's data that stays on disks with tiered storage, once the archive has "
-            "it; -2 follows retention.bytes.",
-            low=-2,
-            synonyms=log_name("local.retention.bytes"),
-        ),
-        ConfigKey(
-            "local.retention.ms",
-            _L,
-            -2,
-            "How long data stays on disks with tiered storage, once the archive has it; -2 follows "
-            "retention.ms.",
-            low=-2,
-            synonyms=log_name("local.retention.ms"),
         ),
         ConfigKey(
             "max.compaction.lag.ms",
@@ -211,6 +193,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The number of in-sync replicas that a write with acks=all requires.",
             low=1,
             synonyms=same_name("min.insync.replicas"),
+            left_out=Copies.MIRROR,
         ),
         ConfigKey(
             "errors.deadletterqueue.group.enable",
@@ -232,6 +215,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "Makes the topic a delay topic. A message is moved to the topic of this name at the time of its "
             "header `penstock-deliver-at` (milliseconds since 1970), or at once without one. Needs "
             "retention.ms=-1 and retention.bytes=-1: messages that are not due must not be deleted.",
+            left_out=Copies.MOUNT,
         ),
         ConfigKey(
             "penstock.delete.after.consumption",
@@ -247,15 +231,6 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "The age that a batch must have, by its largest timestamp, before share groups receive its "
             "records. Other consumers receive them at once.",
             low=0,
-        ),
-        ConfigKey(
-            "penstock.link",
-            _S,
-            "",
-            "The cluster link that mirrors the topic, as LINK/STATE/ID/TOPIC with the id and the name of the "
-            "topic at the source. Until it is promoted, the topic takes no records of producers. Links set "
-            "it.",
-            check=check_mirrored_topic,
         ),
         ConfigKey(
             "penstock.record.decompressed.bytes.max",
@@ -278,13 +253,6 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=same_name("penstock.record.validation"),
         ),
         ConfigKey(
-            "penstock.restoring",
-            _B,
-            False,
-            "Whether a backup is being restored into the topic. The topic then takes only the batches of the "
-            "restore. `penstock restore` sets it, and removes it at the end.",
-        ),
-        ConfigKey(
             "preallocate",
             _B,
             False,
@@ -292,26 +260,6 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "file.",
             synonyms=log_name("preallocate"),
             without_effect=COMPATIBLE_ONLY,
-        ),
-        ConfigKey(
-            "remote.log.copy.disable",
-            _B,
-            False,
-            "Whether leaders stop copying new segments to the archive of tiered storage.",
-        ),
-        ConfigKey(
-            "remote.log.delete.on.disable",
-            _B,
-            False,
-            "Whether `remote.storage.enable=false` releases the copies in the archive, which `penstock backup"
-            " prune` then deletes. Tiered storage of a topic cannot be disabled without it.",
-        ),
-        ConfigKey(
-            "remote.storage.enable",
-            _B,
-            False,
-            "Whether leaders copy the sealed segments of the topic to the archive. Needs "
-            "`remote.log.storage.system.enable`, and a topic that is not compacted.",
         ),
         ConfigKey(
             "retention.bytes",
@@ -372,6 +320,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "Whether an out-of-sync replica may lead if no other replica can. Records that it lacks are "
             "lost.",
             synonyms=same_name("unclean.leader.election.enable"),
+            left_out=Copies.MIRROR,
         ),
         ConfigKey(
             "unclean.recovery.strategy",
@@ -384,6 +333,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "unclean.leader.election.enable=true means `aggressive`.",
             choices=("none", "balanced", "aggressive"),
             synonyms=same_name("unclean.recovery.strategy"),
+            left_out=Copies.MIRROR,
         ),
         ConfigKey(
             "internal.segment.bytes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.model.config.broker import BrokerConfig
-from penstock.model.config.keys import ConfigValue, find_key
+from penstock.model.config.keys import ConfigValue, Copies, find_key
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -13,6 +13,15 @@ from penstock.model.errors import InvalidConfig
 def parse_topic_config(name: str, text: str) -> ConfigValue:
     """The typed value of a topic config; raises InvalidConfig for an unknown name or a bad value."""
     return find_key(TOPIC_KEYS, name, "topic").parse(text)
+
+
+def copied_configs(configs: Mapping[str, str], copy: Copies) -> dict[str, str]:
+    """The configs of a topic that a copy of it takes over."""
+    return {
+        name: text
+        for name, text in configs.items()
+        if (key := TOPIC_KEYS.get(name)) is None or copy not in key.left_out
+    }
 
 
 def resolve_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
