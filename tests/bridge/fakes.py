@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from penstock.bridge.errors import ConnectionLost, WriteFailed
 from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
-from penstock.bridge.systems import System
 
 __all__ = ["FakeSource", "FakeTarget", "message"]
 
@@ -17,7 +16,7 @@ __all__ = ["FakeSource", "FakeTarget", "message"]
 def message(number: int, *, unique: bool = True, origin: str | None = None, handle: object = None) -> Bridged:
     return Bridged(
         body=b"%d" % number,
-        system=System.NATS,
+        system="nats",
         place="orders",
         id=f"S:{number}",
         has_unique_id=unique,
@@ -85,7 +84,7 @@ class FakeTarget:
     """Stores messages at once, unless `answer` has an error for a message, which comes later."""
 
     name = "target"
-    system = System.KAFKA
+    system = "kafka"
 
     def __init__(self, answer: Callable[[Bridged], WriteFailed | None] = lambda _: None) -> None:
         self._answer = answer

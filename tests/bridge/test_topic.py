@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, TopicPartition
 from penstock.bridge.copying import Copier, CopySettings
 from penstock.bridge.errors import BridgeError, WriteFailed
 from penstock.bridge.message import Bridged
-from penstock.bridge.systems import System
 from penstock.bridge.topic import TopicSource, TopicTarget
 from penstock.bridge.window import Counts
 from penstock.testing import broker
@@ -92,7 +91,7 @@ def test_records_are_copied_once_and_again_only_if_they_failed(bootstrap: str, t
         return error
 
     class Elsewhere(FakeTarget):
-        system = System.SQS
+        system = "sqs"
 
     def back() -> Awaitable[Counts]:
         source = TopicSource(bootstrap, topic, f"group-{topic}")
@@ -109,7 +108,7 @@ def test_records_that_came_from_the_system_do_not_go_back(bootstrap: str, topic:
     run(lambda: Copier(FakeSource([message(0)]), TopicTarget(bootstrap, topic), AT_END).run())
 
     class Origin(FakeTarget):
-        system = System.NATS
+        system = "nats"
 
     target = Origin()
     source = TopicSource(bootstrap, topic, f"group-{topic}")

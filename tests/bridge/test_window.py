@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bridge.errors import WriteFailed
-from penstock.bridge.systems import System
 from penstock.bridge.window import Entry, Window
 from tests.bridge.fakes import message
 
@@ -14,7 +13,7 @@ FAILED = WriteFailed("refused", retriable=False)
 
 
 def window(limit: int = 10, remembered: int = 100) -> Window:
-    return Window(limit, System.KAFKA, remembered)
+    return Window(limit, "kafka", remembered)
 
 
 def added(there: Window, number: int, unique: bool = True) -> Entry:
@@ -103,7 +102,7 @@ def test_the_oldest_ids_are_forgotten() -> None:
 def test_writes_without_an_id_are_counted() -> None:
     there = window()
     plain = message(1)
-    entry = there.add(type(plain)(body=b"", system=System.AMQP, place="q"))
+    entry = there.add(type(plain)(body=b"", system="amqp", place="q"))
     assert entry is not None
     there.wrote(entry)
     assert there.counts.without_id == 1

@@ -8,14 +8,13 @@ from threading import Event
 
 import pytest
 
-from penstock.bridge.systems import System
 from penstock.cli import bridging
 from penstock.cli.bridge_options import Copying
 from tests.bridge.fakes import FakeSource, FakeTarget, message
 
 
 class Queue(FakeTarget):
-    system = System.SQS
+    system = "sqs"
 
 
 @pytest.mark.parametrize(

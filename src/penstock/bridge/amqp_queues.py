@@ -10,10 +10,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, reason
-from penstock.bridge.mapping import AMQP_PROPERTIES, KeyRule, from_amqp, to_amqp
+from penstock.bridge.mapping import AMQP, AMQP_PROPERTIES, KeyRule, from_amqp, to_amqp
 from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
-from penstock.bridge.systems import System
 
 __all__ = ["LOGGERS", "AmqpSource", "AmqpTarget"]
 
@@ -162,7 +161,7 @@ class AmqpSource:
 class AmqpTarget:
     """Publishes to a queue through the default exchange. A message is stored when the broker confirms it."""
 
-    system = System.AMQP
+    system = AMQP
 
     def __init__(self, url: str, queue: str) -> None:
         self._url = url

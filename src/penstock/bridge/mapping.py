@@ -20,10 +20,12 @@ from penstock.bridge.message import (
     foreign_headers,
     header,
 )
-from penstock.bridge.systems import System
 
 __all__ = [
+    "AMQP",
     "AMQP_PROPERTIES",
+    "KAFKA",
+    "NATS",
     "NATS_MESSAGE_ID",
     "AmqpCopy",
     "KeyRule",
@@ -37,6 +39,10 @@ __all__ = [
     "to_nats",
 ]
 
+#: the systems, as a copy names the one that it came from (`BRIDGE_SOURCE`)
+AMQP: Final = "amqp"
+KAFKA: Final = "kafka"
+NATS: Final = "nats"
 #: JetStream discards a second message with the same id within the duplicate window of the stream
 NATS_MESSAGE_ID: Final = "Nats-Msg-Id"
 #: properties that headers carry, as `amqp-content-type` and so on
@@ -98,7 +104,7 @@ def from_nats(
     found = [(name, value.encode()) for name, value in (headers or {}).items()]
     return Bridged(
         body=_decoded(data, found),
-        system=System.NATS,
+        system=NATS,
         place=subject,
         id=f"{stream}@{created_ms}:{sequence}",
         has_unique_id=True,
@@ -133,7 +139,7 @@ def from_amqp(
     message_id = properties.get("message_id")
     return Bridged(
         body=_decoded(body, found),
-        system=System.AMQP,
+        system=AMQP,
         place=queue,
         id=None if not message_id else str(message_id),
         key=rule.key(routing_key, found),
@@ -160,7 +166,7 @@ def from_record(
     found = list(headers)
     return Bridged(
         body=value,
-        system=System.KAFKA,
+        system=KAFKA,
         place=topic,
         id=f"{topic}-{partition}:{offset}",
         has_unique_id=True,

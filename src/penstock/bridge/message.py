@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.bridge.systems import System
-
 __all__ = [
     "BRIDGE_ENCODING",
     "BRIDGE_ID",
@@ -47,7 +45,7 @@ class Bridged:
     """
 
     body: bytes | None
-    system: System
+    system: str
     place: str
     id: str | None = None
     has_unique_id: bool = False
@@ -77,7 +75,7 @@ def copy_headers(message: Bridged) -> list[tuple[str, bytes]]:
     """The headers of a copy: those of the message, then those of the bridge."""
     own = {
         BRIDGE_ID: message.id,
-        BRIDGE_SOURCE: message.system.value,
+        BRIDGE_SOURCE: message.system,
         BRIDGE_PLACE: message.place,
         BRIDGE_TIME: None if message.time_ms is None else str(message.time_ms),
     }

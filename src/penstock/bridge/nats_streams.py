@@ -10,10 +10,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, reason
-from penstock.bridge.mapping import KeyRule, NatsCopy, from_nats, to_nats
+from penstock.bridge.mapping import NATS, KeyRule, NatsCopy, from_nats, to_nats
 from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
-from penstock.bridge.systems import System
 
 __all__ = ["LOGGERS", "NatsServers", "NatsSource", "NatsTarget"]
 
@@ -245,7 +244,7 @@ class NatsSource:
 class NatsTarget:
     """Publishes to a subject of a stream. The stream discards a second copy within its duplicate window."""
 
-    system = System.NATS
+    system = NATS
 
     def __init__(self, servers: NatsServers, stream: str, subject: str) -> None:
         self._servers = servers

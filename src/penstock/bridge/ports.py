@@ -7,7 +7,6 @@ from typing import Protocol, TypeAlias
 
 from penstock.bridge.errors import WriteFailed
 from penstock.bridge.message import Bridged
-from penstock.bridge.systems import System
 
 __all__ = ["Done", "Source", "Target"]
 
@@ -59,7 +58,7 @@ class Target(Protocol):
         """The system and the place, for messages to the user."""
 
     @property
-    def system(self) -> System:
+    def system(self) -> str:
         """Messages whose `origin` is this system are not copied back."""
 
     async def open(self) -> None:

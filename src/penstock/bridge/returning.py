@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Source
-from penstock.bridge.systems import System
 
 __all__ = ["Home", "ReturningSource"]
 
@@ -20,7 +19,7 @@ class Home:
     in a topic may be the only one: it goes to every queue but its own. A stream of NATS keeps its messages.
     """
 
-    system: System
+    system: str
     place: str | None
 
     def is_of(self, message: Bridged) -> bool:

@@ -20,10 +20,11 @@ from penstock.bridge.message import (
     foreign_headers,
     header,
 )
-from penstock.bridge.systems import System
 
-__all__ = ["SqsCopy", "from_sqs", "to_sqs"]
+__all__ = ["SQS", "SqsCopy", "from_sqs", "to_sqs"]
 
+#: the system, as a copy names it
+SQS: Final = "sqs"
 #: SQS allows ten attributes; the others are in this one, as JSON
 _MORE: Final = "penstock-bridge-headers"
 _ATTRIBUTES: Final = 10
@@ -50,7 +51,7 @@ def from_sqs(
     sent = system.get("SentTimestamp")
     return Bridged(
         body=_decoded(body, found),
-        system=System.SQS,
+        system=SQS,
         place=queue,
         id=id_,
         has_unique_id=True,

@@ -13,8 +13,7 @@ from penstock.bridge.errors import BridgeError, ConnectionLost, WriteFailed, rea
 from penstock.bridge.mapping import KeyRule
 from penstock.bridge.message import Bridged
 from penstock.bridge.ports import Done
-from penstock.bridge.sqs_mapping import SqsCopy, from_sqs, to_sqs
-from penstock.bridge.systems import System
+from penstock.bridge.sqs_mapping import SQS, SqsCopy, from_sqs, to_sqs
 
 __all__ = ["LOGGERS", "SqsQueue", "SqsSource", "SqsTarget"]
 
@@ -180,7 +179,7 @@ class SqsTarget:
     One request at a time keeps the order of FIFO queues.
     """
 
-    system = System.SQS
+    system = SQS
 
     def __init__(self, queue: SqsQueue) -> None:
         self._queue = queue

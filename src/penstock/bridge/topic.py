@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.bridge.errors import ConnectionLost, WriteFailed
-from penstock.bridge.mapping import from_record
+from penstock.bridge.mapping import KAFKA, from_record
 from penstock.bridge.message import Bridged, copy_headers
 from penstock.bridge.offsets import OffsetTracker
 from penstock.bridge.ports import Done
-from penstock.bridge.systems import System
 from penstock.client import (
     Admin,
     ClientError,
@@ -38,7 +37,7 @@ _QUIET_S: Final = 10.0
 class TopicTarget:
     """Writes to a topic. A message is stored when all in-sync replicas have it (acks=all)."""
 
-    system = System.KAFKA
+    system = KAFKA
 
     def __init__(
         self, bootstrap: str, topic: str, config: Mapping[str, Any] | None = None, delivery_s: float = 120.0

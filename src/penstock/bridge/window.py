@@ -7,7 +7,6 @@ from typing import Final
 
 from penstock.bridge.errors import WriteFailed
 from penstock.bridge.message import Bridged
-from penstock.bridge.systems import System
 
 __all__ = ["Counts", "Entry", "Window"]
 
@@ -58,7 +57,7 @@ class Entry:
 class Window:
     """The messages in flight, at most `limit`. A message is acknowledged after its write, never before."""
 
-    def __init__(self, limit: int, target: System, remembered: int = _REMEMBERED) -> None:
+    def __init__(self, limit: int, target: str, remembered: int = _REMEMBERED) -> None:
         self._limit = limit
         self._target = target
         self._remembered = remembered
