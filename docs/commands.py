@@ -10,7 +10,7 @@ import typer.main
 
 from penstock.cli.app import app
 from penstock.cli.command_table import GROUPS
-from penstock.cli.examples import EXAMPLES
+from penstock.cli.help_text import examples_of
 
 __all__ = ["PAGE", "render_commands"]
 
@@ -57,7 +57,7 @@ def _section(path: str, command: Any) -> str:
     options = _options(command)
     if options:
         text.append("\n" + _table("option", options))
-    if examples := EXAMPLES.get(path):
+    if examples := examples_of(command):
         text.append("\n```text\n" + "\n".join(examples) + "\n```\n")
     return "".join(text)
 

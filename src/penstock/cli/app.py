@@ -56,7 +56,7 @@ def _load(name: str) -> Any:
     else:
         parent.command(name)(getattr(module, name))
     group: Any = typer.main.get_command(parent)
-    return described(group.commands[name], name)
+    return described(group.commands[name])
 
 
 class _Root(Root):

@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["GROUPS", "KNOWN_AS"]
 
-#: the commands in the order of the help; each is a module of `commands`, and has an example in `examples.py`
+#: the commands in the order of the help; each is a module of `commands`
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Start here": ("up", "topic", "produce", "consume", "sql", "profile"),
     "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import typer
 import typer.core
 
 from penstock.cli.command_table import GROUPS, KNOWN_AS
 
-__all__ = ["Root", "coloured", "described"]
+__all__ = ["Root", "coloured", "described", "examples", "examples_of"]
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def examples(*lines: str) -> Callable[[_Command], _Command]:
+    """Show these lines as examples at the end of the help of a command."""
+
+    def mark(command: _Command) -> _Command:
+        command.__dict__["examples"] = lines
+        return command
+
+    return mark
+
+
+def examples_of(command: Any) -> tuple[str, ...]:
+    """The examples of a command, as the parser has it."""
+    return getattr(command.callback, "examples", ())
 
 
 class Root(typer.core.TyperGroup):
@@ -34,21 +52,18 @@ class Root(typer.core.TyperGroup):
                 formatter.write_dl(rows)
 
 
-def described(command: Any, path: str) -> Any:
-    """Give a command, and those below it, colours and the examples of their path."""
-    from penstock.cli.examples import EXAMPLES
-
+def described(command: Any) -> Any:
+    """Give a command, and those below it, colours and their examples."""
     command.context_class = _context_class(type(command).context_class)
     below = getattr(command, "commands", None)
     if below is not None:
-        for name, each in below.items():
-            described(each, f"{path} {name}")
+        for each in below.values():
+            described(each)
         command.format_commands = _whole_commands(command)
         return command
-    examples = EXAMPLES.get(path, ())
-    if examples:
+    if lines := examples_of(command):
         # The mark keeps the lines as they are.
-        command.epilog = "\b\n" + _styled("Examples:") + "\n" + "\n".join(f"  {line}" for line in examples)
+        command.epilog = "\b\n" + _styled("Examples:") + "\n" + "\n".join(f"  {line}" for line in lines)
     return command
 
 

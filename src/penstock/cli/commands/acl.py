@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.failure import FAILED, misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations instead 
 
 
 @app.command("list")
+@examples("penstock acl list")
 def list_command(
     principal: Annotated[str | None, typer.Option("--principal", help="Only of this principal.")] = None,
     resource: Annotated[str | None, typer.Option("--resource", help=f"Only that affect {_RESOURCE}")] = None,
@@ -49,6 +51,7 @@ def list_command(
 
 
 @app.command()
+@examples("penstock acl add User:alice read,write topic:orders")
 def add(
     principal: Principal,
     operations: Operations,
@@ -76,6 +79,7 @@ def add(
 
 
 @app.command()
+@examples("penstock acl remove --principal User:alice --resource topic:orders")
 def remove(
     principal: Annotated[str | None, typer.Option("--principal", help="Of this principal.")] = None,
     operation: Annotated[str | None, typer.Option("--operation", help="Of this operation.")] = None,
@@ -98,6 +102,7 @@ def remove(
 
 
 @app.command()
+@examples("penstock acl why User:alice read topic:orders")
 def why(
     principal: Principal,
     operation: Annotated[str, typer.Argument(metavar="OPERATION", help="For example read.")],

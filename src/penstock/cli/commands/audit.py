@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.failure import FAILED, Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -22,6 +23,7 @@ def audit() -> None:
 
 
 @app.command("verify")
+@examples("penstock audit verify --topic")
 @grouped
 def verify_events(
     *,

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.archives import Address, StoreConfig, duration_ms, in_store, split_moment
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows
@@ -27,6 +28,7 @@ Keep = Annotated[str, typer.Option("--keep", metavar="DURATION", help="Remove cu
 
 
 @app.command()
+@examples("penstock backup run --to s3://bucket/kafka --every 60s", "penstock backup run --to ./archive")
 @grouped
 def run(
     to: Annotated[
@@ -153,6 +155,7 @@ def _time(time_ms: int) -> str:
 
 
 @app.command("list")
+@examples("penstock backup list ./archive")
 def list_(archive: Address, store_config: StoreConfig = None, as_json: AsJson = False) -> None:
     """List the cuts of an archive, oldest first: the moments that can be restored."""
     require_extra("obstore", "archive")
@@ -175,6 +178,9 @@ def list_(archive: Address, store_config: StoreConfig = None, as_json: AsJson = 
 
 
 @app.command()
+@examples(
+    "penstock backup verify ./archive@2026-11-17T12:00", "penstock backup verify s3://bucket/tier --tiered"
+)
 def verify(
     archive: Address,
     tiered: Annotated[
@@ -224,6 +230,7 @@ def _verification(found: PartitionVerification) -> dict[str, Any]:
 
 
 @app.command()
+@examples("penstock backup prune ./archive --keep 30d")
 def prune(archive: Address, keep: Keep, store_config: StoreConfig = None, as_json: AsJson = False) -> None:
     """Remove old cuts, but never the newest one, and objects that nothing has named for a day."""
     require_extra("obstore", "archive")

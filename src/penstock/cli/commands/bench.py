@@ -12,6 +12,7 @@ import typer
 from penstock.cli.commands.produce import Acks, Compression
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import INTERRUPTED, Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
@@ -26,6 +27,10 @@ _PERCENTS = (50, 90, 99, 99.9)
 _BAR_WIDTH = 40
 
 
+@examples(
+    "penstock bench --rate 5000 --size 1000 --keys 100 --consumers 2",
+    "penstock bench --rate 0 --acks 1 --compression lz4 --duration 30 --json",
+)
 @grouped
 def bench(
     topic: Annotated[

@@ -10,6 +10,7 @@ import typer
 from penstock.cli.bridge_options import Copying, key_option, refuse_secret_url
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 from penstock.cli.requirements import require_extra
@@ -23,6 +24,7 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_name
 
 
 @app.command()
+@examples("penstock bridge nats ORDERS orders")
 @grouped
 def nats(
     stream: Annotated[str, typer.Argument(metavar="STREAM")],
@@ -76,6 +78,7 @@ def nats(
 
 
 @app.command()
+@examples("penstock bridge amqp orders orders")
 @grouped
 def amqp(
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
@@ -117,6 +120,7 @@ def amqp(
 
 
 @app.command()
+@examples("penstock bridge sqs orders orders")
 @grouped
 def sqs(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="URL or name of the queue.")],
@@ -157,6 +161,7 @@ def sqs(
 
 
 @app.command()
+@examples("penstock bridge count orders")
 @grouped
 def count(topic: Topic, *, connection: Connection, as_json: AsJson = False) -> None:
     """Count the copies in a topic by source: all, different ids, duplicates. For reconciliation."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
@@ -29,6 +30,7 @@ Rebalance = Annotated[
 
 
 @app.command()
+@examples("penstock broker start 2 --data ./cluster")
 def start(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
@@ -44,6 +46,7 @@ def start(
 
 
 @app.command()
+@examples("penstock broker stop 2 --data ./cluster")
 def stop(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
@@ -52,6 +55,7 @@ def stop(
 
 
 @app.command()
+@examples("penstock broker kill 2 --data ./cluster")
 def kill(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
@@ -60,6 +64,7 @@ def kill(
 
 
 @app.command()
+@examples("penstock broker add --data ./cluster")
 def add(
     number: Annotated[
         int | None,
@@ -84,6 +89,7 @@ def add(
 
 
 @app.command()
+@examples("penstock broker remove 4 --data ./cluster")
 def remove(
     number: Annotated[int, typer.Argument(metavar="N")],
     data: DataDirectory = DEFAULT_DATA,
@@ -97,6 +103,7 @@ def remove(
 
 
 @app.command()
+@examples("penstock broker drain 4 --data ./cluster")
 def drain(
     numbers: Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Ids of brokers.")] = None,
     machine: Annotated[
@@ -120,6 +127,7 @@ def drain(
 
 
 @app.command()
+@examples("penstock broker forget 4 --data ./cluster")
 def forget(
     number: Annotated[int, typer.Argument(metavar="N")],
     data: ClusterIn = None,

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from penstock.cli.failure import Failure
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson, DataDirectory
 
 app = typer.Typer(help="Renew the certificates of a secured cluster.", no_args_is_help=True)
@@ -18,6 +19,7 @@ def cert() -> None:
 
 
 @app.command()
+@examples("penstock cert renew --data ./cluster")
 def renew(data: DataDirectory = Path("penstock-cluster"), as_json: AsJson = False) -> None:
     """Issue new certificates for all brokers. Running brokers load them without a restart."""
     from penstock.cli.cluster.broker_home import homes_in

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -45,6 +46,7 @@ FirstPort = Annotated[
 
 
 @app.command()
+@examples("penstock cluster start --brokers 3 --data ./cluster")
 def start(
     brokers: Brokers = None,
     port: FirstPort = None,
@@ -112,6 +114,7 @@ def start(
 
 
 @app.command()
+@examples("penstock cluster status --data ./cluster --watch")
 @grouped
 def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
@@ -139,6 +142,7 @@ def status(
 
 
 @app.command()
+@examples("penstock cluster clock", "penstock cluster clock --confirm")
 @grouped
 def clock(
     confirm: Annotated[
@@ -167,6 +171,11 @@ def clock(
 
 
 @app.command()
+@examples(
+    "penstock cluster roll --data ./cluster",
+    "penstock cluster roll --data ./cluster --upgrade-to /opt/penstock-0.2",
+    "penstock cluster roll --with 'ssh host-{broker} systemctl restart penstock'",
+)
 def roll(
     restart: Annotated[
         bool, typer.Option("--restart", help="Keep version and configs. The default without other changes.")
@@ -212,6 +221,7 @@ def roll(
 
 
 @app.command()
+@examples("penstock cluster upgrade --data ./cluster")
 @grouped
 def upgrade(
     *,
@@ -233,6 +243,7 @@ def upgrade(
 
 
 @app.command()
+@examples("penstock cluster stop --data ./cluster")
 def stop(
     data: DataDirectory = Path("penstock-cluster"), timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:

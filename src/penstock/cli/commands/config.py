@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.completion import group_names, topic_names
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, pairs
 
@@ -54,6 +55,7 @@ class Owner(NamedTuple):
 
 
 @app.command()
+@examples("penstock config describe --topic orders --all")
 @grouped
 def describe(
     show_all: Annotated[bool, typer.Option("--all", help="Also show defaults.")] = False,
@@ -83,6 +85,10 @@ def describe(
 
 
 @app.command("set")
+@examples(
+    "penstock config set --topic orders cleanup.policy=compact",
+    "penstock config set --all-brokers penstock.balance=leaders",
+)
 @grouped
 def set_configs(
     configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
@@ -98,6 +104,7 @@ def set_configs(
 
 
 @app.command()
+@examples("penstock config unset --topic orders cleanup.policy")
 @grouped
 def unset(
     names: Annotated[list[str], typer.Argument(metavar="KEY")],

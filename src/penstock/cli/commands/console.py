@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.requirements import require_console, require_extra
 
@@ -28,6 +29,7 @@ __all__ = ["DEFAULT_CONSOLE_PORT", "console"]
 DEFAULT_CONSOLE_PORT = 8088
 
 
+@examples("penstock console --bootstrap 127.0.0.1:9092")
 @grouped
 def console(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -19,6 +19,7 @@ import typer
 
 from penstock.cli.completion import group_names, topic_names
 from penstock.cli.failure import INTERRUPTED, Failure, misused, reader_is_gone
+from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.messages import MessageFormat, format_message
 from penstock.cli.option_groups import Connection, grouped
@@ -48,6 +49,12 @@ class Protocol(StrEnum):
     CONSUMER = "consumer"
 
 
+@examples(
+    "penstock consume orders                      # new messages, until Ctrl-C",
+    "penstock consume orders --from-beginning --exit-at-end",
+    "penstock consume orders --partition 3 --offset -10 --format key-value",
+    "penstock consume orders --group billing --from-beginning",
+)
 @grouped
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],

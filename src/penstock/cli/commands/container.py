@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, Bootstrap, Patience, Timeout
 
 app = typer.Typer(help="Run brokers in containers, and in pods of Kubernetes.", no_args_is_help=True)
@@ -25,6 +26,7 @@ SetName = Annotated[str, typer.Option("--set-name", help="Name of the StatefulSe
 
 
 @app.command()
+@examples("penstock container up --pod queue-0 --domain queue-brokers.prod.svc.cluster.local --voters 3")
 def up(
     pod: PodName,
     domain: Annotated[str, typer.Option("--domain", help="DNS name of the headless service.")],
@@ -76,6 +78,7 @@ def up(
 
 
 @app.command()
+@examples("penstock container probe --url http://127.0.0.1:9404/readyz")
 def probe(
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="A path of the monitoring port.")
@@ -89,6 +92,7 @@ def probe(
 
 
 @app.command("pre-stop")
+@examples("penstock container pre-stop --pod queue-3 --namespace prod --set-name queue --voters 3")
 def pre_stop(
     pod: PodName,
     namespace: Namespace,
@@ -128,6 +132,7 @@ def pre_stop(
 
 
 @app.command()
+@examples("penstock container unregister --namespace prod --set-name queue --voters 3")
 def unregister(
     namespace: Namespace,
     set_name: SetName,
@@ -146,6 +151,11 @@ def unregister(
 
 
 @app.command("external-metrics")
+@examples(
+    "penstock container external-metrics --namespace prod --set-name queue"
+    " --domain queue-brokers.prod.svc.cluster.local --keystore server.pem --authority ca.pem"
+    " --token-file token"
+)
 def external_metrics(
     namespace: Namespace,
     set_name: SetName,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 
 app = typer.Typer(help="Grafana dashboards and Prometheus alert rules.", no_args_is_help=True)
@@ -18,6 +19,7 @@ def dashboards() -> None:
 
 
 @app.command()
+@examples("penstock dashboards export ./monitoring")
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Created if it does not exist.")],
     as_json: AsJson = False,

@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.data_files import encrypted_files
 from penstock.cli.failure import Failure
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Directories = Annotated[
 
 
 @app.command("new-key")
+@examples("penstock encryption new-key keys.json")
 def new_key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the keys; created if missing.")],
     name: Annotated[str, typer.Option("--name", help="Name of the key. [default: today's date]")] = "",
@@ -46,6 +48,7 @@ def new_key(
 
 
 @app.command()
+@examples("penstock --encryption-keys keys.json encryption apply penstock-data")
 def apply(directories: Directories, as_json: AsJson = False) -> None:
     """Encrypt directories with the first key, or convert them to the current version.
 
@@ -57,6 +60,7 @@ def apply(directories: Directories, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock --encryption-keys keys.json encryption rotate penstock-data")
 def rotate(directories: Directories, as_json: AsJson = False) -> None:
     """Let the first key open all files, and no other one any more; the broker must be stopped.
 
@@ -98,6 +102,7 @@ def _keep_newest(provider: KeyProvider | None, path: Path) -> None:
 
 
 @app.command()
+@examples("penstock --encryption-keys keys.json encryption remove penstock-data")
 def remove(directories: Directories, as_json: AsJson = False) -> None:
     """Decrypt directories; the broker must be stopped. Repeat it if it is interrupted."""
     from penstock.encryption.conversion import decrypt_directory
@@ -106,6 +111,7 @@ def remove(directories: Directories, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock encryption status penstock-data")
 def status(directories: Directories, as_json: AsJson = False) -> None:
     """Show how many files have which version and key; needs no key. Version 0 is plain text."""
     from penstock.broker.base.system_ports import OsFiles

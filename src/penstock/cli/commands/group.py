@@ -9,6 +9,7 @@ import typer
 
 from penstock.cli.completion import group_names, topic_names
 from penstock.cli.confirmation import Yes, confirm
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, NewOffset, grouped
 from penstock.cli.options import AsJson
 
@@ -27,6 +28,7 @@ Names = Annotated[list[str], typer.Argument(metavar="GROUP", autocompletion=grou
 
 
 @app.command("list")
+@examples("penstock group list")
 @grouped
 def list_groups(
     *,
@@ -60,6 +62,7 @@ def list_groups(
 
 
 @app.command()
+@examples("penstock group describe billing")
 @grouped
 def describe(
     names: Names,
@@ -75,6 +78,11 @@ def describe(
 
 
 @app.command("reset-offsets")
+@examples(
+    "penstock group reset-offsets billing --to-earliest            # only prints them",
+    "penstock group reset-offsets billing --to-earliest --execute",
+    "penstock group reset-offsets billing --to-latest --topic orders:0,3",
+)
 @grouped
 def reset_offsets(
     name: Name,
@@ -128,6 +136,7 @@ def reset_offsets(
 
 
 @app.command()
+@examples("penstock group delete billing")
 @grouped
 def delete(
     names: Names,

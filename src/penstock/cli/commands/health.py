@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import AsJson
 
 
+@examples("penstock health", "penstock health --watch --interval 10")
 @grouped
 def health(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Probe until Ctrl-C.")] = False,

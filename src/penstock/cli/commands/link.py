@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.commands.link_ends import delete, failback, failover, promote
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -19,6 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="LINK", help="The name of the link.
 
 
 @app.command()
+@examples("penstock link create west --from west-1:9092 --topics 'orders*'")
 @grouped
 def create(
     name: Name,
@@ -90,6 +92,7 @@ def _client_configs(path: Path | None) -> dict[str, str]:
 
 
 @app.command("list")
+@examples("penstock link list")
 @grouped
 def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
     """List the links with their topics and lag."""
@@ -105,6 +108,7 @@ def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock link describe west")
 @grouped
 def describe(name: Name, *, connection: Connection, as_json: AsJson = False) -> None:
     """Show the configs of a link, what is in its way, and the mirror of each partition."""
@@ -138,6 +142,7 @@ def describe(name: Name, *, connection: Connection, as_json: AsJson = False) -> 
 
 
 @app.command()
+@examples("penstock link pause west")
 @grouped
 def pause(name: Name, *, connection: Connection) -> None:
     """Stop mirroring. The topics stay read-only, and nothing is fetched from the source."""
@@ -149,6 +154,7 @@ def pause(name: Name, *, connection: Connection) -> None:
 
 
 @app.command()
+@examples("penstock link resume west")
 @grouped
 def resume(name: Name, *, connection: Connection) -> None:
     """Go on mirroring after a pause, or after a promotion that was not completed."""

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.confirmation import Yes, confirm
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -18,6 +19,7 @@ Every = Annotated[bool, typer.Option("--all", help="All topics of the link.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait at most.", min=0)]
 
 
+@examples("penstock link promote west --all")
 @grouped
 def promote(
     name: Name,
@@ -39,6 +41,7 @@ def promote(
     _end(connection, name, topics or [], every=every, complete=True, wait=wait, as_json=as_json, fence=fence)
 
 
+@examples("penstock link failover west orders")
 @grouped
 def failover(
     name: Name,
@@ -93,6 +96,7 @@ def _end(
             print("the topics take records of producers now, and end where the table says")
 
 
+@examples("penstock link failback east orders --dry-run", "penstock link failback east orders")
 @grouped
 def failback(
     name: Name,
@@ -150,6 +154,7 @@ def failback(
             print(f"groups with members keep their committed offsets: {', '.join(left)}")
 
 
+@examples("penstock link delete west")
 @grouped
 def delete(
     name: Name,

@@ -11,6 +11,7 @@ import typer
 from penstock.cli.commands import quarantine
 from penstock.cli.data_files import data_files
 from penstock.cli.failure import FAILED, Failure
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows, progress
 
@@ -26,6 +27,7 @@ Paths = Annotated[
 
 
 @app.command("dump")
+@examples("penstock log dump penstock-data --records")
 def dump_files(
     paths: Paths,
     records: Annotated[
@@ -42,6 +44,7 @@ def dump_files(
 
 
 @app.command("verify")
+@examples("penstock log verify penstock-data")
 def verify_files(paths: Paths, as_json: AsJson = False) -> None:
     """Check batches, index entries, and for missing offsets; exit with 1 if anything is wrong.
 

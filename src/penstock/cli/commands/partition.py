@@ -9,6 +9,7 @@ import typer
 
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -27,6 +28,7 @@ Plan = Annotated[Path, typer.Argument(metavar="PLAN", help="File with a plan; - 
 
 
 @reassign.command()
+@examples("penstock partition reassign plan --data ./cluster")
 @grouped
 def plan(
     topics: Annotated[
@@ -50,6 +52,7 @@ def plan(
 
 
 @reassign.command()
+@examples("penstock partition reassign execute plan.json")
 def execute(
     path: Plan,
     throttle: Annotated[
@@ -95,6 +98,7 @@ def execute(
 
 
 @reassign.command()
+@examples("penstock partition reassign verify plan.json")
 @grouped
 def verify(
     path: Plan,
@@ -130,6 +134,7 @@ def verify(
 
 
 @reassign.command()
+@examples("penstock partition reassign cancel")
 @grouped
 def cancel(
     path: Annotated[
@@ -152,6 +157,7 @@ def cancel(
 
 
 @reassign.command("list")
+@examples("penstock partition reassign list")
 @grouped
 def list_moves(
     *,

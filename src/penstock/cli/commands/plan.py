@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _LOST_MACHINES: Final = 8
 
 
+@examples("penstock plan --rate 1M --size 1KB")
 def plan(
     rate: Annotated[str, typer.Option("--rate", help="Messages per second: 1M, 250k, 86.4M/day.")],
     size: Annotated[

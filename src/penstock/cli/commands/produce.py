@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import INTERRUPTED, Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.messages import MessageFormat, Outgoing, parse_line
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, pairs
@@ -38,6 +39,10 @@ class Acks(StrEnum):
     ALL = "all"
 
 
+@examples(
+    "printf 'hello\\nworld\\n' | penstock produce words",
+    "penstock produce orders orders.txt --key-separator : --compression zstd",
+)
 @grouped
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson, Bootstrap
 
 app = typer.Typer(help="Name clusters, for --profile.", no_args_is_help=True)
@@ -16,6 +17,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 @app.command()
+@examples(
+    "penstock profile add prod --bootstrap broker-1:9092,broker-2:9092 --command-config prod.properties",
+    "penstock --profile prod topic list",
+)
 def add(
     name: Name,
     bootstrap: Bootstrap,
@@ -42,6 +47,7 @@ def add(
 
 
 @app.command("list")
+@examples("penstock profile list")
 def list_profiles(as_json: AsJson = False) -> None:
     """List profiles, and show which one is in use."""
     from penstock.cli.output import print_rows
@@ -62,6 +68,7 @@ def list_profiles(as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock profile remove prod")
 def remove(name: Name) -> None:
     """Remove a profile. The cluster and its file of client configs stay."""
     from penstock.cli.profiles import read_profiles, write_profiles

@@ -14,6 +14,7 @@ import typer
 
 from penstock.cli.data_files import data_files
 from penstock.cli.failure import Failure
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_rows
 
@@ -29,6 +30,7 @@ Name: TypeAlias = Annotated[str, typer.Argument(metavar="ENTRY", help="An entry'
 
 
 @app.command("list")
+@examples("penstock log quarantine list --data penstock-data")
 def list_entries(data: Data, as_json: AsJson = False) -> None:
     """List quarantined logs, with time and reason; the broker may run."""
     quarantines = _quarantines(data)
@@ -41,6 +43,7 @@ def list_entries(data: Data, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock log quarantine restore t-1.1 --data penstock-data")
 def restore(
     name: Name,
     data: Data,
@@ -89,6 +92,7 @@ def restore(
 
 
 @app.command()
+@examples("penstock log quarantine delete t-1.1 --data penstock-data")
 def delete(name: Name, data: Data, as_json: AsJson = False) -> None:
     """Delete a quarantined log; the broker may run."""
     quarantine, entry = _find(data, name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.data_files import data_files
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import AsJson
 
@@ -31,6 +32,7 @@ def quorum() -> None:
 
 
 @app.command()
+@examples("penstock quorum describe --data ./cluster")
 @grouped
 def describe(
     *,
@@ -58,6 +60,7 @@ def describe(
 
 
 @app.command()
+@examples("penstock quorum recover broker-1/data --with broker-2/data --without 3 --dry-run")
 def recover(
     data: DataDirectories,
     others: Annotated[
@@ -131,6 +134,7 @@ def _source(given: str) -> Source:
 
 
 @app.command()
+@examples("penstock quorum rejoin broker-1/data")
 def rejoin(data: DataDirectories, yes: Yes = False) -> None:
     """Let this stopped node discard its metadata, fetch it from the quorum, and vote under a new key."""
     from penstock.broker.base.system_ports import SystemRng

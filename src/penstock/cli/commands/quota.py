@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 app = typer.Typer(help="List and change the quotas of users, client ids and addresses.", no_args_is_help=True)
@@ -18,6 +19,7 @@ Ip = Annotated[str | None, typer.Option("--ip", help=f"An address, or {_OR_DEFAU
 
 
 @app.command("list")
+@examples("penstock quota list")
 def list_command(
     user: User = None,
     client_id: ClientId = None,
@@ -39,6 +41,7 @@ def list_command(
 
 
 @app.command("set")
+@examples("penstock quota set --user alice producer_byte_rate=1000000")
 def set_command(
     values: Annotated[
         list[str],
@@ -63,6 +66,7 @@ def set_command(
 
 
 @app.command()
+@examples("penstock quota remove --user alice producer_byte_rate")
 def remove(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="For example producer_byte_rate.")],
     user: User = None,

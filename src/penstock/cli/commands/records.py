@@ -9,6 +9,7 @@ import typer
 from penstock.cli.completion import topic_names
 from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, milliseconds
 
@@ -25,6 +26,11 @@ def _records() -> None:
 
 
 @app.command()
+@examples(
+    "penstock records delete orders --before-time 2030-01-31T12:00:00Z --dry-run",
+    "penstock records delete orders --partition 3 --before-offset 4711",
+    "penstock records delete orders --all",
+)
 @grouped
 def delete(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.archives import Address, StoreConfig, in_store, split_moment
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson, addresses
 from penstock.cli.output import print_json_line
 from penstock.cli.requirements import require_extra
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from penstock.ports import ObjectStore
 
 
+@examples(
+    "penstock restore ./archive@2026-11-17T12:00 --data ./restored",
+    "penstock restore ./archive --bootstrap 127.0.0.1:9092 --topic orders=orders-before",
+)
 def restore(
     archive: Address,
     data: Annotated[

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ Members = Annotated[list[str], typer.Argument(metavar="PRINCIPAL...", help="For 
 
 
 @app.command("list")
+@examples("penstock role list")
 def list_command(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
 ) -> None:
@@ -32,6 +34,7 @@ def list_command(
 
 
 @app.command()
+@examples("penstock role add ops User:alice User:bob")
 def add(
     role: Role, members: Members, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:
@@ -40,6 +43,7 @@ def add(
 
 
 @app.command()
+@examples("penstock role remove ops User:bob")
 def remove(
     role: Role, members: Members, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from penstock.cli.completion import share_group_names, topic_names
 from penstock.cli.failure import Failure
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, NewOffset, grouped
 from penstock.cli.options import AsJson
 
@@ -24,6 +25,7 @@ Names = Annotated[list[str], typer.Argument(metavar="GROUP", autocompletion=shar
 
 
 @app.command("list")
+@examples("penstock share list")
 @grouped
 def list_groups(*, connection: Connection, as_json: AsJson = False) -> None:
     """List share groups."""
@@ -41,6 +43,7 @@ def list_groups(*, connection: Connection, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock share describe workers")
 @grouped
 def describe(names: Names, *, connection: Connection, as_json: AsJson = False) -> None:
     """Show the members of share groups, their configs, and the start offset and lag of every partition."""
@@ -53,6 +56,7 @@ def describe(names: Names, *, connection: Connection, as_json: AsJson = False) -
 
 
 @app.command()
+@examples("penstock share reset workers --to-earliest --topic jobs")
 @grouped
 def reset(
     name: Name,
@@ -105,6 +109,7 @@ def reset(
 
 
 @app.command()
+@examples("penstock share delete workers")
 @grouped
 def delete(
     names: Names,
@@ -145,6 +150,7 @@ def delete(
 
 
 @app.command()
+@examples("penstock share redrive jobs.dead-letters")
 @grouped
 def redrive(
     name: Annotated[str, typer.Argument(metavar="DEAD-LETTER-TOPIC", autocompletion=topic_names)],

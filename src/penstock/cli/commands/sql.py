@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 10_000
 
 
+@examples(
+    "penstock sql 'select key, count(*) from orders group by 1'",
+    "penstock sql 'select * from orders where timestamp > now() - interval 1 hour limit 10'",
+    "penstock sql \"select value->>'$.country' c, count(*) from orders group by 1\" --json",
+)
 @grouped
 def sql(
     query: Annotated[str, typer.Argument(help="SQL of DuckDB; topics are tables.")],

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ Owner = Annotated[
 
 
 @app.command("list")
+@examples("penstock token list")
 def list_command(
     owners: Annotated[
         list[str] | None,
@@ -62,6 +64,7 @@ def list_command(
 
 
 @app.command()
+@examples("penstock token create --renewer User:scheduler --max-lifetime 2d")
 def create(
     owner: Owner = None,
     renewers: Annotated[
@@ -98,6 +101,7 @@ def create(
 
 
 @app.command()
+@examples("penstock token renew 6vxQ2bVgRUG4Fyc1S0YFdw")
 def renew(
     token: Token,
     period: Annotated[
@@ -121,6 +125,7 @@ def renew(
 
 
 @app.command()
+@examples("penstock token expire 6vxQ2bVgRUG4Fyc1S0YFdw")
 def expire(
     token: Token,
     after: Annotated[

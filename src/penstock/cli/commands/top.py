@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import DataOrConnection, grouped
 from penstock.cli.options import AsJson
 
 
+@examples("penstock top")
 @grouped
 def top(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two refreshes.")] = 2.0,

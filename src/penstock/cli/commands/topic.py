@@ -9,6 +9,7 @@ import typer
 from penstock.cli.completion import topic_names
 from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, pairs
 
@@ -31,6 +32,10 @@ Configs = Annotated[
 
 
 @app.command()
+@examples(
+    "penstock topic create orders --partitions 6 --config retention.ms=86400000",
+    "penstock topic create orders --if-not-exists",
+)
 @grouped
 def create(
     names: NewNames,
@@ -66,6 +71,7 @@ def create(
 
 
 @app.command("list")
+@examples("penstock topic list", "penstock topic list --internal --json")
 @grouped
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also list internal topics.")] = False,
@@ -96,6 +102,7 @@ def list_topics(
 
 
 @app.command()
+@examples("penstock topic describe orders --live")
 @grouped
 def describe(
     names: Names,
@@ -120,6 +127,7 @@ def describe(
 
 
 @app.command()
+@examples("penstock topic alter orders --partitions 12")
 @grouped
 def alter(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=topic_names)],
@@ -152,6 +160,9 @@ def alter(
 
 
 @app.command()
+@examples(
+    "penstock topic delete mistake                # asks on a terminal", "penstock topic delete mistake --yes"
+)
 @grouped
 def delete(
     names: Names,

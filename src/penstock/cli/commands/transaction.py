@@ -9,6 +9,7 @@ import typer
 from penstock.cli.completion import topic_names
 from penstock.cli.confirmation import Yes, confirm
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson
 
@@ -22,6 +23,7 @@ _ORPHAN_MS = 15 * _MINUTE_MS
 
 
 @app.command("list")
+@examples("penstock transaction list --state Ongoing", "penstock transaction list --orphans")
 @grouped
 def list_command(
     state: Annotated[
@@ -71,6 +73,7 @@ def _list_orphans(connection: Connection, longer_than: int, as_json: bool) -> No
 
 
 @app.command()
+@examples("penstock transaction describe billing-1")
 @grouped
 def describe(
     transactional_id: Id,
@@ -101,6 +104,7 @@ def describe(
 
 
 @app.command("find-hanging")
+@examples("penstock transaction find-hanging")
 @grouped
 def find_hanging_command(
     topic: Annotated[
@@ -141,6 +145,7 @@ def find_hanging_command(
 
 
 @app.command()
+@examples("penstock transaction abort orders 0 4711")
 @grouped
 def abort(
     topic: Topic,
@@ -158,6 +163,7 @@ def abort(
 
 
 @app.command()
+@examples("penstock transaction end loader-7 --commit")
 @grouped
 def end(
     transactional_id: Id,

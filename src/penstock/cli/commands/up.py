@@ -17,6 +17,7 @@ import typer
 from penstock.cli.archives import StoreConfig
 from penstock.cli.config_sources import effective, resolved_configs
 from penstock.cli.failure import Failure, misused, print_no_more
+from penstock.cli.help_text import examples
 from penstock.cli.private_files import is_open_to_others, secret_files, secret_names
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+@examples(
+    "penstock up                                  # 127.0.0.1:9092, data in ./penstock-data",
+    "penstock up --port 0 --memory                # any free port, nothing on disk",
+    "penstock up --config broker.yaml --set num.partitions=3 --console",
+    "penstock up --mount ./archive@2026-11-17T12:00",
+)
 def up(
     id_: Annotated[
         int | None, typer.Option("--id", min=0, help="Id of this broker in its cluster. [default: 1]")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 app = typer.Typer(help="List and change users with SCRAM passwords.", no_args_is_help=True)
@@ -28,6 +29,7 @@ Mechanisms = Annotated[
 
 
 @app.command("list")
+@examples("penstock user list")
 def list_command(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT, as_json: AsJson = False
 ) -> None:
@@ -43,6 +45,7 @@ def list_command(
 
 
 @app.command("set")
+@examples("penstock user set alice")
 def set_command(
     user: User,
     password_file: Annotated[
@@ -66,6 +69,7 @@ def set_command(
 
 
 @app.command()
+@examples("penstock user remove alice")
 def remove(
     user: User,
     mechanism: Mechanisms = None,
@@ -86,6 +90,7 @@ def remove(
 
 
 @app.command()
+@examples("penstock user revoke alice")
 def revoke(user: User, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT) -> None:
     """Remove all passwords of a user, and close its connections at all brokers."""
     import time

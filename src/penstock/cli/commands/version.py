@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 
 
+@examples("penstock version")
 def version(as_json: AsJson = False) -> None:
     """Show the versions of Penstock, Python and librdkafka."""
     import platform

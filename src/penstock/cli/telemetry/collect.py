@@ -16,6 +16,7 @@ import typer
 from penstock.cli.client_config import librdkafka_settings
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
+from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import Connection, grouped
 from penstock.cli.options import AsJson, milliseconds
@@ -42,6 +43,7 @@ Speed: TypeAlias = Annotated[
 ]
 
 
+@examples("penstock telemetry simulate")
 @grouped
 def simulate(
     hosts: Annotated[int, typer.Option("--hosts", min=1, help="Number of machines, with 8 GPUs each.")] = 8,
@@ -99,6 +101,7 @@ def simulate(
             simulation.run(paced(speed, stop), advance)
 
 
+@examples("penstock telemetry replay sample:h200")
 @grouped
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of DCGM or nvidia-smi, or sample:h200.")],
@@ -140,6 +143,7 @@ def replay(
             replay.run(None if loop else 1, paced(speed, stop))
 
 
+@examples("penstock telemetry scrape")
 @grouped
 def scrape(
     urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="URLs or HOST:PORT.")] = None,
@@ -183,6 +187,7 @@ def scrape(
             _repeat(lambda: scraper.round(current()), interval, rounds, stop)
 
 
+@examples("penstock telemetry nvml")
 @grouped
 def nvml(
     interval: Interval = 1.0,
@@ -205,6 +210,7 @@ def nvml(
             _repeat(collector.round, interval, rounds, stop)
 
 
+@examples("penstock telemetry host")
 @grouped
 def host(
     interval: Interval = 10.0,

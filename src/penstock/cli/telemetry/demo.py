@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.requirements import require_extra, require_java
 
@@ -37,6 +38,7 @@ _CLUSTER_ANSWER_S: Final = 1.0
 _DRAIN_S: Final = 240.0
 
 
+@examples("penstock telemetry demo")
 def demo(
     for_s: Annotated[
         float | None,

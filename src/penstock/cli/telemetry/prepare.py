@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from penstock.cli.failure import Failure
+from penstock.cli.help_text import examples
 from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.spark_log import SparkLog
 
@@ -17,6 +18,7 @@ __all__ = ["prepare"]
 _OPTIONS: Final = "JAVA_TOOL_OPTIONS"
 
 
+@examples("penstock telemetry prepare")
 def prepare() -> None:
     """Write an archive of Spark's classes for the demo, which then starts faster. Takes a minute."""
     require_java()

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.config_sources import storage_options
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.requirements import require_extra, require_java
 from penstock.cli.telemetry.run import Master, StorageOptions, ThresholdFile
 from penstock.cli.telemetry.serve import Place
@@ -20,6 +21,7 @@ __all__ = ["recompute"]
 _GROUPS = ("gpu_id", "hostname", "model", "workload", "job", "pod", "namespace")
 
 
+@examples("penstock telemetry recompute")
 def recompute(
     tables: Place = "penstock-tables",
     out: Annotated[

@@ -15,6 +15,7 @@ import typer
 from penstock.cli.client_config import java_settings
 from penstock.cli.completion import topic_names
 from penstock.cli.config_sources import storage_options
+from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
@@ -160,6 +161,7 @@ class PipelineOptions(NamedTuple):
         )
 
 
+@examples("penstock telemetry run")
 @grouped
 def run(
     *,
@@ -186,6 +188,7 @@ def run(
         _execute(timed, start, compact_every, metrics_port, ending, log)
 
 
+@examples("penstock telemetry backfill")
 @grouped
 def backfill(*, pipeline: PipelineOptions) -> None:
     """Process everything in the topic now, close all windows, and end. Continues where `run` stopped."""

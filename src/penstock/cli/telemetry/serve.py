@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.config_sources import storage_options
 from penstock.cli.failure import Failure, misused
+from penstock.cli.help_text import examples
 from penstock.cli.options import AsJson
 from penstock.cli.private_files import is_open_to_others
 from penstock.cli.requirements import require_extra
@@ -44,6 +45,7 @@ _ROWS_SHOWN = 10
 _NOW_SHOWN = 40
 
 
+@examples("penstock telemetry serve")
 def serve(
     tables: Place = "penstock-tables",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -96,6 +98,7 @@ def serve(
             raise Failure(f"--certificate {certificate}: {error.strerror or error}") from error
 
 
+@examples("penstock telemetry report")
 def report(
     tables: Place = "penstock-tables",
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path(
@@ -128,6 +131,7 @@ def report(
         typer.echo(f"{len(made.files)} files in {out}; begin with {made.files[0]}")
 
 
+@examples("penstock telemetry now")
 def now(
     tables: Place = "penstock-tables",
     hostname: Annotated[str | None, typer.Option(help="Only GPUs of this host.")] = None,
