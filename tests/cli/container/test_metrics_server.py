@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,13 +103,38 @@ def test_values_that_are_too_old_count_for_nothing() -> None:
     assert old.values()[0][LAG] == ()
 
 
-def test_a_broker_that_does_not_answer_is_left_out(running: Running, tmp_path: Path) -> None:
-    """The server here stands for a broker: it refuses the path, as a broker refuses a wrong token."""
-    token, authority = tmp_path / "token", tmp_path / "ca.pem"
+def test_a_broker_that_refuses_is_left_out_and_its_reason_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = iter([HTTPStatus.UNAUTHORIZED, HTTPStatus.UNAUTHORIZED, HTTPStatus.OK, HTTPStatus.OK])
+
+    class Broker(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(next(statuses))
+            self.end_headers()
+            self.wfile.write(PAGE.format(cpu=1).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Not to the output that is compared."""
+
+    issuer = new_authority("brokers", NOW)
+    keystore, token, authority = tmp_path / "server.pem", tmp_path / "token", tmp_path / "ca.pem"
+    keystore.write_text(issue(issuer, "broker", NOW, hosts=[HOST]).keystore)
     token.write_text("secret")
-    authority.write_text(running.authority.certificate)
-    found: dict[int, Taken] = Brokers(lambda: 1, HOST, running.port, token, authority).pages()
-    assert found == {}
+    authority.write_text(issuer.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keystore)
+    with ThreadingHTTPServer((HOST, 0), Broker) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        brokers = Brokers(lambda: 1, HOST, server.server_address[1], token, authority)
+        found: list[Mapping[int, Taken]] = [brokers.pages() for _ in range(4)]
+        server.shutdown()
+    assert [sorted(each) for each in found] == [[], [], [0], [0]]
+    assert capsys.readouterr().out.splitlines() == [
+        "the metrics of broker 0 cannot be read: HTTP 401 Unauthorized",
+        "the metrics of broker 0 are read again",
+    ]
 
 
 class Api(KubernetesApi):

@@ -63,9 +63,11 @@ class Brokers:
         self._port = port
         self._token = token
         self._authority = authority
+        #: why the pages of brokers could not be read the last time
+        self._reasons: dict[int, str] = {}
 
     def pages(self) -> dict[int, Taken]:
-        """What the brokers that answer say; those that do not are left out."""
+        """What the brokers that answer say. One that does not is left out; the reason is printed once."""
         found = {}
         token = self._token.read_text(encoding="ascii").strip()
         context = ssl.create_default_context(cafile=str(self._authority))
@@ -73,17 +75,29 @@ class Brokers:
             connection = HTTPSConnection(
                 self._host.replace("{id}", str(broker)), self._port, timeout=_TIMEOUT_S, context=context
             )
+            reason = ""
             try:
                 connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
                 response = connection.getresponse()
                 page = response.read(_LARGEST).decode(errors="replace")
                 if response.status == HTTPStatus.OK:
                     found[broker] = taken(page, time.monotonic())
-            except (OSError, HTTPException):
-                continue  # its pod is away; without it there is one value less
+                else:
+                    reason = f"HTTP {response.status} {response.reason}"
+            except (OSError, HTTPException, ValueError) as error:
+                reason = str(error) or type(error).__name__
             finally:
                 connection.close()
+            self._report(broker, reason)
         return found
+
+    def _report(self, broker: int, reason: str) -> None:
+        """Print why the page of a broker is missing, and that it is there again; not at each reading."""
+        if reason == self._reasons.get(broker, ""):
+            return
+        self._reasons[broker] = reason
+        about = f"cannot be read: {reason}" if reason else "are read again"
+        print(f"the metrics of broker {broker} {about}", flush=True)
 
 
 class LoadWatch:
@@ -110,7 +124,7 @@ class LoadWatch:
         while True:
             try:
                 self.sample()
-            except (OSError, Failure) as error:
+            except (OSError, ValueError, Failure) as error:
                 print(f"the metrics of the brokers cannot be read: {error}", flush=True)
             time.sleep(self._interval_s)
 
