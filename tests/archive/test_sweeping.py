@@ -249,6 +249,23 @@ async def test_segments_behind_a_rolled_back_manifest_stay(writer_name: str) -> 
 
 
 @in_loop
+async def test_segments_of_leaders_stay_after_all_of_their_manifests_were_lost() -> None:
+    """The backup of a tiered topic has come past them: it has their records, the cluster has not."""
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    end = await write(store, TIER, 0)
+    put_by_leaders = segments_of(store)
+    await write(store, BACKUP, 0, tiered=True)
+    await write(store, BACKUP, end, tiered=True)
+    for name in [each for each in store.objects if f"/{TIER}/" in each]:
+        store.lose(name)
+
+    await collect_twice(store, clock)
+
+    assert put_by_leaders <= segments_of(store)
+
+
+@in_loop
 async def test_segments_without_a_name_go_when_a_manifest_has_come_past_them() -> None:
     clock = FixedClock()
     store = new_store(clock=clock)
@@ -264,11 +281,11 @@ async def test_segments_without_a_name_go_when_a_manifest_has_come_past_them() -
     assert failed not in store.objects and segments_of(store)
 
 
-async def write(store: SimulatedStore, writer_name: str, start: int) -> int:
+async def write(store: SimulatedStore, writer_name: str, start: int, *, tiered: bool = False) -> int:
     """Continue the manifests of a writer by segments of their own; returns the end."""
     manifests = chain(store, name=writer_name)
     archived = PartitionWriter(store, manifests, RNG, leader_epoch=0, segment_bytes=600)
-    await archived.open(0, compacted=False)
+    await archived.open(0, compacted=False, tiered=tiered)
     await archived.append(log_of(start, 20, size=100))
     return (await archived.commit(0, 0)).next_offset
 

@@ -267,6 +267,25 @@ async def test_segments_that_may_have_been_collected_get_no_name() -> None:
     await verify_partition(store, await archived.commit(0, 0))
 
 
+@in_loop
+async def test_a_manifest_that_was_read_long_ago_is_not_continued() -> None:
+    """It may have been lost since, and what only it has named may have been collected."""
+    clock = FixedClock()
+    store = new_store(clock=clock)
+    chain = ManifestChain(store, "archive-id", OWNER, BACKUP, SimRng(Random(1)), clock)
+    archived = PartitionWriter(store, chain, SimRng(Random(2)), leader_epoch=0, segment_bytes=500)
+    await archived.open(0, compacted=False)
+    await archived.append(log_of(0, 20))
+    manifest = await archived.commit(0, 0)
+    was_old = archived.is_old
+    store.lose(OWNER.manifest(BACKUP, manifest.number))
+    clock.time_ms += 24 * 3600 * 1000
+    assert (was_old, archived.is_old) == (False, True)
+    with pytest.raises(TimeoutError, match="may be collected"):
+        await archived.commit(0, 0)
+    assert await archived.open(0, compacted=False) == 0
+
+
 async def _tiered(store: SimulatedStore, batches: list[bytes]) -> Manifest:
     """Segments as leaders put them."""
     tier = PartitionWriter(

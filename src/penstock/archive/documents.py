@@ -134,6 +134,8 @@ class Manifest(Document, frozen=True, kw_only=True):
     log_start_offset: int
     #: whether compaction may have removed offsets
     compacted: bool = False
+    #: of a backup: whether leaders copy the partition to the same archive, so that it has manifests of `tier`
+    tiered: bool = False
     pages: tuple[PageEntry, ...] = ()
     segments: tuple[SegmentEntry, ...] = ()
 

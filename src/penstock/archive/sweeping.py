@@ -120,7 +120,7 @@ class Named(NamedTuple):
 
     #: all objects that a cut, or the newest manifest of a writer, names; themselves included
     objects: set[str]
-    #: where the newest manifest of a partition ends: that of `tier`, if there is one
+    #: where the newest manifest of a partition ends: that of `tier`, which a tiered topic has
     ends: Mapping[ArchivedPartition, int]
     #: where its newest manifests begin
     starts: Mapping[ArchivedPartition, int]
@@ -154,15 +154,17 @@ async def named_objects(store: ObjectStore) -> Named:
                     await _add(store, await cut_manifest(store, topic, partition), found)
     owners = {parsed[0] for each in await store.listing(TOPICS) if (parsed := parse_partition(each.name))}
     for owner in sorted(owners):
+        newest: dict[str, Manifest] = {}
         for writer in sorted(WRITERS):
-            newest = await newest_manifest(store, owner, writer)
-            if newest is None:
-                continue
-            if writer == TIER or owner not in ends:
-                ends[owner] = newest[0].next_offset
-            starts[owner] = min(newest[0].base_offset, starts.get(owner, newest[0].base_offset))
-            if newest[1] not in seen:
-                await _add(store, newest[0], found)
+            if (read := await newest_manifest(store, owner, writer)) is not None:
+                newest[writer] = read[0]
+                if read[1] not in seen:
+                    await _add(store, read[0], found)
+        deciding = newest.get(TIER) or newest.get(BACKUP)
+        # Without a manifest of `tier`, what leaders of a tiered topic have written was lost: all stays.
+        if deciding is not None and (deciding.writer == TIER or not deciding.tiered):
+            ends[owner] = deciding.next_offset
+            starts[owner] = min(each.base_offset for each in newest.values())
     return Named(found, ends, starts)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from penstock.archive import segment_object
-from penstock.archive.age import Age
+from penstock.archive.age import NAMED_WITHIN_S, Age
 from penstock.archive.batches import split_batches
 from penstock.archive.building import LogState, Sealed, SegmentBuilder, checked_header, owner_of
 from penstock.archive.chain import ManifestChain
@@ -58,8 +60,8 @@ class PartitionWriter:
         self._is_fresh = True
         #: names of segments that tiered storage has put: a merge would copy them
         self.adopted: set[str] = set()
-        #: of the objects that no manifest names yet
-        self._age: Age | None = None
+        #: since the newest manifest was read or written: what it names, and what was put, may be collected
+        self._age = Age(chain.clock)
 
     @property
     def next_offset(self) -> int:
@@ -71,6 +73,11 @@ class PartitionWriter:
         """The SHA-256 of the newest manifest."""
         return self._chain.digest
 
+    @property
+    def is_old(self) -> bool:
+        """Whether the newest manifest was read so long ago that it may be lost, and its objects collected."""
+        return self._age.elapsed_s() > NAMED_WITHIN_S / 2
+
     def open_transactions(self) -> dict[int, int]:
         """Producer id -> producer epoch, of the transactions that are open at `next_offset`."""
         states = self._state.producers.states
@@ -80,16 +87,18 @@ class PartitionWriter:
         """The first offset of the oldest open transaction; None if there is none."""
         return next(iter(self._state.producers.ongoing), None)
 
-    async def open(self, log_start_offset: int, *, compacted: bool) -> int:
+    async def open(self, log_start_offset: int, *, compacted: bool, tiered: bool = False) -> int:
         """Read the chain; returns the next offset. Segments below the log start are left out from now on.
 
         If the log now starts behind the end of the archive, the archive starts again there: the source has
         deleted what lies between, and its readers do not find it either.
         """
+        self._age = Age(self._chain.clock)
         newest = await self._chain.load()
         if newest is None:
             newest = self._chain.first(log_start_offset, self._leader_epoch, compacted)
-        self._edited, self._sealed, self._age = trimmed(newest, log_start_offset), [], None
+        newest = msgspec.structs.replace(newest, tiered=newest.tiered or tiered)
+        self._edited, self._sealed = trimmed(newest, log_start_offset), []
         last = await self._last_segment(self._edited)
         if last is None:
             self._state = LogState(self._edited.log_start_offset)
@@ -151,13 +160,15 @@ class PartitionWriter:
         if self.next_offset > self._builder.base_offset:
             await self._seal()
         edited = trimmed(appended(self._edited, self._sealed), log_start_offset)
-        if self._chain.newest is not None and edited == self._chain.newest:
+        is_new = self._chain.newest is None or edited != self._chain.newest
+        if is_new:
+            edited = await self._merged(edited)
+        self._age.check(self._owner)
+        if not is_new:
+            assert self._chain.newest is not None
             return self._chain.newest
-        edited = await self._merged(edited)
-        if self._age is not None:
-            self._age.check(self._owner)
         manifest = await self._chain.advance(edited, self._leader_epoch)
-        self._edited, self._sealed, self._age = manifest, [], None
+        self._edited, self._sealed, self._age = manifest, [], Age(self._chain.clock)
         return manifest
 
     async def _seal(self) -> None:
@@ -168,7 +179,6 @@ class PartitionWriter:
         self._builder = SegmentBuilder(self._owner, self._state)
 
     async def _put(self, sealed: Sealed) -> None:
-        self._age = self._age or Age(self._chain.clock)
         await put_verified(self._store, self._owner.object(sealed.entry.name), sealed.data)
 
     async def _merged(self, manifest: Manifest) -> Manifest:

@@ -68,8 +68,9 @@ class PartitionCopy:
         Of `tiered` topics, segments that leaders have put into this archive are named, and not copied.
         """
         self.log_start_offset = log_start_offset
-        if not self._is_open or log_start_offset > self._writer.next_offset:
-            await self._writer.open(log_start_offset, compacted=compacted)
+        writer = self._writer
+        if not self._is_open or writer.is_old or log_start_offset > writer.next_offset:
+            await self._writer.open(log_start_offset, compacted=compacted, tiered=tiered)
             self._is_open = True
         if self._writer.next_offset > end_offset:
             raise ArchiveRefused(
