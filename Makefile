@@ -180,12 +180,12 @@ docs: $(READY) $(DOCS_READY) ## render the pages that come from code, and build 
 	$(SITE)
 
 .PHONY: release newcomer
-release: $(READY) ## the distribution of the last commit in dist/: wheel, sources, SBOM, checksums; the same bytes each time
+release: $(READY) ## the distribution of the last commit in dist/: wheels (penstock-mq, penstock-mq-client), sources, SBOM, checksums; the same bytes each time
 	@rm -rf dist
 	@$(PY) -m tools.release dist
 
 newcomer: release ## the first five minutes: the wheel in a fresh environment, the README's blocks in order; docs/newcomer.md
-	$(PY) -m tools.newcomer dist/*.whl
+	$(PY) -m tools.newcomer dist
 
 .PHONY: image
 image: $(READY) ## the container image as an OCI archive in build/image, without a registry (ARGS=--measure: start a broker on it, as root)

@@ -1,10 +1,11 @@
 """The first five minutes of a newcomer: a fresh environment, the wheel, the blocks of the README.
 
-python3 -m tools.newcomer WHEEL
+python3 -m tools.newcomer FOLDER
 
 Installs the wheel of `make release` with its dependencies, from the index that pip is set up for, and runs
-the blocks of the README in their order as a reader does, each as a process of its own. What each took and
-printed goes into `docs/newcomer.md`.
+the blocks of the README in their order as a reader does, each as a process of its own. Then the last program
+of the README runs in an environment with `penstock-mq-client` alone. What each took and printed goes into
+`docs/newcomer.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PAGE", "Step", "main", "recorded", "render", "steps"]
+__all__ = ["PAGE", "Installed", "Step", "main", "recorded", "render", "steps"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "newcomer.md"
@@ -40,6 +41,14 @@ of the README in their order. This is its last record, on {machine}.
 
 | step | seconds |
 |---|--:|
+{rows}
+"""
+_ALONE: Final = """## The clients alone
+
+The last program ran again in an environment with `penstock-mq-client` and what it requires:
+
+| installed | packages | MB |
+|---|--:|--:|
 {rows}
 """
 
@@ -74,7 +83,16 @@ def recorded(page: str) -> list[tuple[str, str]]:
     return steps("\n".join(f"```{kind}\n{code}```" for kind, code in _BLOCK.findall(page)))
 
 
-def render(done: Sequence[Step], machine: str) -> str:
+@dataclass(frozen=True)
+class Installed:
+    """What pip has put into an environment, beside pip itself."""
+
+    name: str
+    packages: tuple[str, ...]
+    size: int
+
+
+def render(done: Sequence[Step], machine: str, installed: Sequence[Installed] = ()) -> str:
     rows = [f"| {number}. {step.title} | {step.seconds:.1f} |" for number, step in enumerate(done, 1)]
     rows.append(f"| all | {sum(step.seconds for step in done):.1f} |")
     parts = [_HEAD.format(machine=machine, rows="\n".join(rows))]
@@ -83,6 +101,9 @@ def render(done: Sequence[Step], machine: str) -> str:
         parts.append(
             f"```text\n{step.output.rstrip()}\n```\n" if step.output.strip() else "It prints nothing.\n"
         )
+    if installed:
+        found = [f"| `{each.name}` | {len(each.packages)} | {each.size / 1e6:.0f} |" for each in installed]
+        parts.append(_ALONE.format(rows="\n".join(found)))
     return "\n".join(parts)
 
 
@@ -142,18 +163,45 @@ def _run(language: str, code: str, environment: dict[str, str], folder: Path) ->
     return done.stdout
 
 
-def _follow(wheel: Path, folder: Path) -> Iterator[Step]:
-    venv = folder / "environment"
-    environment = {**os.environ, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
-    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE"):
-        environment.pop(name, None)
+class _Environment:
+    """A fresh environment with one wheel and what it requires."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self._folder = folder
+        self.variables = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+        self.variables["VIRTUAL_ENV"] = str(folder)
+        for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE"):
+            self.variables.pop(name, None)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+        command = ["pip", "install", *quiet, str(wheel)]
+        subprocess.run(command, cwd=folder, env=self.variables, check=True)
+
+    def installed(self, name: str) -> Installed:
+        (site,) = self._folder.glob("lib/python*/site-packages")
+        beside = {path.name for path in site.glob("*.dist-info")}
+        packages = sorted(
+            each.split("-")[0] for each in beside if not each.startswith(("pip-", "setuptools-"))
+        )
+        files = [
+            path
+            for path in site.rglob("*")
+            if path.is_file()
+            and path.suffix != ".pyc"
+            and not path.relative_to(site).parts[0].startswith(("pip", "setuptools", "pkg_resources"))
+        ]
+        return Installed(name, tuple(packages), sum(path.stat().st_size for path in files))
+
+
+def _follow(wheels: Path, folder: Path, installed: list[Installed]) -> Iterator[Step]:
+    whole, clients = (_wheel(wheels, name) for name in ("penstock_mq", "penstock_mq_client"))
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     (_, install), (_, up), *rest = steps((ROOT / "README.md").read_text(encoding="utf-8"))
     assert install.startswith("pip install penstock-mq") and up.startswith("penstock up"), install
-    quiet = ["--quiet", "--disable-pip-version-check"]
-    subprocess.run(["pip", "install", *quiet, str(wheel)], cwd=folder, env=environment, check=True)
+    whole_environment = _Environment(folder / "environment", whole)
     yield Step("sh", install, time.monotonic() - began, "")
+    installed.append(whole_environment.installed("penstock-mq"))
+    environment = whole_environment.variables
     port = _free_port()
     environment["PENSTOCK_BOOTSTRAP"] = f"127.0.0.1:{port}"
     began = time.monotonic()
@@ -163,18 +211,29 @@ def _follow(wheel: Path, folder: Path) -> Iterator[Step]:
             began = time.monotonic()
             output = _run(language, code.replace(ADDRESS, f"127.0.0.1:{port}"), environment, folder)
             yield Step(language, code, time.monotonic() - began, output)
+        alone = _Environment(folder / "clients", clients)
+        again = _run(language, code.replace(ADDRESS, f"127.0.0.1:{port}"), alone.variables, folder)
+        if again != output:
+            sys.exit(f"with the clients alone, the last program printed {again!r}, not {output!r}")
+        installed.append(alone.installed("penstock-mq-client"))
+
+
+def _wheel(folder: Path, name: str) -> Path:
+    (wheel,) = folder.glob(f"{name}-*.whl")
+    return wheel.resolve()
 
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m tools.newcomer WHEEL")
+        sys.exit("usage: python -m tools.newcomer FOLDER")
     with tempfile.TemporaryDirectory() as folder:
-        done = []
-        for step in _follow(Path(sys.argv[1]).resolve(), Path(folder)):
+        done: list[Step] = []
+        installed: list[Installed] = []
+        for step in _follow(Path(sys.argv[1]), Path(folder), installed):
             print(f"{step.seconds:6.1f} s  {step.title}", flush=True)
             done.append(step)
     machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    PAGE.write_text(render(done, machine), encoding="utf-8")
+    PAGE.write_text(render(done, machine, installed), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Builds a release: wheel, sources, software bill of materials and checksums, the same bytes each time.
+"""Builds a release: wheels, sources, software bill of materials and checksums, the same bytes each time.
 
 python -m tools.release FOLDER [--commit COMMIT]
 
 The sources are those of a commit, by default of the present one, so files that are not committed are not in
-it. The times in the archives are the commit's (SOURCE_DATE_EPOCH).
+it. The times in the archives are the commit's (SOURCE_DATE_EPOCH). There are two distributions: `penstock-mq`
+with everything, and `penstock-mq-client` (`tools.client_distribution`).
 """
 
 from __future__ import annotations
@@ -39,17 +40,15 @@ def build(folder: Path, commit: str = "HEAD") -> list[Path]:
     time_s = _run(["git", "log", "-1", "--format=%ct", commit]).decode().strip()
     environment = {**os.environ, "SOURCE_DATE_EPOCH": time_s, "PYTHONHASHSEED": "0"}
     with tempfile.TemporaryDirectory(prefix="penstock-release-") as temporary:
-        source = Path(temporary)
+        source, clients = Path(temporary, "source"), Path(temporary, "clients")
         with tarfile.open(fileobj=io.BytesIO(_run(["git", "archive", "--format=tar", commit]))) as archive:
             archive.extractall(source, filter="data")
-        _run(
-            [sys.executable, "-m", "hatchling", "build", "--directory", str(folder.absolute())],
-            source,
-            environment,
-        )
-        bill = _run(
-            [sys.executable, "-m", "tools.sbom"], source, {**environment, "PYTHONPATH": str(source / "src")}
-        )
+        of_source = {**environment, "PYTHONPATH": str(source / "src")}
+        _run([sys.executable, "-m", "tools.client_distribution", str(clients)], source, of_source)
+        for each in (source, clients):
+            build_one = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder.absolute())]
+            _run(build_one, each, environment)
+        bill = _run([sys.executable, "-m", "tools.sbom"], source, of_source)
     (folder / _BILL).write_bytes(bill)
     (folder / _SUMS).write_text(checksums(folder), encoding="utf-8")
     return sorted(folder.iterdir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tools.newcomer import PAGE, ROOT, Step, recorded, render, steps
+from tools.newcomer import PAGE, ROOT, Installed, Step, recorded, render, steps
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -34,3 +34,13 @@ def test_a_record_has_times_and_outputs() -> None:
     assert "| all | 1.5 |" in text
     assert "ready 127.0.0.1:9092" in text and "It prints nothing." in text
     assert recorded(text) == [("sh", "penstock up"), ("python", "import os\nx = 1\n")]
+
+
+def test_a_record_has_the_size_of_the_clients_alone() -> None:
+    text = render([], "m", [Installed("penstock-mq-client", ("penstock_mq_client", "msgspec"), 20_400_000)])
+    assert "| `penstock-mq-client` | 2 | 20 |" in text
+
+
+def test_the_record_says_how_much_smaller_the_clients_alone_are() -> None:
+    sizes = dict(re.findall(r"^\| `(penstock-mq(?:-client)?)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE))
+    assert int(sizes["penstock-mq-client"]) < int(sizes["penstock-mq"])

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from penstock.version import VERSION
+from tools.client_distribution import DEPENDENCIES
 from tools.release import ReleaseFailed, build, checksums
 
 ROOT = Path(__file__).parents[2]
+_CLIENTS = "penstock_mq_client"
 #: what `pip install penstock-mq` installs beside the package; one more is a decision
 CORE = {
     *("confluent-kafka", "cramjam", "crc32c", "google-re2", "msgspec"),
@@ -35,12 +37,13 @@ def _has_history() -> bool:
 def test_a_release_is_the_same_bytes_twice(tmp_path: Path) -> None:
     first, second = build(tmp_path / "first"), build(tmp_path / "second")
     names = [path.name for path in first]
-    assert len(names) == 4 and {"SHA256SUMS", "sbom.cdx.json"} < set(names)
+    assert len(names) == 6 and {"SHA256SUMS", "sbom.cdx.json"} < set(names)
     for one, other in zip(first, second, strict=True):
         assert one.name == other.name
         assert one.read_bytes() == other.read_bytes(), one.name
-    _check_wheel(next(path for path in first if path.suffix == ".whl"))
-    _check_sources(next(path for path in first if path.name.endswith(".tar.gz")))
+    _check_wheel(tmp_path / "first" / f"penstock_mq-{VERSION}-py3-none-any.whl")
+    _check_clients(tmp_path / "first")
+    _check_sources(tmp_path / "first" / f"penstock_mq-{VERSION}.tar.gz")
     bill = json.loads((tmp_path / "first" / "sbom.cdx.json").read_text())
     assert bill["bomFormat"] == "CycloneDX" and bill["components"]
     with pytest.raises(ReleaseFailed, match="is not empty"):
@@ -55,6 +58,18 @@ def _check_wheel(path: Path) -> None:
     assert found["Version"] == source and path.name.startswith(f"penstock_mq-{source}-")
     core = [text for text in found.get_all("Requires-Dist") or () if "extra ==" not in text]
     assert {re.split(r"[<>=!;\[ ]", text)[0] for text in core} == CORE
+
+
+def _check_clients(folder: Path) -> None:
+    """Each file of the clients' wheel is one of the whole wheel, but for its metadata."""
+    whole, clients = (folder / f"{name}-{VERSION}-py3-none-any.whl" for name in ("penstock_mq", _CLIENTS))
+    with zipfile.ZipFile(whole) as first, zipfile.ZipFile(clients) as second:
+        names = [name for name in second.namelist() if ".dist-info/" not in name]
+        assert "penstock/client/producer.py" in names
+        assert all(first.read(name) == second.read(name) for name in names)
+        found = Parser().parsestr(second.read(f"{_CLIENTS}-{VERSION}.dist-info/METADATA").decode())
+    core = [text for text in found.get_all("Requires-Dist") or () if "extra ==" not in text]
+    assert {re.split(r"[<>=!;\[ ]", text)[0] for text in core} == set(DEPENDENCIES)
 
 
 def _check_sources(path: Path) -> None:

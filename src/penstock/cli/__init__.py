@@ -19,6 +19,7 @@ import sys
 from types import FrameType
 from typing import Any, Final
 
+from penstock.cli.distributions import mixed_versions
 from penstock.model.installation import not_installed
 
 __all__ = ["main"]
@@ -45,6 +46,8 @@ def main() -> None:
     # SIGINT may be ignored: `nohup` and `&` start processes that way.
     around = _leave if outside is signal.default_int_handler else outside
     signal.signal(signal.SIGINT, around)
+    if mixed := mixed_versions():
+        sys.exit(f"penstock: {mixed}")
     try:
         from penstock.cli.app import app
         from penstock.cli.completion import prepare_completion
