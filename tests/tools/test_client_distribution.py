@@ -72,7 +72,7 @@ def packages_of(name: str) -> Iterator[Path]:
             yield path
 
 
-def test_it_has_the_files_of_the_clients_byte_for_byte(sources: Path) -> None:
+def test_the_distribution_has_the_files_of_the_clients_byte_for_byte(sources: Path) -> None:
     files = [path for path in (sources / "src").rglob("*") if path.is_file()]
     for path in files:
         assert path.read_bytes() == (ROOT / path.relative_to(sources)).read_bytes()
@@ -81,14 +81,14 @@ def test_it_has_the_files_of_the_clients_byte_for_byte(sources: Path) -> None:
     assert not packages & {"__main__.py", "broker", "cli", "groups", "metadata", "spark", "storage"}
 
 
-def test_it_has_every_module_of_the_clients() -> None:
+def test_the_distribution_has_every_module_of_the_clients() -> None:
     paths = (ROOT / "src" / "penstock" / "client").rglob("*.py")
     names = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in paths}
     assert {name.removesuffix(".__init__") for name in names} <= set(modules())
 
 
 @pytest.mark.process
-def test_it_works_with_its_dependencies_alone(sources: Path, tmp_path: Path) -> None:
+def test_the_distribution_works_with_its_dependencies_alone(sources: Path, tmp_path: Path) -> None:
     for name in DEPENDENCIES:
         for path in packages_of(name):
             (tmp_path / path.name).symlink_to(path)
@@ -107,7 +107,7 @@ def test_it_works_with_its_dependencies_alone(sources: Path, tmp_path: Path) -> 
     ], done.stderr
 
 
-def test_its_metadata_has_the_versions_of_the_whole_distribution(sources: Path) -> None:
+def test_the_metadata_has_the_versions_of_the_whole_distribution(sources: Path) -> None:
     found = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (found["name"], found["version"]) == (NAME, VERSION)
     assert set(found["dependencies"]) < set(WHOLE["project"]["dependencies"])
@@ -117,6 +117,6 @@ def test_its_metadata_has_the_versions_of_the_whole_distribution(sources: Path) 
         assert extra == "broker" or needed == WHOLE["project"]["optional-dependencies"][extra]
 
 
-def test_toml_is_read_as_it_was_written() -> None:
+def test_the_toml_is_read_as_it_was_written() -> None:
     content = project(WHOLE, "1.2.3")
     assert tomllib.loads(as_toml(content)) == content
