@@ -228,3 +228,21 @@ def test_a_refused_topic_is_reported_once() -> None:
     for _ in range(3):
         mirror.refuse("the source has no topic orders")
     assert (mirror.phase, mirror.errors) == (Phase.DIVERGED, 1)
+
+
+def test_a_mirror_without_news_has_everything_until_the_last_response() -> None:
+    """Responses leave it out while nothing is written: its lag began with the hour before the source died."""
+    _, mirror = verified()
+    assert mirror.caught_up_ms == 0
+    mirror.was_idle(3_600_000)
+    mirror.failed("the source is gone", 3_600_500)
+    assert mirror.caught_up_ms == 3_600_000
+    mirror.was_idle(3_700_000)
+    assert mirror.caught_up_ms == 3_600_000
+
+
+def test_a_mirror_that_lacks_records_is_not_idle() -> None:
+    _, mirror = verified()
+    mirror.answered(position(mirror), Answer(high_watermark=20, first=batch(10, 19)), 50)
+    mirror.was_idle(100)
+    assert mirror.caught_up_ms == 0

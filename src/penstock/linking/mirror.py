@@ -274,6 +274,11 @@ class PartitionMirror:
             if self._stops and self._log.end_offset >= self._least_end:
                 self.phase = Phase.STOPPED
 
+    def was_idle(self, until_ms: int) -> None:
+        """Until then the source had nothing more: responses leave out partitions without records."""
+        if self.phase is Phase.MIRRORING and 0 <= self.source_end <= self._log.end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, until_ms)
+
     def failed(self, reason: str, now_ms: int) -> None:
         """The request, or carrying out its response, failed: try again after a pause."""
         self.errors += 1

@@ -76,6 +76,8 @@ class SourceFetcher:
         self._news = asyncio.Event()
         self._pause = RetryPause(rng, _PAUSE_FIRST_S, _PAUSE_LIMIT_S)
         self._peer: Peer | None = None
+        #: when the last response came; -1 before the first
+        self._heard_ms = -1
         #: whether the next request has to begin a new session
         self._asks_all = False
         self._task: asyncio.Task[None] | None = None
@@ -96,7 +98,9 @@ class SourceFetcher:
 
     def leave(self, key: PartitionKey) -> None:
         """Stop fetching a partition."""
-        if self._followed.pop(key, None) is not None:
+        mirrored = self._followed.pop(key, None)
+        if mirrored is not None:
+            mirrored.mirror.was_idle(self._heard_ms)
             self._plan.leave(key)
             self._news.set()
 
@@ -127,6 +131,7 @@ class SourceFetcher:
         self._close()
         now_ms = self._now_ms()
         for mirrored in self._followed.values():
+            mirrored.mirror.was_idle(self._heard_ms)
             mirrored.mirror.failed(reason, now_ms)
             mirrored.mirror.doubt()
         self._refresh()
@@ -211,12 +216,14 @@ class SourceFetcher:
                 topic_id = self._topic_ids.get(topic.topic, NO_TOPIC_ID)
             for data in topic.partitions:
                 await self._answered((topic_id, data.partition_index), data)
+        self._heard_ms = self._now_ms()
 
     async def _answered(self, key: PartitionKey, data: PartitionData) -> None:
         mirrored, sent = self._followed.get(key), self._plan.remembered.get(key)
         if mirrored is None or sent is None:
             return
         mirror, took = mirrored.mirror, False
+        mirror.was_idle(self._heard_ms)
         try:
             records = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
             step = mirror.answered(sent, _answer(data, records), self._now_ms())
