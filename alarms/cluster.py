@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from alarms.broker import FAULTS, SECOND
+from alarms.neighbours import Neighbours
 from lab.cluster import penstock_cluster
 from lab.server import HOST, Server, free_ports
 from penstock.security.certificates import issue, new_authority
@@ -36,6 +37,10 @@ _SETTINGS: Final = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.max.timeout.ms": "5000",
     "transaction.two.phase.commit.enable": "true",
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "1000",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
 }
 #: few enough for a fault to use most of them
 _DESCRIPTORS_MAX: Final = 1024
@@ -43,6 +48,14 @@ _DESCRIPTORS_MAX: Final = 1024
 _LOGIN: Final = "SASL_PLAINTEXT"
 _USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
 ORDERS, SINGLE, STRICT, DAMAGED, JOBS = "orders", "single", "strict", "damaged", "jobs"
+#: a topic whose old segments are in the archive only
+TIERED: Final = "tiered"
+#: segments of some seconds, of which two stay on the disks
+_TIERED_CONFIG: Final = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "300000",
+    "local.retention.bytes": "600000",
+}
 #: days that certificates are valid: the alert fires at 14
 LONG_DAYS, SHORT_DAYS = 100, 3
 _TIMEOUT_S: Final = 30.0
@@ -111,14 +124,17 @@ class Cluster:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._cluster = penstock_cluster(home, _SETTINGS)
+        (home / "neighbours").mkdir()
+        self.neighbours = Neighbours(home / "neighbours")
+        archive = {"penstock.remote.log.address": str(self.neighbours.archive)}
+        self._cluster = penstock_cluster(home, {**_SETTINGS, **archive})
         self._authority = new_authority("alarms", datetime.now(UTC), days=LONG_DAYS)
         self.issue_certificate(LONG_DAYS)
         self._tls_port, self._login_port = free_ports(2)
         self.receiver = Receiver()
         for number, server in enumerate(self.servers, 1):
             self._adapt(number, server)
-        self.writer = Writer(self.bootstrap, (ORDERS,))
+        self.writer = Writer(self.bootstrap, (ORDERS, TIERED))
 
     @property
     def servers(self) -> list[Server]:
@@ -138,12 +154,19 @@ class Cluster:
         """The addresses of the monitoring ports."""
         return [f"{HOST}:{server.port + _OFFSET}" for server in self.servers]
 
+    @property
+    def others(self) -> dict[str, list[str]]:
+        """The jobs beside that of the brokers, with their targets."""
+        return {"penstock-backup": [self.neighbours.backup_target]}
+
     def __enter__(self) -> Self:
         self._cluster.start()
         try:
             self._create_topics()
+            self.neighbours.start(self.bootstrap)
             self.writer.start()
         except BaseException:
+            self.neighbours.stop()
             self._cluster.stop()
             raise
         return self
@@ -153,6 +176,7 @@ class Cluster:
     ) -> None:
         self.writer.stop()
         self.receiver.close()
+        self.neighbours.stop()
         for server in self.servers:
             if server.runs():
                 server.kill()
@@ -186,6 +210,7 @@ class Cluster:
             NewTopic(STRICT, 1, 3, config={"min.insync.replicas": "3"}),
             NewTopic(DAMAGED, 1, 3, config={"segment.bytes": str(1 << 20)}),
             NewTopic(JOBS, 1, 3),
+            NewTopic(TIERED, 1, 3, config=_TIERED_CONFIG),
         ]
         for future in admin.create_topics(topics).values():
             future.result(_TIMEOUT_S)
@@ -216,6 +241,14 @@ class Cluster:
             byte = file.read(1)
             file.seek(-1, 1)
             file.write(bytes([byte[0] ^ 0xFF]))
+
+    def tiered_start(self) -> int:
+        """Where the records of the tiered topic start on the disk that has most of them."""
+        homes = [self._home / f"broker-{number}" for number, _ in enumerate(self.servers, 1)]
+        return min(
+            min((int(path.stem) for path in home.glob(f"data*/topics/{TIERED}/partition-0/*.log")), default=0)
+            for home in homes
+        )
 
     def wait_ready(self) -> None:
         self._cluster.wait_ready()

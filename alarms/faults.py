@@ -9,13 +9,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from alarms.broker import AHEAD, BROKEN, CROWDED, FULL, LOW, SKEWED, SLOW, STALLED
 from alarms.cluster import JOBS, LONG_DAYS, ORDERS, SHORT_DAYS, SINGLE, Cluster
+from alarms.fault import Fault
+from alarms.neighbour_faults import NEIGHBOUR_FAULTS
 from lab.server import HOST
 from penstock.client import Queue
 from penstock.model.addresses import parse_bootstrap
@@ -23,26 +25,13 @@ from penstock.reading.connection import Cluster as Connections
 from penstock.reading.connection import Endpoint
 from penstock.twophase.prepared import PreparedTransactions
 
-__all__ = ["FAULTS_IN_ORDER", "Fault"]
+__all__ = ["FAULTS_IN_ORDER"]
 
 _GROUP: Final = "billing"
 _WORKERS: Final = "workers"
 _FUSSY: Final = "fussy"
 _LIMIT: Final = "max.connections.per.ip"
 _TIMEOUT_S: Final = 30.0
-
-
-class Fault(NamedTuple):
-    name: str
-    alerts: tuple[str, ...]
-    begin: Callable[[Cluster], None]
-    end: Callable[[Cluster], None]
-    #: a part of a reason in the health reports; empty if the fault is none of health
-    reason: str = ""
-    #: whether it begins with the run, because it takes long, and is looked at in its turn
-    begins_early: bool = False
-    #: whether all brokers keep running
-    is_calm: bool = True
 
 
 def _on_disks(fault: str, *numbers: int) -> tuple[Callable[[Cluster], None], Callable[[Cluster], None]]:
@@ -313,7 +302,7 @@ FAULTS_IN_ORDER: Final = (
         ("PenstockConnectionErrors",),
         _CONNECTIONS.begin,
         _CONNECTIONS.end,
-        "connections were refused",
+        "refused in the last minute",
     ),
     Fault(
         "wrong password",
@@ -346,6 +335,7 @@ FAULTS_IN_ORDER: Final = (
         _leave_two_phase_transaction,
         _end_two_phase_transaction,
     ),
+    *NEIGHBOUR_FAULTS,
     Fault("full disk", ("PenstockDiskFull",), *_on_disks(FULL, 2), "is full", is_calm=False),
     Fault(
         "follower that hangs",
@@ -360,7 +350,7 @@ FAULTS_IN_ORDER: Final = (
         ("PenstockBrokerDown", "PenstockUnderMinIsr", "PenstockPartitionsOffline"),
         _kill(3),
         _start(3),
-        "partitions have no leader",
+        "no leader",
         is_calm=False,
     ),
     Fault(

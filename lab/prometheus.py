@@ -56,14 +56,23 @@ class Prometheus:
     """A server that scrapes every second. Use it in a `with`: leaving it ends the process."""
 
     def __init__(
-        self, binary: str, home: Path, targets: Sequence[str], rules: Mapping[str, Any] | None = None
+        self,
+        binary: str,
+        home: Path,
+        targets: Sequence[str],
+        rules: Mapping[str, Any] | None = None,
+        others: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        """`targets` are brokers; `others` are the targets of other jobs, by their names."""
         self._binary = binary
         self._home = home
         self.port = free_port()
         config: dict[str, Any] = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "scrape_configs": [{"job_name": "penstock", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": list(each)}]}
+                for job, each in {"penstock": targets, **(others or {})}.items()
+            ],
         }
         if rules is not None:
             config["rule_files"] = ["rules.yml"]
