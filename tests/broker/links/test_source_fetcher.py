@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ from penstock.broker.links.source_fetcher import SourceFetcher
 from penstock.linking.mirror import PartitionMirror
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId
+from penstock.net.randomness import SystemRng
 from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 _TOPIC = TopicId(bytes(15) + b"\x01")
@@ -26,7 +26,7 @@ class _Mirrored(SimpleNamespace):
     key = _TOPIC, 0
 
     def __init__(self) -> None:
-        log = SimpleNamespace(end_offset=0, log_start_offset=0)
+        log: Any = SimpleNamespace(end_offset=0, log_start_offset=0)
         self.partition = SimpleNamespace(name="orders-0", log=log)
         self.topic = SimpleNamespace(source_topic="orders", source_id=_TOPIC)
         self.mirror = PartitionMirror(log, None, 0, compacted=False)
@@ -40,7 +40,7 @@ class _Mirrored(SimpleNamespace):
 
 async def _lag_of_an_idle_source() -> int:
     """The milliseconds since the mirror had everything, when a source dies that was idle for an hour."""
-    clock = SimpleNamespace(now_s=0.0, monotonic=lambda: clock.now_s)
+    clock: Any = SimpleNamespace(now_s=0.0, monotonic=lambda: clock.now_s)
     dead = asyncio.Event()
 
     async def send(*_: Any) -> FetchResponse:
@@ -56,19 +56,20 @@ async def _lag_of_an_idle_source() -> int:
         dead.set()
         raise PenstockError("the source is gone")
 
-    source = SimpleNamespace(
+    source: Any = SimpleNamespace(
         address=lambda broker: ("source", 9092),
         new_peer=lambda address: SimpleNamespace(host="source", port=9092, send=send, close=lambda: None),
     )
     mirrored: Any = _Mirrored()
     fetcher = SourceFetcher(
-        1, "west", source, clock, Random(1), lambda: None, lambda largest: True, follows_log_start=False
+        1, "west", source, clock, SystemRng(), lambda: None, lambda largest: True, follows_log_start=False
     )
     fetcher.follow(mirrored)
     await asyncio.wait_for(dead.wait(), 30)
     await asyncio.sleep(0)
     await fetcher.stop()
-    return int(clock.now_s * 1000) - mirrored.mirror.caught_up_ms
+    lag_ms: int = int(clock.now_s * 1000) - mirrored.mirror.caught_up_ms
+    return lag_ms
 
 
 def test_the_lag_of_an_idle_source_that_dies_counts_from_its_last_response() -> None:
