@@ -270,11 +270,14 @@ class Cluster:
     def call(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         return self.connection(address).call(api, request)
 
-    def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """Request metadata of `topics`, or all, from any broker; retries unknown topics for a moment."""
+    def refresh(self, topics: Iterable[str] | None, attempts: Attempts | None = None) -> MetadataResponse:
+        """Request metadata of `topics`, or all, from any broker; retries unknown topics for a moment.
+
+        `attempts` are those of the caller, whose time is not extended.
+        """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        attempts = Attempts(self.endpoint.total_timeout_s)
+        attempts = attempts or Attempts(self.endpoint.total_timeout_s)
         patience = time.monotonic() + _UNKNOWN_TOPIC_S
         while True:
             try:

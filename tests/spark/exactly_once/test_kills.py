@@ -25,7 +25,7 @@ import penstock
 from chaos.cluster import Cluster
 from chaos.links import Links
 from penstock.reading.connection import close_clusters, cluster_of
-from penstock.spark.exactly_once.coordinators import Coordinators
+from penstock.twophase.coordinators import Coordinators
 from tests.spark.exactly_once.sinks import Sink, committed_values, copy_topic
 from tests.spark.topics import Topics
 from tests.telemetry.pipeline.clusters import make_spark_home

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.twophase.outcomes import PreparedTransaction
+
 __all__ = ["CLOSED", "Decision", "DecisionDamaged", "Prepared", "decode_decision", "encode_decision"]
 
 _VERSION: Final = 1
@@ -30,6 +32,10 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True):
     producer_id: int
     epoch: int
     rows: int
+
+    @property
+    def transaction(self) -> PreparedTransaction:
+        return PreparedTransaction(self.transactional_id, self.producer_id, self.epoch)
 
 
 class Decision(msgspec.Struct, frozen=True):
