@@ -44,7 +44,7 @@ KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 # They use the clients and servers of other systems.
 BRIDGE_TESTS := tests/bridge
 GUIDE_TESTS := $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
-PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
+PIPELINE_TESTS := tests/spark tests/jobs tests/telemetry $(KAFKA_TESTS)
 CONSOLE_TESTS := tests/console
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS) $(BRIDGE_TESTS)
 
@@ -58,7 +58,7 @@ FAST_CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*
 FAST_LOG_TESTS := tests/storage tests/records tests/raft tests/replication
 
 check-core: $(READY)
-	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/jobs tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
 
 check-logs: $(READY)
 	$(BESIDE) $(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
@@ -67,7 +67,7 @@ check-simulation: $(READY)
 	$(BESIDE) $(PY) -m pytest -q --fast $(SIMULATION_TESTS)
 
 check-telemetry: $(READY)
-	$(PY) -m pytest -q --fast tests/telemetry
+	$(PY) -m pytest -q --fast tests/jobs tests/telemetry
 
 check-cli: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_CLI_TESTS)
@@ -324,7 +324,7 @@ spark-sink: $(READY) ## the exactly-once sink in a Spark session: restarts, atom
 
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
-	PYTHONPATH=$(CURDIR)/$(VENV)/spark-next $(PY) -m pytest -q tests/spark tests/telemetry/pipeline
+	PYTHONPATH=$(CURDIR)/$(VENV)/spark-next $(PY) -m pytest -q tests/spark tests/jobs tests/telemetry/pipeline
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile

@@ -20,9 +20,10 @@ import pyspark
 
 from bench.process import cpu_seconds, family, read, resident_bytes
 from lab.cgroup import cpu_limited
+from penstock.jobs.session import new_session, session_settings
 from penstock.telemetry.pipeline.batches import BatchReport, Settings
 from penstock.telemetry.pipeline.jobs import Job, start
-from penstock.telemetry.pipeline.session import new_session
+from penstock.telemetry.pipeline.names import WORKER_DAEMON
 from penstock.telemetry.thresholds import load_thresholds
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -73,7 +74,7 @@ def run(
         done.append((time.monotonic(), batch.counts.consumed, measured()))
         print(f"batch {batch.batch_id}: {batch.counts.consumed}", file=sys.stderr)
 
-    spark = new_session(master, "penstock-bench")
+    spark = new_session(master, "penstock-bench", session_settings(master, WORKER_DAEMON))
     settings = Settings(load_thresholds(), shards=SHARDS, delay_ms=0)
     job = Job(bootstrap, topic, tables, settings, most_per_batch=batch_rows, until_end=True)
     start(spark, job, report).wait()

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.jobs.session import new_session, session_settings
 from penstock.telemetry.pipeline.batches import BatchReport, Settings
 from penstock.telemetry.pipeline.detectors.features import FEATURES, STEP_MS
 from penstock.telemetry.pipeline.jobs import Job, start
-from penstock.telemetry.pipeline.session import new_session
+from penstock.telemetry.pipeline.names import WORKER_DAEMON
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.thresholds import load_thresholds
 
@@ -28,7 +29,7 @@ CAUGHT_UP_S = 10
 
 def main(bootstrap: str, topic: str, tables: str, warm_up_s: int, measured_s: int) -> None:
     done: list[tuple[float, BatchReport]] = []
-    spark = new_session("local[2]", "penstock-bench")
+    spark = new_session("local[2]", "penstock-bench", session_settings("local[2]", WORKER_DAEMON))
     job = Job(bootstrap, topic, tables, Settings(load_thresholds()))
     query = start(spark, job, lambda report: done.append((time.time(), report))).query
     deadline_s = time.monotonic() + warm_up_s

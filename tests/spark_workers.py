@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.telemetry.pipeline.startup import WorkerForks
+from penstock.jobs.startup import WorkerForks
 
 __all__ = ["worker_python"]
 

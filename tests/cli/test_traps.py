@@ -171,7 +171,7 @@ def test_workers_of_spark(traps: Traps) -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java")
     program = (
-        "from penstock.telemetry.pipeline.session import new_session\n"
+        "from penstock.jobs.session import new_session\n"
         "session = new_session('local[1]')\n"
         "print(session.range(3).mapInArrow(lambda batches: batches, 'id BIGINT').count())\n"
         "session.stop()\n"

@@ -4,6 +4,6 @@
 `replay`, `scrape`, `nvml`) turns its input into samples and passes them to an `outlet`. Collectors do not
 depend on each other. They use Kafka's protocol only, so any Kafka cluster will do.
 
-Imports: `spark`, `reading`, `security` and `model`. Import contracts keep brokers out.
+Imports: `jobs`, `spark`, `reading`, `security` and `model`. Import contracts keep brokers out.
 Used by: `penstock telemetry`.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from penstock.telemetry.pipeline.storage import Store
+from penstock.jobs.storage import Store
 
 __all__ = ["DeadlyStore", "arm"]
 

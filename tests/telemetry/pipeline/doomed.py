@@ -17,8 +17,8 @@ from threading import Timer
 from typing import Any
 
 from penstock.cli import main
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.publish import Topics
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import Tables
 from tests.telemetry.pipeline.processes import jvm_below, kill
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.jobs.supervision import QueryFailed, Retries
 from penstock.telemetry.pipeline.jobs import Job, Started, start
-from penstock.telemetry.pipeline.supervision import QueryFailed, Retries
 
 __all__ = ["complete"]
 

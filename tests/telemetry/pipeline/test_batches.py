@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, PipelineEnded, Settings
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask
 from penstock.telemetry.thresholds import load_thresholds

@@ -13,10 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from penstock.jobs.maintenance import Maintenance
 from penstock.telemetry.message import TOPIC
 from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
-from penstock.telemetry.pipeline.jobs import Job, Maintenance
+from penstock.telemetry.pipeline.jobs import Job
 from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.progress import Progress
 from penstock.telemetry.pipeline.tables import TABLES, Tables
@@ -105,7 +106,7 @@ def test_the_tables_have_the_produced_samples(spark: SparkSession, bootstrap: st
 
 
 def test_maintenance_leaves_the_rows_and_fewer_files(spark: SparkSession, tmp_path: Path) -> None:
-    from penstock.telemetry.pipeline.storage import Store
+    from penstock.jobs.storage import Store
     from penstock.telemetry.pipeline.tables import timestamps, write_files
 
     tables, schema = Tables(str(tmp_path)), TABLES["batches"]
@@ -114,7 +115,7 @@ def test_maintenance_leaves_the_rows_and_fewer_files(spark: SparkSession, tmp_pa
         files = write_files(Store(str(tmp_path)), "batches", pa.table(row, schema=schema))
         assert tables.commit("batches", files, "query", batch_id)
         assert not tables.commit("batches", files, "query", batch_id)
-    maintenance = Maintenance(spark, str(tmp_path), every=1, retention_hours=0)
+    maintenance = Maintenance(spark, Tables(str(tmp_path)), list(TABLES), every=1, retention_hours=0)
     maintenance.run(["batches"])
     maintenance.close()
     table = tables.open("batches")

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline import gpus
 from penstock.telemetry.pipeline.batches import Batches, PipelineBroken, Settings
 from penstock.telemetry.pipeline.columns import (
@@ -18,7 +19,6 @@ from penstock.telemetry.pipeline.columns import (
     task_of_shard,
 )
 from penstock.telemetry.pipeline.state import Segment, StateFiles, inherited
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.thresholds import load_thresholds
 from tests.telemetry.pipeline.in_process import run_here

@@ -11,8 +11,8 @@ import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.telemetry.pipeline import tables
-from penstock.telemetry.pipeline.storage import Store
+from penstock.jobs import delta
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, TEXT, Tables, encoded, timestamps, write_files
 
 OPTIONS = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": "eu-central-1"}
@@ -75,11 +75,12 @@ def test_texts_are_written_as_texts(tmp_path: Path) -> None:
 def test_options_reach_all_clients_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[Any] = []
 
-    def opened(uri: str, *, storage_options: Any = None) -> None:
+    def opened(uri: str, *, storage_options: Any = None) -> object:
         reported.append((uri, storage_options))
+        return object()
 
     monkeypatch.setattr(fs, "S3FileSystem", lambda **settings: reported.append(settings))
-    monkeypatch.setattr(tables, "DeltaTable", opened)
+    monkeypatch.setattr(delta, "DeltaTable", opened)
     pickle.loads(pickle.dumps(Store("s3://bucket/fleet/", OPTIONS)))
     Tables("s3://bucket/fleet", OPTIONS).open("samples")
     settings = {"region": "eu-central-1", "scheme": "http", "endpoint_override": "127.0.0.1:9000"}

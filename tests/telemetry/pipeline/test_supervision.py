@@ -13,13 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from penstock.cli.failure import Failure
+from penstock.cli.spark_log import SparkLog
 from penstock.cli.telemetry import run as telemetry_run
-from penstock.cli.telemetry.spark_log import SparkLog
-from penstock.telemetry.pipeline import executors, jobs
-from penstock.telemetry.pipeline.batches import PipelineBroken, Settings
-from penstock.telemetry.pipeline.jobs import Job, Started
-from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
-from penstock.telemetry.pipeline.supervision import (
+from penstock.jobs import executors
+from penstock.jobs.supervision import (
     BatchFailed,
     Guard,
     JvmEnded,
@@ -28,6 +25,10 @@ from penstock.telemetry.pipeline.supervision import (
     is_transient,
     reason_of,
 )
+from penstock.telemetry.pipeline import jobs
+from penstock.telemetry.pipeline.batches import PipelineBroken, Settings
+from penstock.telemetry.pipeline.jobs import Job, Started
+from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
 from penstock.telemetry.thresholds import load_thresholds
 
 NO_WORKER = (
@@ -178,7 +179,12 @@ class FakeBatches:
 
 
 def started(query: Query, *, until_end: bool = False) -> Started:
-    return Started(cast(Any, query), cast(Any, FakeBatches()), Guard(lambda messages, batch: None), until_end)
+    return Started(
+        query=cast(Any, query),
+        guard=Guard(lambda messages, batch: None),
+        until_end=until_end,
+        batches=cast(Any, FakeBatches()),
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,10 @@ def test_a_disk_that_fails_is_not_the_jvm() -> None:
             raise OSError(28, "No space left on device")
 
     backfill = Started(
-        cast(Any, Query(True)), cast(Any, FullDisk()), Guard(lambda messages, batch: None), True
+        query=cast(Any, Query(True)),
+        guard=Guard(lambda messages, batch: None),
+        until_end=True,
+        batches=cast(Any, FullDisk()),
     )
     with pytest.raises(OSError, match="No space left"):
         backfill.complete()
@@ -283,7 +292,12 @@ def test_windows_that_fail_to_close_at_a_signal_are_closed_by_the_next_try(
     stop, query = Event(), Query()
     stop.set()
     batches = FakeBatches(StreamingQueryException(NO_WORKER))
-    failing = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    failing = Started(
+        query=cast(Any, query),
+        guard=Guard(lambda messages, batch: None),
+        until_end=False,
+        batches=cast(Any, batches),
+    )
     second = started(Query())
     keep_running(monkeypatch, [failing, second], stop, closes=True)
     assert query.stopped, "the next query has the same name"
@@ -295,7 +309,12 @@ def test_windows_are_closed_after_the_batch_that_an_earlier_try_has_begun(
 ) -> None:
     stop, query, batches = Event(), Query(False, False), FakeBatches(repeats=2)
     stop.set()
-    one = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    one = Started(
+        query=cast(Any, query),
+        guard=Guard(lambda messages, batch: None),
+        until_end=False,
+        batches=cast(Any, batches),
+    )
     keep_running(monkeypatch, [one], stop, closes=True)
     assert query._looks == [], "the batch has run"
     assert (batches.closed, query.stopped) == (1, True)
@@ -307,7 +326,12 @@ def test_a_batch_that_fails_at_a_signal_is_repeated_before_windows_are_closed(
     stop, query = Event(), Query()
     stop.set()
     batches = FakeBatches(PipelineBroken("batch 1 was interrupted"))
-    failing = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    failing = Started(
+        query=cast(Any, query),
+        guard=Guard(lambda messages, batch: None),
+        until_end=False,
+        batches=cast(Any, batches),
+    )
     failing.guard.error = RuntimeError(NO_WORKER)
     second = started(Query())
     keep_running(monkeypatch, [failing, second], stop, closes=True)
@@ -318,7 +342,12 @@ def test_a_query_whose_state_is_broken_is_stopped(monkeypatch: pytest.MonkeyPatc
     stop, query = Event(), Query()
     stop.set()
     batches = FakeBatches(PipelineBroken("state and checkpoint differ"))
-    broken = Started(cast(Any, query), cast(Any, batches), Guard(lambda messages, batch: None), False)
+    broken = Started(
+        query=cast(Any, query),
+        guard=Guard(lambda messages, batch: None),
+        until_end=False,
+        batches=cast(Any, batches),
+    )
     with pytest.raises(PipelineBroken):
         keep_running(monkeypatch, [broken], stop, closes=True)
     assert query.stopped

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.shard import ROWS
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.pipeline.tasks import (
     ShardResult,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.batches import Batches, Settings
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables, timestamps, write_files
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.thresholds import load_thresholds

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.telemetry.pipeline.storage import Store
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables, write_files
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.reader import TableReader

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.telemetry.pipeline import session
+from penstock.jobs import session
 from penstock.telemetry.pipeline.batches import Batches, Settings
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.pipeline.validate import judge

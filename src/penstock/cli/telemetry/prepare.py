@@ -10,7 +10,7 @@ import typer
 from penstock.cli.failure import Failure
 from penstock.cli.help_text import examples
 from penstock.cli.requirements import require_extra, require_java
-from penstock.cli.telemetry.spark_log import SparkLog
+from penstock.cli.spark_log import SparkLog
 
 __all__ = ["prepare"]
 
@@ -24,13 +24,14 @@ def prepare() -> None:
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")
+    from penstock.jobs.session import SessionStart, exercise
     from penstock.telemetry.demo.show import JVM
-    from penstock.telemetry.pipeline.session import SessionStart, exercise
+    from penstock.telemetry.pipeline.names import WORKER_DAEMON
     from penstock.telemetry.pipeline.worker_daemon import preload_planning
 
     os.environ.setdefault(_OPTIONS, JVM[_OPTIONS])
     log = SparkLog.beside("memory://", "")
-    start = SessionStart("local[2]", writes_archive=True)
+    start = SessionStart("local[2]", daemon=WORKER_DAEMON, writes_archive=True)
     is_stopped = False
     try:
         with log.taking_over():

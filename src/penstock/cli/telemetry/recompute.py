@@ -12,9 +12,9 @@ from penstock.cli.config_sources import storage_options
 from penstock.cli.failure import Failure, misused
 from penstock.cli.help_text import examples
 from penstock.cli.requirements import require_extra, require_java
+from penstock.cli.spark_log import SparkLog
 from penstock.cli.telemetry.run import Master, StorageOptions, ThresholdFile
 from penstock.cli.telemetry.serve import Place
-from penstock.cli.telemetry.spark_log import SparkLog
 
 __all__ = ["recompute"]
 
@@ -47,9 +47,9 @@ def recompute(
             f"there is no table of samples in {tables}: name the folder of `penstock telemetry run`"
         )
 
-    from penstock.telemetry.pipeline.jobs import LOST_JVM, SparkError, explained
-    from penstock.telemetry.pipeline.session import new_session
-    from penstock.telemetry.pipeline.supervision import QueryFailed
+    from penstock.jobs.query import LOST_JVM, SparkError, explained
+    from penstock.jobs.session import new_session
+    from penstock.jobs.supervision import QueryFailed
     from penstock.telemetry.pipeline.tables import Tables
     from penstock.telemetry.recompute import recompute as run
     from penstock.telemetry.thresholds import load_thresholds

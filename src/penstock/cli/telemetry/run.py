@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,19 +19,19 @@ from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from penstock.cli.requirements import require_extra, require_java
-from penstock.cli.telemetry.spark_log import SparkLog
+from penstock.cli.spark_jobs import make_session, say, supervise, with_ending
+from penstock.cli.spark_log import SparkLog
 from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.jobs.session import SessionStart
     from penstock.telemetry.pipeline.jobs import Job, Started
     from penstock.telemetry.pipeline.progress import Progress
-    from penstock.telemetry.pipeline.session import SessionStart
     from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["backfill", "run"]
 
 _LOOK_S: Final = 1
-_BEGAN_S: Final = time.monotonic()
 _COMPACT_EVERY: Final = 360
 
 Topic: TypeAlias = Annotated[
@@ -203,15 +202,16 @@ def _started(options: PipelineOptions) -> Iterator[tuple[Job, SessionStart, Spar
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")
-    from penstock.telemetry.pipeline.session import SessionStart
+    from penstock.jobs.session import SessionStart
+    from penstock.telemetry.pipeline.names import WORKER_DAEMON
 
     parsed = options.parsed()
     log = SparkLog.beside(options.place, options.spark_log)
-    start = SessionStart(options.master)
+    start = SessionStart(options.master, daemon=WORKER_DAEMON)
     has_stopped = False
     try:
         job = options.job(parsed)
-        _say("the pipeline is imported; starting the JVM of Spark")
+        say("the pipeline is imported; starting the JVM of Spark")
         yield job, start, log
         has_stopped = True
     finally:
@@ -229,20 +229,22 @@ def _execute(
     from prometheus_client import CollectorRegistry, start_http_server
 
     from penstock.cli.telemetry.progress import shown
-    from penstock.telemetry.pipeline.jobs import Maintenance
+    from penstock.jobs.maintenance import Maintenance
+    from penstock.jobs.session import warm_up
+    from penstock.jobs.supervision import JvmEnded, QueryFailed
     from penstock.telemetry.pipeline.progress import Progress
-    from penstock.telemetry.pipeline.session import warm_up
-    from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed
+    from penstock.telemetry.pipeline.tables import TABLES, Tables
 
     registry = CollectorRegistry()
     progress = Progress(registry)
     with stoppable() as stop_at_once:
         spark = _session(start, spark_log)
-    _say("Spark is up; starting Python workers and planning the query")
+    say("Spark is up; starting Python workers and planning the query")
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
     warm_up(spark)
-    maintenance = Maintenance(spark, job.tables, compact_every, 24, job.storage_options)
+    tables = Tables(job.tables, job.storage_options)
+    maintenance = Maintenance(spark, tables, list(TABLES), compact_every, 24)
     try:
         # A session has a handler of Ctrl-C of its own, which calls the JVM in the middle of another call.
         with stoppable() as stop, shown(progress) as (show_batch, show):
@@ -250,7 +252,7 @@ def _execute(
                 report = _all(progress, maintenance, show_batch)
                 _keep_running(spark, job, ending, stop, progress, report, show, spark_log.mark)
     except JvmEnded as error:
-        raise spark_log.failure("the pipeline failed", _with_ending(error, start)) from error
+        raise spark_log.failure("the pipeline failed", with_ending(error, start)) from error
     except QueryFailed as error:
         raise spark_log.failure("the pipeline failed", error) from error
     finally:
@@ -261,26 +263,9 @@ def _execute(
 
 
 def _session(start: SessionStart, spark_log: SparkLog) -> Any:
-    from penstock.telemetry.pipeline.jobs import LOST_JVM, SparkError
     from penstock.telemetry.pipeline.worker_daemon import preload_planning
 
-    try:
-        with spark_log.taking_over():
-            return start.session(preload_planning)
-    except SparkError as error:
-        raise spark_log.failure("Spark did not start", error) from error
-    except LOST_JVM as error:
-        raise spark_log.failure("Spark did not start", _with_ending(error, start)) from error
-
-
-def _with_ending(error: Exception, start: SessionStart) -> Exception:
-    """The error of a lost JVM, with the exit status of the JVM in place of the error of its connection."""
-    from penstock.telemetry.pipeline.supervision import JvmEnded, reason_of
-
-    ending = start.jvm_ending()
-    if ending is None:
-        return error if isinstance(error, JvmEnded) else JvmEnded(f"the JVM has ended: {reason_of(error)}")
-    return JvmEnded(f"the JVM of Spark {ending}; a new start continues after the last batch")
+    return make_session(start, preload_planning, spark_log)
 
 
 def _keep_running(
@@ -297,39 +282,30 @@ def _keep_running(
 
     Calls `begin` before each try.
     """
-    from penstock.telemetry.pipeline.executors import ExecutorWatch, executors_of
+    from penstock.jobs.supervision import Retries
     from penstock.telemetry.pipeline.jobs import start
-    from penstock.telemetry.pipeline.publish import TopicsUnreachable
-    from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed, Retries, reason_of
 
-    retries = Retries(ending.retries)
-    watch = ExecutorWatch(lambda: executors_of(spark), lambda text: typer.echo(text, err=True))
+    def attempt(look: Callable[[], None]) -> None:
+        started = start(spark, job, report)
+        say("the query runs; waiting for its first batch")
+        _run_query(started, ending, stop, progress, look)
 
-    def look() -> None:
-        show()
-        watch()
-
-    while True:
-        begin()
-        try:
-            started = start(spark, job, report)
-            _say("the query runs; waiting for its first batch")
-            _run_query(started, ending, stop, progress, look)
-            return
-        except (QueryFailed, TopicsUnreachable) as error:
-            cause = error if isinstance(error, JvmEnded) else error.__cause__ or error
-            wait_s = retries.next_wait_s(cause, progress.batch_id)
-            if wait_s is None:
-                raise
-            typer.echo(f"{reason_of(error)}; next try in {wait_s:g} s", err=True)
-            if stop.wait(wait_s) and not ending.closes_windows:
-                return
+    supervise(
+        spark,
+        attempt,
+        Retries(ending.retries),
+        stop,
+        lambda: progress.batch_id,
+        show,
+        ends_at_stop=not ending.closes_windows,
+        begin=begin,
+    )
 
 
 def _run_query(
     started: Started, ending: _Ending, stop: Event, progress: Progress, look: Callable[[], None]
 ) -> None:
-    from penstock.telemetry.pipeline.supervision import QueryFailed
+    from penstock.jobs.supervision import QueryFailed
 
     def may_end() -> bool:
         # Spark plans a batch that has failed again; windows cannot be closed before it is done.
@@ -350,11 +326,6 @@ def _run_query(
             started.stop()
         raise
     started.stop()
-
-
-def _say(step: str) -> None:
-    """Print a step of the start, with the time since the command began."""
-    typer.echo(f"{time.monotonic() - _BEGAN_S:.1f} s: {step}", err=True)
 
 
 def _all(*listeners: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -28,6 +28,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
+from penstock.jobs.storage import Store
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.detectors import Alert, FleetDetectors, in_order
 from penstock.telemetry.pipeline.detectors.features import reached
@@ -35,7 +36,6 @@ from penstock.telemetry.pipeline.names import ALERTS
 from penstock.telemetry.pipeline.publish import Topics, alert_records
 from penstock.telemetry.pipeline.shard import Counts
 from penstock.telemetry.pipeline.state import Kept, Segment, files_of
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, DataFile, Tables, timestamps, write_files
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask, run_on_spark
 from penstock.telemetry.pipeline.validate import now_ms

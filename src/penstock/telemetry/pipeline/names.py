@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALERTS", "DEAD_LETTERS", "VERDICTS"]
+__all__ = ["ALERTS", "DEAD_LETTERS", "VERDICTS", "WORKER_DAEMON"]
+
+#: the module that forks Python workers
+WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
 
 #: topics
 ALERTS: Final = "gpu.alerts"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.model.errors import PenstockError
+from penstock.jobs.supervision import Transient
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert
 from penstock.telemetry.pipeline.names import ALERTS, DEAD_LETTERS
@@ -32,7 +32,7 @@ _COLUMNS: Final = ["reason", "topic", "partition", "offset", "raw"]
 _RAW_BYTES_MAX: Final = 900_000
 
 
-class TopicsUnreachable(PenstockError):
+class TopicsUnreachable(Transient):
     """A record was not taken; the batch that it belongs to is run again."""
 
 

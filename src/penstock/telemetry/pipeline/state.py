@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.admission import (
     Pending,
     Window,
@@ -44,7 +45,6 @@ from penstock.telemetry.pipeline.rollups import (
 )
 from penstock.telemetry.pipeline.shard import HOUR_MS, MINUTE_MS, Outcome, ShardState
 from penstock.telemetry.pipeline.sketch import shards_of_buckets
-from penstock.telemetry.pipeline.storage import Store
 
 __all__ = ["Kept", "Segment", "StateFiles", "files_of", "inherited"]
 

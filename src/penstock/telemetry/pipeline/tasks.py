@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.admission import start_of
 from penstock.telemetry.pipeline.columns import range_of_task
 from penstock.telemetry.pipeline.detectors import SIGNALS, Alert, GpuDetectors, Signalled
@@ -26,7 +27,6 @@ from penstock.telemetry.pipeline.names import DEAD_LETTERS
 from penstock.telemetry.pipeline.publish import Topics, dead_letter_records
 from penstock.telemetry.pipeline.shard import FOREVER_MS, ROWS, Counts, advance, close_all
 from penstock.telemetry.pipeline.state import Kept, Segment, StateFiles, inherited
-from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import DataFile, write_files
 from penstock.telemetry.pipeline.validate import validate
 from penstock.telemetry.thresholds import Thresholds

@@ -1,45 +1,23 @@
-"""The parent of Spark's Python workers, which imports what tasks use before it forks them.
-
-Spark runs `python -m MODULE WORKER` for `spark.python.daemon.module`, and forks its workers from there.
-By default each worker imports pyarrow, pandas and the pipeline by itself, about 1.5 s of CPU.
-
-Invariant: nothing here starts a thread before workers are forked. Importing pyarrow and numpy is safe: their
-thread pools start with the first use, or survive a fork.
-"""
+"""The parent of the Python workers of the pipeline, which imports the modules of its tasks, too."""
 
 from __future__ import annotations
 
-import sys
+from penstock.jobs import worker_daemon
 
 __all__ = ["preload", "preload_planning"]
 
 
 def preload() -> None:
     """Import what a task of the pipeline uses."""
-    import pyarrow as pa
-    import pyspark.worker
-
-    import penstock.spark.source
+    worker_daemon.preload()
     import penstock.telemetry.pipeline.tasks  # noqa: F401
-
-    # Arrow imports pandas, if there is one, with its first array.
-    assert pyspark.worker.main is not None
-    assert len(pa.array([0])) == 1
 
 
 def preload_planning() -> None:
     """Import what Spark's Python processes use on the driver, too."""
-    import pyspark.daemon
-    import pyspark.sql.streaming.python_streaming_source_runner
-    import pyspark.sql.worker.create_data_source  # noqa: F401
-
+    worker_daemon.preload_planning()
     preload()
 
 
 if __name__ == "__main__":
-    # Other workers (of planning, one each) need less and live for a moment.
-    if sys.argv[1:2] == ["pyspark.worker"]:
-        preload()
-    from pyspark.daemon import manager
-
-    manager()
+    worker_daemon.run(preload)

@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from penstock.telemetry.pipeline.storage import file_system
+from penstock.jobs.storage import file_system
 from penstock.telemetry.pipeline.tables import DAY, TABLES
 from penstock.telemetry.queries.spans import ROLLUPS, SAMPLES, Level, Piece, Span, cover
 

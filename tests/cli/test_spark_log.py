@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.failure import Failure
-from penstock.cli.telemetry.spark_log import SparkLog
+from penstock.cli.spark_log import SparkLog
 
 
 @pytest.mark.process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.telemetry.pipeline.supervision import innermost, lost_process, without_frames
+from penstock.jobs.supervision import innermost, lost_process, without_frames
 
 PLANNER = """\
 java.io.EOFException

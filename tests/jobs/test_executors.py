@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from penstock.telemetry.pipeline.executors import ExecutorWatch, executors_of
+from penstock.jobs.executors import ExecutorWatch, executors_of
 
 
 def test_missing_executors_are_reported_once_each_time() -> None:

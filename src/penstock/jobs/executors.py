@@ -1,4 +1,4 @@
-"""Notices that a cluster has no executor for the pipeline.
+"""Notices that a cluster has no executor for a job.
 
 Why: Spark waits for one without an end, and says so only in its log. A cluster has none if its workers have
 died, or if none has enough free cores and memory.
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.telemetry.pipeline.jobs import explained
+from penstock.jobs.query import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from penstock.model.errors import PenstockError
-from penstock.telemetry.pipeline.publish import TopicsUnreachable
 
 __all__ = [
     "BatchFailed",
@@ -25,6 +24,7 @@ __all__ = [
     "JvmEnded",
     "QueryFailed",
     "Retries",
+    "Transient",
     "innermost",
     "is_transient",
     "lost_process",
@@ -62,6 +62,10 @@ _TRANSIENT: Final = (
     "Connection reset by peer",
     "SocketTimeoutException",
 )
+
+
+class Transient(PenstockError):
+    """A failure of a batch that the same batch may not have when it is run again."""
 
 
 class BatchFailed(PenstockError):
@@ -126,7 +130,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same batch may succeed when it is run again."""
     if isinstance(error, JvmEnded):
         return False
-    if isinstance(error, TopicsUnreachable | ConnectionError):
+    if isinstance(error, Transient | ConnectionError):
         return True
     text = "\n".join(_texts(error))
     heads = without_frames(text)

@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline, and what starts beside it.
+"""The Spark session of a job, and what starts beside it.
 
     worker forks     local sessions only: Python workers are forks of this process
     session          PySpark starts the JVM
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.telemetry.pipeline.startup import ClassArchive, WorkerForks, find_archive
+from penstock.jobs.startup import ClassArchive, WorkerForks, find_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,8 @@ __all__ = ["DRIVER_OPTIONS", "SessionStart", "describe_exit", "exercise", "new_s
 DRIVER_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
 _log: Final = logging.getLogger(__name__)
-_WORKER_DAEMON: Final = "penstock.telemetry.pipeline.worker_daemon"
+#: the module that forks Python workers, on all machines
+_WORKER_DAEMON: Final = "penstock.jobs.worker_daemon"
 _PYTHON: Final = "PYSPARK_PYTHON"
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 #: in the path of each of its modules
@@ -59,8 +60,8 @@ _LOST_S: Final = 5.0
 _EXIT_CODES: Final = {50: "an uncaught exception", 52: "out of memory", 53: "no folder for temporary files"}
 
 
-def session_settings(master: str) -> dict[str, str]:
-    """Spark's settings. Without a master, those of spark-submit stay, except for what the pipeline needs."""
+def session_settings(master: str, daemon: str = _WORKER_DAEMON) -> dict[str, str]:
+    """Spark's settings. Without a master, those of spark-submit stay, except for what jobs need."""
     settings = {}
     if master:
         settings = {
@@ -77,15 +78,15 @@ def session_settings(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Spark prints the options of a query in plans and logs, with the values of these left out.
         "spark.redaction.regex": _REDACTED,
-        "spark.python.daemon.module": _WORKER_DAEMON,
+        "spark.python.daemon.module": daemon,
         f"spark.executorEnv.{_SAFE_PATH}": "1",
     }
 
 
 def new_session(
-    master: str, name: str = "penstock-telemetry", settings: Mapping[str, str] | None = None
+    master: str, name: str = "penstock", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Make a session for the pipeline, with `settings` in place of those for its master."""
+    """Make a session, with `settings` in place of `session_settings(master)`."""
     from pyspark.sql import SparkSession
 
     # Workers must be the interpreter that has this package.
@@ -149,8 +150,9 @@ def exercise(spark: SparkSession) -> None:
 class SessionStart:
     """The start of a session: `session` after all imports, and `end` in any case."""
 
-    def __init__(self, master: str, *, writes_archive: bool = False) -> None:
+    def __init__(self, master: str, *, daemon: str = _WORKER_DAEMON, writes_archive: bool = False) -> None:
         self._master = master
+        self._daemon = daemon
         self._writes_archive = writes_archive
         self._forks: WorkerForks | None = None
         #: whether the JVM of this process is that of this session; another part of the process may have one
@@ -173,7 +175,7 @@ class SessionStart:
 
     def _settings(self) -> dict[str, str]:
         """The settings, with the options for an archive of classes if there is or will be one."""
-        settings = session_settings(self._master)
+        settings = session_settings(self._master, self._daemon)
         home = find_spark_home()
         archive = None if home is None or _has_jvm() else find_archive(home)
         if archive is None or not (self._writes_archive or archive.exists):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.telemetry.pipeline.startup import ClassArchive, WorkerForks, find_archive
+from penstock.jobs.startup import ClassArchive, WorkerForks, find_archive
 
 pytestmark = pytest.mark.process
 forks_only = pytest.mark.skipif(not WorkerForks.are_possible(), reason="needs pidfds")
@@ -45,7 +45,7 @@ def python(modules: Path) -> Iterator[str]:
     driver = f"""
 import os, sys
 sys.path.insert(0, {str(modules)!r})
-from penstock.telemetry.pipeline.startup import WorkerForks
+from penstock.jobs.startup import WorkerForks
 forks = WorkerForks()
 def preload():
     import preloaded

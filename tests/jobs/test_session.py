@@ -14,7 +14,7 @@ from typing import Any, cast
 import py4j
 import pytest
 
-from penstock.telemetry.pipeline import session
+from penstock.jobs import session
 
 pytestmark = pytest.mark.process
 
