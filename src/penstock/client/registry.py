@@ -19,16 +19,14 @@ import msgspec
 from penstock.client.errors import MisusedClient
 from penstock.client.serializers import Encode, Serializer, avro, protobuf
 from penstock.model.installation import pip_install
-from penstock.registry.http import RegistryHttp, RegistryRefused
+from penstock.registry.http import RegistryHttp
 from penstock.registry.prefix import PREFIX_SIZE, prefix_of, schema_id
+from penstock.registry.schema_cache import SchemaCache, checked_kind
 from penstock.registry.schemas import Draft, SchemaVersion, parsed_avro, referenced
 from penstock.registry.settings import registry_settings
 
 __all__ = ["Registry"]
 
-#: schemas that are kept, and how long one counts as missing
-_SCHEMAS_MAX: Final = 1000
-_MISSING_S: Final = 60.0
 _CONTINUES: Final = 0x80
 #: of the schemas that msgspec makes
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -53,9 +51,7 @@ class Registry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._http = RegistryHttp(registry_settings(config or {}, url), timeout_s=timeout)
-        self._clock = clock
-        self._known: dict[int, SchemaVersion] = {}
-        self._missing: dict[int, float] = {}
+        self._schemas = SchemaCache(self._http, clock)
 
     def avro(self, subject: str | None = None, schema: Any = None, *, register: bool = True) -> Serializer:
         """Avro. A reader gets values as `schema` has them, or as they were written without one.
@@ -80,7 +76,7 @@ class Registry:
         def decode(raw: bytes) -> Any:
             written = _id_of(raw)
             if written not in parsed:
-                found = self._schema(written, "AVRO")
+                found = self._schemas.of_kind(written, "AVRO")
                 parsed[written] = parsed_avro(found.schema, referenced(self._http, found)).parsed
             return fastavro.schemaless_reader(io.BytesIO(raw[PREFIX_SIZE:]), parsed[written], reader)
 
@@ -104,7 +100,7 @@ class Registry:
         decoder = msgspec.json.Decoder(Any if kind is None else kind)
 
         def decode(raw: bytes) -> Any:
-            self._schema(_id_of(raw), "JSON")
+            self._schemas.of_kind(_id_of(raw), "JSON")
             return decoder.decode(raw[PREFIX_SIZE:])
 
         return Serializer(_prefixed(number, msgspec.json.encode), decode)
@@ -137,7 +133,7 @@ class Registry:
             return _indexes(path) + plain.encode(value)
 
         def decode(raw: bytes) -> Any:
-            self._schema(_id_of(raw), "PROTOBUF")
+            self._schemas.of_kind(_id_of(raw), "PROTOBUF")
             written, start = _read_indexes(raw, PREFIX_SIZE)
             if written != path:
                 raise ValueError(
@@ -156,36 +152,7 @@ class Registry:
 
     def _latest(self, subject: str, kind: str) -> SchemaVersion:
         found = self._http.get(SchemaVersion, f"/subjects/{quote(subject, safe='')}/versions/latest")
-        return _checked(found, kind, f"the latest schema of {subject}")
-
-    def _schema(self, number: int, kind: str) -> SchemaVersion:
-        """The schema with a number; ValueError if it is of another kind."""
-        found = self._known.get(number)
-        if found is None:
-            missing_since = self._missing.get(number)
-            if missing_since is not None and self._clock() - missing_since < _MISSING_S:
-                raise ValueError(f"the schema registry has no schema {number}")
-            found = self._fetched(number)
-        return _checked(found, kind, f"schema {number}")
-
-    def _fetched(self, number: int) -> SchemaVersion:
-        if len(self._known) + len(self._missing) >= _SCHEMAS_MAX:
-            self._known.clear()
-            self._missing.clear()
-        try:
-            found = self._known[number] = self._http.get(SchemaVersion, f"/schemas/ids/{number}")
-        except RegistryRefused as e:
-            if e.status == 404:
-                self._missing[number] = self._clock()
-            raise
-        self._missing.pop(number, None)
-        return found
-
-
-def _checked(found: SchemaVersion, kind: str, what: str) -> SchemaVersion:
-    if found.kind != kind:
-        raise ValueError(f"{what} is {found.kind}, not {kind}")
-    return found
+        return checked_kind(found, kind, f"the latest schema of {subject}")
 
 
 def _text(schema: Any) -> str:

@@ -24,14 +24,14 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.console.views.avro import check_avro
 from penstock.console.views.json_text import is_json
 from penstock.console.views.payloads import Decoded
-from penstock.console.views.protobuf import ProtobufSchema
 from penstock.model.installation import pip_install
 from penstock.records.record import Record
+from penstock.registry.avro_check import check_avro
 from penstock.registry.http import RegistryHttp, RegistryRefused, RegistryUnreachable
 from penstock.registry.prefix import PREFIX_SIZE, schema_id
+from penstock.registry.protobuf import ProtobufSchema
 from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
 from penstock.registry.settings import RegistrySettings
 

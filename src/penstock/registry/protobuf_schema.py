@@ -85,6 +85,8 @@ class Field(NamedTuple):
     #: kind of the keys of a map, whose values have `kind`
     key_kind: str | None = None
     is_group: bool = False
+    #: whether a message without the field differs from one with its default
+    has_presence: bool = True
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class ProtoFile:
     """The messages of one file in their order, and all types by full name."""
 
     package: str = ""
+    syntax: str = "proto2"
     top: list[MessageType] = field(default_factory=list)
     messages: dict[str, MessageType] = field(default_factory=dict)
     enums: dict[str, EnumType] = field(default_factory=dict)
@@ -153,7 +156,11 @@ class _Parser:
     def file(self) -> ProtoFile:
         while self._at < len(self._tokens):
             word = self._next()
-            if word == "package":
+            if word == "syntax":
+                self._expect("=")
+                self._file.syntax = self._next().strip("\"'")
+                self._expect(";")
+            elif word == "package":
                 self._file.package = self._next()
                 self._expect(";")
             elif word == "message":
@@ -193,9 +200,9 @@ class _Parser:
             if word == "option":
                 self._skip()
             elif word != ";":
-                self._field(message, word, depth)
+                self._field(message, word, depth, in_oneof=True)
 
-    def _field(self, message: MessageType, word: str, depth: int) -> None:
+    def _field(self, message: MessageType, word: str, depth: int, *, in_oneof: bool = False) -> None:
         label = word if word in _LABELS else None
         kind = self._next() if label is not None else word
         key_kind = None
@@ -218,7 +225,10 @@ class _Parser:
         else:
             self._options()
             self._expect(";")
-        message.fields[number] = Field(name, number, kind, label == "repeated", key_kind, is_group)
+        repeated = label == "repeated"
+        # Of proto3, the fields of other messages have presence, too: the kind decides that.
+        has_presence = label == "optional" or in_oneof or self._file.syntax != "proto3"
+        message.fields[number] = Field(name, number, kind, repeated, key_kind, is_group, has_presence)
 
     def _enum(self, scope: str) -> None:
         found = EnumType(_joined(scope, self._next()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.console.views.avro import check_avro
+from penstock.registry.avro_check import check_avro
 
 fastavro = pytest.importorskip("fastavro")
 ALL: dict[str, Any] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["check_avro"]
+__all__ = ["check_avro", "needs_check"]
 
 _DEPTH_MAX: Final = 60
 _ITEMS_MAX: Final = 50_000
@@ -95,3 +95,48 @@ class _Walk:
         if position > len(self._data):
             raise ValueError("the value is cut off")
         return position
+
+
+def needs_check(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Whether a value of few bytes can be nested deep or have many items: other values need no check.
+
+    Those are values of recursive types, and arrays whose items may take no bytes.
+    """
+    return _Nesting(named).is_unbounded(schema, ())
+
+
+class _Nesting:
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+
+    def is_unbounded(self, schema: Any, around: tuple[str, ...]) -> bool:
+        if isinstance(schema, list):
+            return any(self.is_unbounded(each, around) for each in schema)
+        if isinstance(schema, str):
+            if schema not in self._named:
+                return False
+            return schema in around or self.is_unbounded(self._named[schema], around)
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            within = (*around, schema["name"])
+            return len(within) > _DEPTH_MAX or any(
+                self.is_unbounded(field["type"], within) for field in schema["fields"]
+            )
+        if kind == "map":
+            return self.is_unbounded(schema["values"], around)
+        if kind == "array":
+            return self._may_be_empty(schema["items"]) or self.is_unbounded(schema["items"], around)
+        return kind not in ("fixed", "enum") and self.is_unbounded(kind, around)
+
+    def _may_be_empty(self, schema: Any) -> bool:
+        """Whether a value may take no bytes; true for a type by its name, which is not looked up."""
+        if isinstance(schema, list):
+            return False
+        if isinstance(schema, str):
+            return schema == "null" or schema in self._named
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return all(self._may_be_empty(field["type"]) for field in schema["fields"])
+        if kind == "fixed":
+            return int(schema["size"]) == 0
+        return kind not in ("array", "map", "enum") and self._may_be_empty(kind)

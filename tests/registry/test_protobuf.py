@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.console.views.protobuf import ProtobufSchema
-from penstock.console.views.protobuf_schema import InvalidSchema, parse_proto
+from penstock.registry.protobuf import ProtobufSchema
+from penstock.registry.protobuf_schema import InvalidSchema, parse_proto
 
 SCHEMA = """
 syntax = "proto3";

@@ -1,4 +1,4 @@
-"""Decodes Protobuf payloads by their schema into values for JSON.
+"""Decodes Protobuf payloads by their schema into values for JSON, or into those of Python.
 
 The library `protobuf` reads the wire format. It cannot read schemas, which a registry has as text: that takes
 `protoc`, so `protobuf_schema` parses them. Each type becomes a descriptor of its own in which nested messages
@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from penstock.console.views.protobuf_schema import (
+from penstock.registry.protobuf_schema import (
     SCALARS,
     WELL_KNOWN,
     Field,
@@ -42,6 +42,9 @@ _GROUPS_BYTES_MAX: Final = 2 * _FIELDS_MAX
 #: wire types
 _FIXED64, _BYTES, _GROUP, _FIXED32 = 1, 2, 3, 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+#: of scalars other than whole numbers
+_DEFAULTS: Final[dict[str, Any]] = {"string": "", "bytes": b"", "bool": False, "double": 0.0, "float": 0.0}
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -62,11 +65,24 @@ class ProtobufSchema:
 
         ValueError if the bytes do not fit.
         """
-        message, position = self._indexed(data)
+        message, position = self.indexed(data)
         return message.name, _Decoding(self._file, self._classes).message(message, data[position:], 0)
 
-    def _indexed(self, data: bytes) -> tuple[MessageType, int]:
-        """The message that the indexes name; a single 0 stands for the first one."""
+    def decode_plain(self, data: bytes) -> Any:
+        """The value alone, with bytes and times of Python; fields without presence have their defaults.
+
+        Fields that the schema does not have are left out. ValueError if the bytes do not fit.
+        """
+        message, position = self.indexed(data)
+        return _PlainDecoding(self._file, self._classes).message(message, data[position:], 0)
+
+    @property
+    def file(self) -> ProtoFile:
+        """The types, with those of imported files."""
+        return self._file
+
+    def indexed(self, data: bytes) -> tuple[MessageType, int]:
+        """The message that the indexes name, and where it begins; a single 0 stands for the first one."""
         count, position = _zigzag(data, 0)
         if count < 0:
             raise ValueError(f"a path of {count} indexes names no message")
@@ -167,6 +183,9 @@ class _Decoding:
             else:
                 self._count(1)
                 value[field.name] = self._single(field, item, depth)
+        return self._completed(message, value, found)
+
+    def _completed(self, message: MessageType, value: dict[str, Any], found: Message) -> Any:
         value.update(self._unknown(UnknownFieldSet(found)))
         return _well_known(message.name, value)
 
@@ -199,7 +218,49 @@ class _Decoding:
             return self._file.enums[field.kind].values.get(value, value)
         if field.kind == "string":
             return value.decode()
+        return self._scalar(field, value)
+
+    def _scalar(self, field: Field, value: Any) -> Any:
         return b64encode(value).decode() if field.kind == "bytes" else _number(value)
+
+
+class _PlainDecoding(_Decoding):
+    """One payload, into values of Python."""
+
+    def _scalar(self, field: Field, value: Any) -> Any:
+        return value
+
+    def _completed(self, message: MessageType, value: dict[str, Any], found: Message) -> Any:
+        if message.name in _WRAPPERS or message.name == _TIMESTAMP:
+            return _plain_well_known(message.name, value)
+        for field in message.fields.values():
+            if field.name not in value and not field.has_presence:
+                default = self._default(field)
+                if default is not None:
+                    value[field.name] = default
+        return _well_known(message.name, value)
+
+    def _default(self, field: Field) -> Any:
+        """None for a message, which has presence whatever its label."""
+        if field.key_kind is not None:
+            return {}
+        if field.repeated:
+            return []
+        if field.kind in self._file.enums:
+            return self._file.enums[field.kind].values.get(0, 0)
+        return _DEFAULTS.get(field.kind, 0) if field.kind in SCALARS else None
+
+
+def _plain_well_known(name: str, value: dict[str, Any]) -> Any:
+    """A wrapped value, which is its default if it is left out, and a time."""
+    if name in _WRAPPERS:
+        kind = name.removeprefix("google.protobuf.").removesuffix("Value").lower()
+        return value.get("value", _DEFAULTS.get(kind, 0))
+    try:
+        moment = _EPOCH + timedelta(seconds=value.get("seconds", 0))
+    except OverflowError as error:
+        raise ValueError(f"{value.get('seconds')} s is no time") from error
+    return moment + timedelta(microseconds=value.get("nanos", 0) // 1000)
 
 
 def _raw(wire: int, value: Any) -> bytes:
