@@ -203,13 +203,13 @@ async def calm_broker(folder: Path) -> AsyncIterator[Broker]:
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1652, 32, 61, 3, 5000, 1.3)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1828, 35, 66, 3, 5000, 1.3)),
-    "1-MB batch": (one_megabyte, 4, Cost(2250, 50, 84, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(4049, 95, 145, 4, 7500, 3)),
-    "repeated fetch": (repeated, WARM_UP, Cost(3387, 68, 96, 4, 7500, 3)),
-    "fetch of a file range": (file_range, FILLED, Cost(2415, 66, 90, 6.1, 13_000, 2)),
-    "commit": (commits, WARM_UP, Cost(3104, 88, 118, 3, 10_300, 2)),
+    "one record": (one_record, WARM_UP, Cost(1622, 30, 59, 3, 5000, 1.3)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1800, 33, 64, 3, 5000, 1.3)),
+    "1-MB batch": (one_megabyte, 4, Cost(2222, 48, 82, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(4049, 92, 147, 4, 7500, 3)),
+    "repeated fetch": (repeated, WARM_UP, Cost(3387, 67, 96, 4, 7500, 3)),
+    "fetch of a file range": (file_range, FILLED, Cost(2415, 65, 90, 6.1, 13_000, 2)),
+    "commit": (commits, WARM_UP, Cost(3104, 87, 119, 3, 10_300, 2)),
 }
 
 

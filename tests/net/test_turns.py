@@ -182,11 +182,32 @@ def test_the_share_of_an_iteration_is_given_back_with_the_next_poll() -> None:
 
 def test_pipelined_requests_share_an_iteration() -> None:
     async def main() -> None:
-        turns = _ticking(SHARE_S / 3)
-        assert [turns.is_share_over() for _ in range(5)] == [False, False, False, True, True]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not turns.is_share_over()
+        turns = _ticking(SHARE_S / 8)
+        for _ in range(3):
+            # At first the second half: that an iteration has begun is not known before.
+            assert [turns.is_share_over() for _ in range(6)] == [False] * 4 + [True] * 2
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # The first half may go on over several iterations.
+            assert [turns.is_share_over() for _ in range(3)] == [False] * 3
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_pipelined_requests_of_many_short_iterations_schedule_nothing() -> None:
+    """A callback in each iteration would cost as much as a request."""
+
+    async def main() -> None:
+        turns = _ticking(SHARE_S / 100)
+        scheduled: list[int] = []
+        for iteration in range(200):
+            assert not turns.is_share_over()
+            if turns._is_scheduled:
+                scheduled.append(iteration)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert 2 <= len(scheduled) <= 5
 
     asyncio.run(main())
 

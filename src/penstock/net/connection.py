@@ -240,7 +240,9 @@ class Connection(asyncio.BufferedProtocol):
                     self.fail(str(e))
                     break
                 position = stop
-                if answer is not None and responses.add(answer) and server.pool.held > server.pool.limit:
+                if answer.__class__ is tuple and not responses.pending:
+                    responses.ready += answer  # as in `add`, without the call
+                elif answer is not None and responses.add(answer) and server.pool.held > server.pool.limit:
                     # Pending requests may have been copied; reading pauses until some are done.
                     self._wait_for_buffer()
                 if stop == end:  # nearly always; it takes fewer steps than the condition of the loop
@@ -265,9 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         """Keep `data[position:]`, in a buffer that has room for the frame to go on."""
         have = len(data) - position
         size = 4 + _unpack_length(data, position)[0] if have >= 4 else 4
-        partial = None if position else self._partial
         growing, began = None, self.active_at
-        if partial is not None:
+        if not position and (partial := self._partial) is not None:
             if not have == len(partial.buffer) < size:
                 partial.measure(size)
                 return
@@ -325,8 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or not self._paused or self._must_pause():
             return
         self._paused = False
-        partial = self._partial
-        if partial is not None:
+        if (partial := self._partial) is not None:
             partial.began = self._server.loop.time()
             if partial.filled >= partial.need:
                 self._advance(partial.view[: partial.filled])

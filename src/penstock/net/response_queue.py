@@ -16,6 +16,7 @@ from penstock.ports import Buffer, FileRange
 
 __all__ = ["MAX_IN_FLIGHT", "Answer", "Parts", "ResponseQueue", "Serving"]
 
+#: a tuple has one short part, to be sent along with others
 Parts: TypeAlias = Sequence[Buffer | FileRange]
 #: what serving a frame gives: the answer, an answer to come, or none at all (acks=0)
 Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"

@@ -6,6 +6,10 @@ owner has few computations in progress (`COMPUTED_AT_ONCE`), because each holds 
 connection whose requests have used up the share of an iteration takes turns in the same way
 (`Connection.rest`).
 
+Whether requests that are pipelined have used up the share is asked every few requests, without a callback in
+each iteration: it would cost as much as a request. Half of the share may be left of earlier iterations. Only
+when that is over the next iteration is noticed, and gives back the share; until then the other half is used.
+
 Requests that are not large may be many: one on each of a thousand connections. Once those of an iteration
 have used up its share, connections with more than a small frame wait for their turn, and after three shares
 all do (`frame_bytes_max`).
@@ -57,12 +61,14 @@ class Client(Protocol):
 class Turns:
     """The large requests of a broker that wait for their next slice.
 
-    Invariant: `_next` is scheduled while an owner waits, or while the share of this iteration is in use.
+    Invariant: `_next` is scheduled while an owner waits, or while the second half of the share of pipelined
+    requests, or any of the share of others, is in use.
     """
 
     __slots__ = (
         "_computing",
         "_is_scheduled",
+        "_is_second_half",
         "_suspended",
         "_until",
         "_used_s",
@@ -85,8 +91,9 @@ class Turns:
         self._computing = ClientLimit(COMPUTED_AT_ONCE)
         self._is_scheduled = False
         self._used_s = 0.0
-        #: when the share of pipelined requests in this iteration ends; 0 if there was none
+        #: when a half of the share of pipelined requests ends; the first may be of an earlier iteration
         self._until = 0.0
+        self._is_second_half = False
         #: whether large requests have used up their share of this iteration of the loop
         self.is_used_up = False
         #: a connection with more unserved bytes waits for its turn
@@ -125,11 +132,15 @@ class Turns:
         self._schedule()
 
     def is_share_over(self) -> bool:
-        """Whether pipelined requests have held the loop for long in this iteration, since the first call."""
+        """Whether pipelined requests have held the loop for long in this iteration."""
         now = self.clock()
-        if self._until:
-            return now >= self._until
-        self._until = now + SHARE_S
+        if now < self._until:
+            return False
+        if self._is_second_half:
+            return True
+        # The iteration in which the first half began may be over: the next one is noticed from now on.
+        self._until = now + SHARE_S / 2
+        self._is_second_half = True
         self._schedule()
         return False
 
@@ -141,7 +152,10 @@ class Turns:
     def _next(self) -> None:
         """A new iteration: the sockets were polled since the last call."""
         self._is_scheduled = self.is_used_up = False
-        self._used_s = self._until = 0.0
+        self._used_s = 0.0
+        if self._is_second_half:
+            self._is_second_half = False
+            self._until = self.clock() + SHARE_S / 2
         self.frame_bytes_max = _ANY_SIZE
         if not self._waiting:
             return

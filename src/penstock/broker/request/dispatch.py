@@ -46,6 +46,8 @@ log = get_logger("requests")
 _MEDIUM_NS: Final = 100_000
 #: after a request that takes longer, its connection waits for its turn
 _HEAVY_NS: Final = 1_000_000
+#: `Context(…)` without the call of a Python function, for what every request brings
+_new_context: Final = object.__new__
 #: the size of a frame with a few elements; coroutines for larger ones wait for their turn
 MEDIUM_BYTES: Final = 512
 
@@ -114,12 +116,12 @@ class Dispatcher:
         """The APIs that have a handler."""
         return [api for api, _ in self._handlers.values()]
 
-    def serve(self, connection: Connection, frame: memoryview, *, is_plain: bool = False) -> Answer:
-        """Serve a frame; with `is_plain` one of a client that has no quota.
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        """Serve a frame.
 
         Longer than other functions because this is the hot path: a call for each step would cost more.
         """
-        if self._is_special and not is_plain:
+        if self._is_special:
             return self._serve_special(connection, frame)
         started = perf_counter_ns()
         repeated: RepeatedRequests | None = connection.memo
@@ -136,7 +138,14 @@ class Dispatcher:
                 route = self._find_route(header)
                 if route is None:
                     return unsupported_api_versions(header)
-            context = Context(self, connection, client_id, version, route.stats)
+            # As `Context.__init__`, without the call.
+            context = _new_context(Context)
+            context.tasks = self
+            context.connection = connection
+            context.client_id = client_id
+            context.version = version
+            context.stats = route.stats
+            context.denials = None
             try:
                 request = route.decode(frame, body_offset)
             except LargeMessage:
@@ -178,6 +187,14 @@ class Dispatcher:
         if took >= self._long_ns:
             self._took_long(context, started, took, request, response)
         return parts
+
+    def serve_plain(self, connection: Connection, frame: memoryview) -> Answer:
+        """Serve a frame of a client that has no quota, and do not record it."""
+        self._is_special = False
+        try:
+            return self.serve(connection, frame)
+        finally:
+            self._find_special()
 
     def finish_late(
         self,
@@ -237,17 +254,21 @@ class Dispatcher:
     def sample_next(self) -> None:
         """Have the next request recorded, whatever time it takes."""
         if self.watch is not None:
-            self._samples_next = self._is_special = True
+            self._samples_next = True
+            self._find_special()
 
     def meter(self, metering: Callable[[Connection, memoryview], Answer] | None) -> None:
         """Have frames served by `metering`, which serves those of clients without a quota as plain ones."""
         self._metering = metering
-        self._is_special = self._samples_next or metering is not None
+        self._find_special()
+
+    def _find_special(self) -> None:
+        self._is_special = self._samples_next or self._metering is not None
 
     def _serve_special(self, connection: Connection, frame: memoryview) -> Answer:
         if self._samples_next and self.watch is not None:
             self._samples_next = False
-            self._is_special = self._metering is not None
+            self._find_special()
             names = {key: api.name for key, (api, _) in self._handlers.items()}
             return self.watch.sampled(self.serve, names, connection, frame)
         assert self._metering is not None, "frames are sampled or metered"

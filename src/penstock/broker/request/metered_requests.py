@@ -64,14 +64,14 @@ class MeteredRequests:
         """Serve a frame of any client, while the cluster has quotas."""
         if connection.pending_since is not None:
             # Before authentication the client is unknown.
-            return self._dispatcher.serve(connection, frame, is_plain=True)
+            return self._dispatcher.serve_plain(connection, frame)
         if self._is_exempt is not None and self._is_exempt(connection.session):
-            return self._dispatcher.serve(connection, frame, is_plain=True)
+            return self._dispatcher.serve_plain(connection, frame)
         header = decode_request_header(frame)
         user = connection.session.principal.name
         limits = self._quotas.limits(user, header.client_id or "", self._now_ms())
         if limits is None:
-            return self._dispatcher.serve(connection, frame, is_plain=True)
+            return self._dispatcher.serve_plain(connection, frame)
         return self._serve_limited(connection, frame, header, limits)
 
     def _serve_limited(
