@@ -280,8 +280,8 @@ ROWS = (
             Metric("of the CPU without, with all copies", "", False, limit=1.1),
         ),
         _produce_tiered,
-        where="in copies: of some 3 s per GB, SHA-256 of object and request take a third, the copy that is "
-        "read back and compared a fifth, and checksums of batches and blocks the rest.",
+        where="in copies: SHA-256 of object and request, the copy that is read back and compared, and "
+        "checksums of batches and blocks.",
         heavy=True,
         rounds=3,
         alone=_ALONE,

@@ -195,13 +195,13 @@ ROWS = (
         ),
         _end_to_end,
         where=(
-            "75 % in the interpreter, 15 % in the kernel, 5 % in the event loop (perf). While a broker "
+            "most of it in the interpreter, then in the kernel and in the event loop (perf). While a broker "
             "has not answered, its client gathers messages, so a slow broker gets fewer and larger "
             "requests (messages per Produce, above) and does less work. Penstock answers within the "
             "linger, so a batch has one or two messages, and each batch wakes three brokers: for the "
-            "Produce, two fetches of replicas and one of a consumer. A fifth fewer interpreter steps "
-            "saved a tenth of the time, because the steps run from cold caches (ADR 8). Delaying answers "
-            "by 1 to 4 ms saved 3 to 14 %, and compiling the hot path 7 %; neither was kept. "
+            "Produce, two fetches of replicas and one of a consumer. The steps run from cold caches, so "
+            "fewer steps save less time than their share (ADR 8). Delayed answers and a compiled hot path "
+            "saved little, and were not kept (docs/internals/performance.md). "
             "`bench/relay.py` measures Python processes that only pass messages on."
         ),
     ),

@@ -176,8 +176,8 @@ ROWS = (
         ),
         _starting,
         where=(
-            "four fifths import modules (`python -X importtime -m penstock up`): a quarter of all is the "
-            "command line's parser, a sixth asyncio and uvloop; the rest creates and syncs the empty log."
+            "in the import of modules (`python -X importtime -m penstock up`), most of them of the command "
+            "line's parser, asyncio and uvloop; the rest creates and syncs the empty log."
         ),
     ),
     Row(
@@ -208,8 +208,8 @@ ROWS = (
         (Metric("memory per connection", "KB", False, limit=20),),
         _connections,
         where=(
-            "two queues, of answers and of output, which reserve 760 bytes each before anything is in them, "
-            "are four tenths; uvloop's transport has three, the connection's own fields the rest."
+            "two queues, of answers and of output, which reserve memory before anything is in them, then "
+            "uvloop's transport, then the connection's own fields."
         ),
     ),
     Row(

@@ -227,8 +227,8 @@ def _warmth(run: Run) -> list[str]:
         "Three virtual machines share two cores, and their just-in-time compilers take a good part of both. "
         f"Before what counts, the same load goes to either side for {cluster.WARM_S:.0f} s, and on until two "
         f"passes in a row cost the same within {cluster.WARM_WITHIN:.0%}, {cluster.WARM_MOST_S:.0f} s at "
-        "most. In the 1-KB rows an idempotent client of librdkafka takes 5 to 7 µs of processor time for "
-        "each message, a plain one 2 µs, on the cores that it shares with the brokers: both have a row."
+        "most. An idempotent client of librdkafka takes more processor time for a message than a plain one, "
+        "on the cores that it shares with the brokers: both have a row."
     )
     return ["## How warm the clusters are", "", *textwrap.wrap(explained, 110)]
 

@@ -166,9 +166,9 @@ ROWS = (
         ),
         _requests,
         where=(
-            "in the interpreter, whose steps per request `tests/bench/test_budget.py` counts: a fifth of "
-            "them decode, a third check and append, the rest dispatch, count and answer; the write is one "
-            "system call of 1 µs. The rate is what the broker and the one-threaded generator make together."
+            "in the interpreter, whose steps per request `tests/bench/test_budget.py` counts: they decode, "
+            "check and append, dispatch, count and answer; the write is one system call. The rate is what "
+            "the broker and the one-threaded generator make together."
         ),
     ),
 )

@@ -70,7 +70,7 @@ ROWS = (
         heavy=True,
         alone="Kafka has no archive that clients can read",
         where=(
-            "in Spark: three quarters of the CPU of a query are Java and the pipe to it, and decoding is "
+            "in Spark: most of the CPU of a query is Java and the pipe to it, and decoding is "
             "most of a task, wherever the bytes come from. Columns that are not named save both."
         ),
     ),

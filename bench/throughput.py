@@ -106,15 +106,14 @@ def _codec_row(codec: str) -> Row:
 
 
 MOSTLY_KERNEL = (
-    "of the broker's time 65 % is the kernel's: half of that writes to the page cache, a third receives, an "
-    "eighth syncs. Checksums take 9 %, the interpreter 22 %, some 150 µs per batch of a megabyte, whose "
-    "bytes have pushed everything else out of the caches. Broker and client together fill both cores, and "
-    "the client, the same on both sides, has two thirds of them: what the broker saves shows in the rate by "
-    "a third."
+    "mostly in the kernel, which writes to the page cache, receives and syncs; then in the interpreter, "
+    "because the bytes of a batch have pushed everything else out of the caches, and in checksums. Broker "
+    "and client together fill both cores (the table of limits), so what the broker saves shows in the rate "
+    "only in part."
 )
 MOSTLY_CLIENT = (
-    "in the clients, which fill the machine: the broker takes a sixth of the processor time that a message "
-    "costs, so one that took none at all would add a fifth to the rate."
+    "in the clients, which fill the machine (the table of limits has the cores of both): even a broker "
+    "without any cost would add little to the rate."
 )
 ROWS = (
     Row(

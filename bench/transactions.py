@@ -316,9 +316,8 @@ ROWS = (
         ),
         _committing,
         where="in the client library: librdkafka sends AddPartitionsToTxn a millisecond after the message, "
-        "by a timer, and hands a transaction over between its threads a dozen times. The three round trips "
-        "to the broker are 0.8 of 2.2 ms (its log with `debug=protocol`). `transactions-requests` has the "
-        "brokers' part alone.",
+        "by a timer, and hands a transaction over between its threads a dozen times. `transactions-requests` "
+        "has the brokers' part alone.",
     ),
     Row(
         "transactions-requests",

@@ -112,12 +112,16 @@ def _reasons() -> str:
         ),
         (
             "a broker in a test",
-            f"{_median('fixture', 'broker ready')} ms",
+            _fixture(),
             "none",
             "in the test's process, in memory ([testing](docs/testing.md))",
         ),
     ]
     return table(("", "Penstock", _KAFKA, "but"), rows)
+
+
+def _fixture() -> str:
+    return f"{_median('fixture', 'broker ready')} ms"
 
 
 def _scrape() -> str:
@@ -247,6 +251,7 @@ def _handshake() -> str:
 PARTS: Parts = {
     "reasons": _reasons,
     "disasters": _disasters,
+    "fixture": _fixture,
     "scrape": _scrape,
     "details": _details,
     "port-memory": _port_memory,

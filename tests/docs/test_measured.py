@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.rows import ROWS, Row
 from docs import measured, parts
 from docs.measured import PAGES, rendered
 from tests.broker.node.silence import WITHIN_S
@@ -34,16 +35,18 @@ def test_a_stale_number_is_replaced() -> None:
 _MEASURED = re.compile(r"<!-- measured: [a-z-]+ -->.*?<!-- measured: end -->", re.DOTALL)
 _PLANNED = re.compile(r"<!-- planned: [a-z-]+ -->.*?<!-- planned: end -->", re.DOTALL)
 _NUMBER = re.compile(r"(?<![=(])\b\d[\d.,]* (?:ms|s|MB|GB|µs|messages/s|samples/s|%)(?!\w)")
+#: of `make cores-cost`
+_CORES = re.compile(r"<!-- measured: begin \(make [a-z-]+\) -->.*?<!-- measured: end -->", re.DOTALL)
 #: rendered from results or settings as a whole, or a load that a text describes
-_WHOLE_PAGES = (
-    "benchmarks.md",
-    "comparison.md",
-    "configuration.md",
-    "cores.md",
-    "newcomer.md",
-    "planning.md",
-)
+_WHOLE_PAGES = ("benchmarks.md", "comparison.md", "configuration.md", "newcomer.md")
 _LOADS = ("1 GB", "200 MB")
+
+
+def _typed_part(text: str) -> str:
+    """The text of a page without what is rendered from results and plans, and without code."""
+    for rendered_part in (_CORES, _MEASURED, _PLANNED):
+        text = rendered_part.sub("", text)
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_no_page_has_typed_results_of_the_benchmarks() -> None:
@@ -52,7 +55,7 @@ def test_no_page_has_typed_results_of_the_benchmarks() -> None:
     for page in sorted((ROOT / "docs").glob("*.md")):
         if page.name in _WHOLE_PAGES:
             continue
-        text = _MEASURED.sub("", page.read_text(encoding="utf-8"))
+        text = _typed_part(page.read_text(encoding="utf-8"))
         for paragraph in (part for part in text.split("\n\n") if "`make bench" in part):
             typed += [f"{page.name}: {n}" for n in _NUMBER.findall(paragraph) if n not in _LOADS]
     assert typed == []
@@ -71,8 +74,7 @@ def _is_typed(paragraph: str) -> bool:
 
 
 def _typed_results(page: Path) -> list[str]:
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    paragraphs = _MEASURED.sub("", text).split("\n\n")
+    paragraphs = _typed_part(page.read_text(encoding="utf-8")).split("\n\n")
     return [f"{page.name}: {paragraph.strip()[:200]}" for paragraph in paragraphs if _is_typed(paragraph)]
 
 
@@ -88,13 +90,12 @@ def test_no_page_has_typed_results_of_one_run() -> None:
 _OF_RESULTS = re.compile(
     r"(?<![=(\w.`])\d[\d.,]* ?(?:µs|MB|GB|MB/s|GB/s|messages/s|samples/s|rows/s|cores|m?s of CPU)(?!\w)"
 )
-#: what a plan takes for granted
-_ASSUMED = ("10,000 messages/s", "2 cores", "4 GB")
+#: what a plan takes for granted, and loads of pages that describe them
+_ASSUMED = ("10,000 messages/s", "2 cores", "4 GB", "1 GB", "512 GB")
 
 
 def _of_results(text: str) -> list[str]:
-    text = _MEASURED.sub("", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
-    return [found for found in _OF_RESULTS.findall(text) if found not in _ASSUMED]
+    return [found for found in _OF_RESULTS.findall(_typed_part(text)) if found not in _ASSUMED]
 
 
 def test_numbers_in_units_of_results_are_rendered() -> None:
@@ -103,6 +104,27 @@ def test_numbers_in_units_of_results_are_rendered() -> None:
     pages = {page for folder in folders for page in (ROOT / "docs" / folder).glob("*.md")} - skipped
     found = {page.name: _of_results(page.read_text(encoding="utf-8")) for page in sorted(pages)}
     assert {name: typed for name, typed in found.items() if typed} == {}
+
+
+#: fractions and factors, in which a text may hide a result
+_SHARES = re.compile(
+    r"\d ?%|\d ?×|\b(?:a|one|two|three|four) (?:halfs?|thirds?|quarters?|fifths?|sixths?|eighths?|tenths?)\b"
+)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.where], ids=lambda row: row.name)
+def test_the_reason_of_a_miss_has_no_typed_result(row: Row) -> None:
+    """What `perf` showed once is not measured again with the row."""
+    assert row.where is not None
+    assert not _OF_RESULTS.findall(row.where) and not _SHARES.findall(row.where)
+
+
+@pytest.mark.parametrize("page", ["benchmarks.md", "comparison.md"])
+def test_the_text_between_tables_of_results_has_no_typed_result(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    rendered_lines = ("|", "- Machine", "- 2 cores")
+    lines = [line for line in text.splitlines() if not line.startswith(rendered_lines)]
+    assert [line for line in lines if _of_results(line)] == []
 
 
 def test_a_row_of_a_table_with_a_typed_result_is_found() -> None:
