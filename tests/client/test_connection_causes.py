@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import threading
@@ -136,19 +137,45 @@ async def _until_refused(client: Client, bootstrap: str, config: Mapping[str, An
         raise failed.first from failed
 
 
-def test_a_queue_names_the_cause(secured: BrokerThread) -> None:
-    async def read(bootstrap: str, config: Mapping[str, Any], connect_timeout: float) -> None:
-        queue = Queue(bootstrap, "topic", group="g", connect_timeout=connect_timeout, config=config)
-        async with queue:
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_a_queue_names_the_cause_at_once(secured: BrokerThread, case: str) -> None:
+    async def read(bootstrap: str, config: Mapping[str, Any]) -> None:
+        async with Queue(bootstrap, "topic", group="g", connect_timeout=4 * SOON_S, config=config):
             raise AssertionError("it has started")
 
-    name, settings, _ = CASES["wrong password"]
+    name, settings, words = CASES[case]
     began = time.monotonic()
-    with pytest.raises(AuthenticationFailed, match=r"Check sasl\.username"):
-        asyncio.run(read(listener(secured, name), settings(), 2 * SOON_S))
+    with pytest.raises(AuthenticationFailed) as raised:
+        asyncio.run(read(listener(secured, name), settings()))
     assert time.monotonic() - began < SOON_S
-    with pytest.raises(AuthenticationFailed, match="expects TLS"):
-        asyncio.run(read(listener(secured, "TLS"), {}, 0.5))
+    for word in words:
+        assert word.replace(" of user bob", "") in str(raised.value)
+
+
+def test_a_queue_passes_over_a_broker_that_it_cannot_use(secured: BrokerThread) -> None:
+    """One address of several may be wrong, or belong to another listener."""
+
+    async def start() -> None:
+        bootstrap = f"{listener(secured, 'TLS')},{listener(secured, 'OPEN')}"
+        async with Queue(bootstrap, "topic", group="g", connect_timeout=4 * SOON_S):
+            pass
+
+    asyncio.run(start())
+
+
+def test_an_admin_leaves_no_answer_that_asyncio_reports(secured: BrokerThread) -> None:
+    """librdkafka answers a request after the client has reported the cause."""
+    reported = []
+
+    async def list_and_wait() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        with pytest.raises(AuthenticationFailed):
+            await list_topics(listener(secured, "TLS"), {})
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(list_and_wait())
+    assert reported == []
 
 
 def test_a_certificate_of_another_host_is_distinguished_from_one_of_another_authority() -> None:

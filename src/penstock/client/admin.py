@@ -285,6 +285,8 @@ class Admin:
             if contact.is_overdue(loop.time()):
                 error = await contact.verify(rk)
                 if error is not None:
+                    # librdkafka answers later; asyncio would report that nothing took the answer.
+                    answer.add_done_callback(_taken)
                     raise error
         contact.made = answer.exception() is None or contact.made
 
@@ -308,3 +310,9 @@ class Admin:
         if self._rk is None:
             raise MisusedClient("this admin client has not started: use `async with`, or await start()")
         return self._rk
+
+
+def _taken(answer: asyncio.Future[Any]) -> None:
+    """Take the result of a request that nothing waits for any more."""
+    if not answer.cancelled():
+        answer.exception()

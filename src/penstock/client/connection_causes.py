@@ -30,6 +30,8 @@ _WHERE: Final = re.compile(r"^(?:\w+://)?(?P<address>\S+)/\w+: ")
 _WHEN: Final = re.compile(r" \(after \d+ms in state [^)]*\)$")
 _WHAT: Final = re.compile(r"^(SASL authentication error|SSL handshake failed): ")
 _UNTRUSTED: Final = "certificate verify failed"
+#: in front of the errors of connections that are not librdkafka's
+_HANDSHAKE_FAILED: Final = "TLS handshake failed: "
 _NO_LOGIN: Final = "not valid in current SASL state"
 #: SaslHandshake version 0 of the mechanism PLAIN: header with the client id "probe", then the mechanism
 _HANDSHAKE: Final = struct.pack(">hhih5sh5s", 17, 0, 0, 5, b"probe", 5, b"PLAIN")
@@ -67,6 +69,8 @@ class Causes:
         self._protocol = str(settings.get("security.protocol", "plaintext")).lower()
         #: the first reason that librdkafka has reported
         self.reported: Cause | None = None
+        #: whether it says why a certificate is not valid
+        self._is_detailed = False
 
     def note(self, error: KafkaError) -> None:
         """Take an error of `error_cb`."""
@@ -84,11 +88,12 @@ class Causes:
             )
         else:
             self.reported = _of_tls(address, detail)
+            self._is_detailed = True
 
     def examined(self, look_s: float = _LOOK_S) -> Cause | None:
         """The reason, if one can be found; connects to the bootstrap addresses, so it takes some time."""
         if self.reported is not None and self.reported.kind is Kind.CERTIFICATE:
-            return self._with_detail(self.reported, look_s)
+            return self.reported if self._is_detailed else self._with_detail(self.reported, look_s)
         if self.reported is not None and self.reported.kind is not Kind.TLS:
             return self.reported
         found = (self._mismatch(address, look_s) for address in self._addresses)
@@ -104,7 +109,12 @@ class Causes:
         if _speaks_tls(address, look_s):
             text = f"{address} expects TLS, and the client connects without it"
             return Cause(Kind.TLS_MISSING, text, KafkaError._SSL)
-        mechanisms = [] if "sasl" in self._protocol else _mechanisms(address, look_s)
+        mechanisms = _mechanisms(address, look_s)
+        if "sasl" in self._protocol:
+            # One that has a login reports itself what it does not accept.
+            text = f"{address} has no login, and the client uses SASL"
+            unexpected = Cause(Kind.LOGIN_UNEXPECTED, text, KafkaError._AUTHENTICATION)
+            return unexpected if mechanisms == [] else None
         if mechanisms:
             text = f"{address} expects a login ({', '.join(mechanisms)}), and the client has none"
             return Cause(Kind.LOGIN_MISSING, text, KafkaError._AUTHENTICATION)
@@ -141,7 +151,10 @@ def _reported(error: KafkaError, user: str) -> Cause | None:
 def _of_tls(address: str, detail: str) -> Cause | None:
     """The reason of a failed handshake; None for errors of another kind."""
     if _UNTRUSTED in detail.lower():
-        text = f"the certificate of {address} is not valid: no authority that the client trusts has issued it"
+        _, _, why = detail.removeprefix(_HANDSHAKE_FAILED).partition(f"{_UNTRUSTED}: ")
+        why = why if detail.startswith(_HANDSHAKE_FAILED) else ""
+        reason = why or "no authority that the client trusts has issued it"
+        text = f"the certificate of {address} is not valid: {reason}"
         return Cause(Kind.CERTIFICATE, text, KafkaError._SSL)
     if "SSL" in detail or "TLS" in detail:
         return Cause(Kind.TLS, f"no TLS connection to {address}: {detail}", KafkaError._SSL)

@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
-
-from penstock.client.connection_causes import Cause, Causes, Kind
+from penstock.client.connection_causes import Causes
 from penstock.client.errors import MisusedClient, NotReachable
 from penstock.client.first_contact import refused_by
 from penstock.client.queues.refusals import refusal
@@ -18,7 +16,7 @@ from penstock.model.errors import ErrorCode, InvalidConfig, UnsupportedVersion
 from penstock.net.client import Peer
 from penstock.net.client_security import ClientSecurity, client_security
 from penstock.net.cluster_client import ClusterClient
-from penstock.net.peer_errors import PeerGone, PeerRejected
+from penstock.net.peer_errors import PeerGone, PeerLost, PeerRejected
 from penstock.net.randomness import SystemRng
 from penstock.security.client_names import java_names
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -53,6 +51,14 @@ def security_from(config: Mapping[str, Any]) -> ClientSecurity | None:
         raise MisusedClient(f"security settings of config=: {e}") from e
 
 
+def _protocol(security: ClientSecurity | None) -> str:
+    """The security protocol under librdkafka's name."""
+    if security is None:
+        return "plaintext"
+    login = "sasl_" if security.login is not None else ""
+    return f"{login}{'plaintext' if security.tls is None else 'ssl'}"
+
+
 class Connections:
     """One connection to each broker for requests that are answered soon. A fetch has a connection of its own.
 
@@ -61,9 +67,12 @@ class Connections:
 
     def __init__(self, bootstrap: str, client_id: str, security: ClientSecurity | None) -> None:
         self.bootstrap = bootstrap
-        self._client = ClusterClient(parse_bootstrap(bootstrap), client_id, security)
+        addresses = parse_bootstrap(bootstrap)
+        self._client = ClusterClient(addresses, client_id, security)
         self.view = self._client.view
-        self._is_plain = security is None
+        # Before the first answer, each address may fail once until the reason is looked for.
+        self._failures_left = len(addresses)
+        self._causes = Causes(bootstrap, {"security.protocol": _protocol(security)})
         self._loop = asyncio.get_running_loop()
         self._names: dict[bytes, str] = {}
         self._has_answer = False
@@ -94,7 +103,8 @@ class Connections:
     ) -> ResponseT:
         """The response of the first broker that responds; `NotReachable` if none does in time.
 
-        `AuthenticationFailed` if the first connection is refused: the login cannot have worked before.
+        `AuthenticationFailed` if the first connection is refused, or no TLS connection can be made: another
+        attempt would not change it.
         """
         backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
         deadline = None if timeout_s is None else self._loop.time() + timeout_s
@@ -108,7 +118,8 @@ class Connections:
                 return response
             except PeerRejected as e:
                 if not self._has_answer:
-                    raise refused_by(Cause(Kind.LOGIN, str(e), KafkaError._AUTHENTICATION)) from e
+                    self._causes.note_own(str(e), is_login=True)
+                    await self._examine(e, is_late=True)
                 wait_s = await self._after(e, backoff, deadline, timeout_s)
             except PeerGone as e:
                 wait_s = await self._after(e, backoff, deadline, timeout_s)
@@ -119,18 +130,28 @@ class Connections:
     ) -> float:
         """How long to wait for the next attempt; raises if it would come after the deadline."""
         wait_s = backoff.failed(_RNG.uniform(-1.0, 1.0))
-        if deadline is None or self._loop.time() + wait_s < deadline:
+        is_late = deadline is not None and self._loop.time() + wait_s >= deadline
+        if not self._has_answer:
+            await self._examine(gone, is_late)
+        if not is_late:
             return wait_s
-        if self._is_plain and not self._has_answer:
-            cause = await asyncio.to_thread(Causes(self.bootstrap, {}).examined)
-            if cause is not None:
-                raise refused_by(cause) from gone
         raise NotReachable(
             f"no broker responded at {self.bootstrap} within {timeout_s:g} s ({gone}). "
             "Check that a broker listens there, or raise connect_timeout",
             _TIMED_OUT,
             retriable=True,
         ) from gone
+
+    async def _examine(self, gone: PeerGone, is_late: bool) -> None:
+        """Raise `AuthenticationFailed` if the reason is one that another attempt does not change."""
+        self._failures_left -= 1
+        if isinstance(gone, PeerLost) and not isinstance(gone, PeerRejected):
+            self._causes.note_own(str(gone), is_login=False)
+        # Once all addresses have failed, and at the end: a broker may have started in between.
+        if self._failures_left == 0 or is_late:
+            cause = await asyncio.to_thread(self._causes.examined)
+            if cause is not None:
+                raise refused_by(cause) from gone
 
     async def refresh(self, topics: Iterable[str], timeout_s: float | None = REQUEST_TIMEOUT_S) -> None:
         """Update the view of the cluster. Topics are created if the brokers allow it."""
