@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.rows import ROWS, Row
+from bench.rows import ROWS
+from bench.table import Row
 from docs import measured, parts
 from docs.measured import PAGES, rendered
 from tests.broker.node.silence import WITHIN_S
