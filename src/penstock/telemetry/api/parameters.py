@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from penstock.telemetry.api.problems import BadParameter
 from penstock.telemetry.fields import FIELDS, field
-from penstock.telemetry.pipeline.detectors.rules import RULES
+from penstock.telemetry.pipeline.detectors.fleet_rules import RULES
 from penstock.telemetry.queries.fleet import GROUPS, SEVERITIES
 from penstock.telemetry.queries.gpus import Only
 from penstock.telemetry.queries.now import STATES

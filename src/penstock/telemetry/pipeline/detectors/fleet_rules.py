@@ -5,20 +5,25 @@ A rule is a function of the newest signals of all GPUs, of the fleet's time and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from penstock.telemetry.heat import expected_heat
 from penstock.telemetry.pipeline.columns import Floats, Ints
-from penstock.telemetry.pipeline.detectors.gpu_rules import BY_ACTIVITY, BY_LIMIT, HEAT_BIT, HELD_DOWN_BIT
+from penstock.telemetry.pipeline.detectors.gpu_rules import (
+    BY_ACTIVITY,
+    BY_LIMIT,
+    GPU_RULES,
+    HEAT_BIT,
+    HELD_DOWN_BIT,
+)
 from penstock.telemetry.pipeline.detectors.missing import missing_gpu
 from penstock.telemetry.pipeline.detectors.peers import NO_TEXT, Peers
-from penstock.telemetry.pipeline.detectors.rules import Finding, group_median
+from penstock.telemetry.pipeline.detectors.rules import Finding, Rule, group_median
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["FLEET_RULES"]
+__all__ = ["FLEET_RULES", "RULES"]
 
 #: a deviation of a normal distribution from the median of absolute deviations
 _MAD_TO_SIGMA: Final = 1.4826
@@ -147,11 +152,20 @@ def lemon_node(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     return Finding(known & (count[host] >= limit.gpus_min), known, count[host].astype(np.float64))
 
 
-FLEET_RULES: Final[dict[str, Callable[[Peers, int, Thresholds], Finding]]] = {
-    "fake_busy": fake_busy,
-    "hot": hot,
-    "straggler": straggler,
-    "silent": silent,
-    "lemon_node": lemon_node,
-    "missing_gpu": missing_gpu,
+FLEET_RULES: Final[dict[str, Rule]] = {
+    "fake_busy": Rule(fake_busy, "warning", "profile the job: it keeps few multiprocessors busy"),
+    "hot": Rule(hot, "warning", "check the cooling"),
+    "straggler": Rule(straggler, "warning", "take the GPU out of the job"),
+    "silent": Rule(
+        silent,
+        "critical",
+        "check the exporter, the host, and whether the GPU is on the bus",
+        looks_back=True,
+    ),
+    "lemon_node": Rule(lemon_node, "critical", "take the host out of service", is_of_host=True),
+    "missing_gpu": Rule(
+        missing_gpu, "warning", "check the host, and whether all its GPUs are on the bus", is_of_host=True
+    ),
 }
+#: all rules, by name
+RULES: Final = {**GPU_RULES, **FLEET_RULES}

@@ -6,7 +6,6 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.pipeline.columns import Floats
 from penstock.telemetry.pipeline.detectors.features import column_of
 from penstock.telemetry.pipeline.detectors.memory import OPEN, Memory
-from penstock.telemetry.pipeline.detectors.rules import Finding
+from penstock.telemetry.pipeline.detectors.rules import Finding, Rule, xid_action
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = [
@@ -143,11 +142,13 @@ def throttled_bits(memory: Memory, thresholds: Thresholds) -> Any:
     return (np.where(heat >= by_heat, HEAT_BIT, 0) | np.where(held_down, HELD_DOWN_BIT, 0)).astype(np.int8)
 
 
-GPU_RULES: Final[dict[str, Callable[[Memory, Thresholds], Finding]]] = {
-    "idle_occupied": idle_occupied,
-    "thermal_throttle": thermal_throttle,
-    "power_throttle": power_throttle,
-    "ecc": ecc,
-    "xid": xid,
-    "row_remap": row_remap,
+GPU_RULES: Final[dict[str, Rule]] = {
+    "idle_occupied": Rule(idle_occupied, "warning", "free the GPU, or contact the owner of its workload"),
+    "thermal_throttle": Rule(thermal_throttle, "critical", "check the cooling"),
+    "power_throttle": Rule(power_throttle, "warning", "check the power limit and the supply"),
+    "ecc": Rule(ecc, "critical", "drain and reset the GPU; replace it if the error recurs", is_hardware=True),
+    "xid": Rule(xid, "critical", xid_action, is_hardware=True),
+    "row_remap": Rule(
+        row_remap, "critical", "reset the GPU; replace it if remapping failed", is_hardware=True
+    ),
 }

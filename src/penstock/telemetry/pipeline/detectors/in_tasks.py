@@ -82,7 +82,7 @@ class GpuDetectors:
     def _judge(self, step_ms: int) -> list[Alert]:
         memory, alerts = self.memory, []
         for number, (name, rule) in enumerate(GPU_RULES.items()):
-            finding = rule(memory, self._thresholds)
+            finding = rule.judge(memory, self._thresholds)
             alerts += changes(name, memory.held[:, number], finding, step_ms, self._thresholds, self._subject)
         return alerts
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import STEP_MS
+from penstock.telemetry.pipeline.detectors.fleet_rules import RULES
 from penstock.telemetry.pipeline.detectors.memory import BAD, GOOD, OPEN
-from penstock.telemetry.pipeline.detectors.rules import RULES, Finding, xid_action
+from penstock.telemetry.pipeline.detectors.rules import Finding
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["Alert", "Subject", "changes", "in_order"]
@@ -74,8 +75,8 @@ def changes(
 ) -> list[Alert]:
     """Record a rule's finding in its columns of `held`; the alerts that open, are renewed or resolve."""
     part = getattr(thresholds, name)
-    # A rule that looks back by itself has waited already.
-    for_ms = 0 if name == "silent" else int(part.for_s * 1000)
+    rule = RULES[name]
+    for_ms = 0 if rule.looks_back else int(part.for_s * 1000)
     opened, resolved = _hold(held, finding, step_ms, for_ms, int(part.clear_s * 1000))
     alerts = []
     for state, gpus in (("open", opened), ("resolved", resolved)):
@@ -89,12 +90,12 @@ def changes(
                     name,
                     subject_of(gpu).subject,
                     state,
-                    RULES[name].severity,
+                    rule.severity,
                     int(held[gpu, OPEN]),
                     *subject_of(gpu)[1:],
                     measure=0.0 if np.isnan(measure) else measure,
                     evidence=finding.evidence(gpu) if has_evidence and finding.evidence else None,
-                    action=xid_action(measure) if name == "xid" else RULES[name].action,
+                    action=rule.action_for(measure),
                 )
             )
     held[resolved] = 0

@@ -12,10 +12,10 @@ import numpy as np
 
 from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import STEP_MS
-from penstock.telemetry.pipeline.detectors.fleet_rules import FLEET_RULES
+from penstock.telemetry.pipeline.detectors.fleet_rules import FLEET_RULES, RULES
 from penstock.telemetry.pipeline.detectors.incidents import Alert, Subject, changes
 from penstock.telemetry.pipeline.detectors.peers import Peers
-from penstock.telemetry.pipeline.detectors.rules import RULES, is_application_xid
+from penstock.telemetry.pipeline.detectors.rules import is_application_xid
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["FleetDetectors"]
@@ -63,8 +63,8 @@ class FleetDetectors:
         peers.heard[heard] = True
         peers.count_companions(now_ms, self._thresholds.missing_gpu.absent_s)
         for number, (name, rule) in enumerate(FLEET_RULES.items()):
-            finding = rule(peers, now_ms, self._thresholds)
-            subject_of = self._host if RULES[name].is_of_host else self._gpu
+            finding = rule.judge(peers, now_ms, self._thresholds)
+            subject_of = self._host if rule.is_of_host else self._gpu
             alerts += changes(name, peers.held[:, number], finding, now_ms, self._thresholds, subject_of)
         return alerts
 

@@ -1,4 +1,4 @@
-"""The rules by name, and what their findings are.
+"""What a rule is, and what its findings are.
 
 A rule returns the bad subjects with a measure; a GPU without the fields of the rule is not bad. `incidents`
 decides whether a bad state has lasted long enough. Rules that look at one GPU are in `gpu_rules` and run in
@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.telemetry.pipeline.columns import Floats, Ints
 
-__all__ = ["RULES", "Finding", "Rule", "group_median", "is_application_xid", "xid_action"]
+__all__ = ["Finding", "Rule", "group_median", "is_application_xid", "xid_action"]
 
 #: The recommendations of NVIDIA's catalogue of XIDs, by code.
 _XID_ACTIONS: Final = {
@@ -39,12 +39,22 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
+    """A rule, and what its alerts say."""
+
+    #: of the state of GPUs and the thresholds; for rules of the fleet also of the fleet's time
+    judge: Callable[..., Finding]
     severity: str
-    action: str
+    #: what to do about it; perhaps by the measure
+    action: str | Callable[[float], str]
     #: counts towards a lemon node
     is_hardware: bool = False
     #: the subject of its alerts is a host
     is_of_host: bool = False
+    #: it has waited already when it finds something: an alert opens at once
+    looks_back: bool = False
+
+    def action_for(self, measure: float) -> str:
+        return self.action if isinstance(self.action, str) else self.action(measure)
 
 
 def xid_action(code: float) -> str:
@@ -65,21 +75,3 @@ def group_median(groups: Ints, values: Floats) -> Floats:
     out = np.empty(len(values))
     out[order] = np.repeat(median, size)
     return out
-
-
-RULES: Final[dict[str, Rule]] = {
-    "idle_occupied": Rule("warning", "free the GPU, or contact the owner of its workload"),
-    "fake_busy": Rule("warning", "profile the job: it keeps few multiprocessors busy"),
-    "thermal_throttle": Rule("critical", "check the cooling"),
-    "power_throttle": Rule("warning", "check the power limit and the supply"),
-    "hot": Rule("warning", "check the cooling"),
-    "ecc": Rule("critical", "drain and reset the GPU; replace it if the error recurs", is_hardware=True),
-    "xid": Rule("critical", "", is_hardware=True),
-    "row_remap": Rule("critical", "reset the GPU; replace it if remapping failed", is_hardware=True),
-    "straggler": Rule("warning", "take the GPU out of the job"),
-    "silent": Rule("critical", "check the exporter, the host, and whether the GPU is on the bus"),
-    "lemon_node": Rule("critical", "take the host out of service", is_of_host=True),
-    "missing_gpu": Rule(
-        "warning", "check the host, and whether all its GPUs are on the bus", is_of_host=True
-    ),
-}
