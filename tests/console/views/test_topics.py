@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.console.views.samples import GroupSample, History
-from penstock.console.views.topics import TOPIC_FIELDS, TopicOffsets, topic_page, topic_rows
+from penstock.console.views.topics import COLUMNS, TopicOffsets, topic_page, topic_rows
 from tests.console.samples import a_sample, log_dirs
 
 KEY = ("t", 0)
@@ -23,7 +23,7 @@ def history() -> History:
 
 
 def test_a_row_has_rates_sizes_and_the_worst_lag() -> None:
-    internal, own = (dict(zip(TOPIC_FIELDS, row, strict=True)) for row in topic_rows(history()))
+    internal, own = (dict(zip(COLUMNS, row, strict=True)) for row in topic_rows(history()))
     assert own == {
         "name": "t",
         "partitions": 1,
@@ -32,11 +32,9 @@ def test_a_row_has_rates_sizes_and_the_worst_lag() -> None:
         "bytes_per_s": 100,
         "size": 100,
         "messages": 10,
-        "lag": 8,
-        "under_replicated": 0,
-        "offline": 0,
+        "lag": [8, True],
+        "state": [0, 0],
         "internal": False,
-        "lag_exact": True,
     }
     assert (internal["internal"], internal["lag"]) == (True, None)
 

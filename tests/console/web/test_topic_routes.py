@@ -18,7 +18,8 @@ from tests.waiting import eventually
 
 def names(console: TestClient) -> list[str]:
     found = console.get("/api/topics").json()
-    return [row[found["fields"].index("name")] for row in found["rows"]]
+    name = [column["id"] for column in found["columns"]].index("name")
+    return [row[name] for row in found["rows"]]
 
 
 def test_a_topic_is_created_listed_and_deleted(console: TestClient, topic: str) -> None:

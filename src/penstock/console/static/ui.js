@@ -17,10 +17,12 @@ export function table({ label, columns, sortBy, descending = false, empty = "not
   const body = h("tbody", {});
   const node = h("div", { class: "table-box", tabindex: 0, role: "region", "aria-label": label },
     h("table", {}, status, h("thead", {}, head), body));
-  for (const column of columns) {
-    const th = h("th", { scope: "col", class: cellClass(column), "data-id": column.id },
-      column.sort ? h("button", { type: "button", on: { click: () => sortOn(column) } }, column.label) : column.label);
-    head.append(th);
+  have(columns);
+
+  function have(found) {
+    columns = found;
+    head.replaceChildren(...columns.map((column) => h("th", { scope: "col", class: cellClass(column), "data-id": column.id },
+      column.sort ? h("button", { type: "button", on: { click: () => sortOn(column) } }, column.label) : column.label)));
   }
 
   function sortOn(column) {
@@ -54,7 +56,7 @@ export function table({ label, columns, sortBy, descending = false, empty = "not
     drawn = state;
     body.replaceChildren();
     if (!shown.length) {
-      body.append(h("tr", {}, h("td", { class: "empty", "data-state": gap ? gap.state : "empty", colspan: columns.length }, gap ? textOf(gap) : empty)));
+      body.append(h("tr", {}, h("td", { class: "empty", "data-state": gap ? gap.state : "empty", colspan: columns.length || 1 }, gap ? textOf(gap) : empty)));
       return;
     }
     if (first) body.append(spacer(first));
@@ -99,6 +101,8 @@ export function table({ label, columns, sortBy, descending = false, empty = "not
 
   return {
     node,
+    // Other columns, before the rows that have them.
+    have,
     // The rows (null: not known), and why they are missing or incomplete.
     update(found, why = null) {
       const kept = cursor >= 0 && key ? key(shown[cursor] ?? {}) : null;

@@ -18,7 +18,7 @@ from penstock.console.views.samples import (
 from penstock.model.ids import format_topic_id
 from penstock.observability.lag import Lag
 
-__all__ = ["COLUMNS", "TOPIC_FIELDS", "TopicOffsets", "partition_rows", "topic_page", "topic_rows"]
+__all__ = ["COLUMNS", "TOPIC_COLUMNS", "TopicOffsets", "partition_rows", "topic_page", "topic_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +34,56 @@ class _Topic:
     lag: Lag | None
 
 
-#: The fields of the list. `lag` is the largest lag of a group on the topic, None if no group has committed.
-#: `messages` is the sum of the end offsets: the number of records that were ever written, transaction markers
-#: included. A value that is not known is None.
-COLUMNS: Final[dict[str, Callable[[_Topic], Any]]] = {
-    "name": lambda topic: topic.name,
-    "partitions": lambda topic: len(topic.partitions),
-    "replicas": lambda topic: max((len(p.replicas) for p in topic.partitions), default=0),
-    "records_per_s": lambda topic: topic.history.record_rate(topic.name),
-    "bytes_per_s": lambda topic: topic.history.byte_rate(topic.name),
-    "size": lambda topic: topic.size,
-    "messages": lambda topic: topic.messages,
-    "lag": lambda topic: None if topic.lag is None else topic.lag.records,
-    "under_replicated": lambda topic: sum(len(p.isr) < len(p.replicas) for p in topic.partitions),
-    "offline": lambda topic: sum(p.leader < 0 for p in topic.partitions),
-    "internal": lambda topic: topic.is_internal,
-    "lag_exact": lambda topic: topic.lag is not None and topic.lag.is_exact,
+class Column(NamedTuple):
+    """A column of the list of topics."""
+
+    #: its title; empty if the page needs the value, and has no column for it
+    label: str
+    #: how the page shows and sorts the value: a name of `FORMS` in `static/pages/topics.js`
+    form: str
+    #: None if the value is not known
+    value: Callable[[_Topic], Any]
+    #: left out where there is little space
+    wide: bool = False
+
+
+#: The columns in their order. `lag` is the largest lag of a group on the topic, and whether it is exact; None
+#: if no group has committed. `messages` is the sum of the end offsets: the number of records that were ever
+#: written, transaction markers included.
+COLUMNS: Final[dict[str, Column]] = {
+    "name": Column("Topic", "topic", lambda topic: topic.name),
+    "state": Column(
+        "State",
+        "state",
+        lambda topic: [
+            sum(p.leader < 0 for p in topic.partitions),
+            sum(len(p.isr) < len(p.replicas) for p in topic.partitions),
+        ],
+    ),
+    "partitions": Column("Partitions", "count", lambda topic: len(topic.partitions)),
+    "replicas": Column(
+        "Replicas",
+        "count",
+        lambda topic: max((len(p.replicas) for p in topic.partitions), default=0),
+        wide=True,
+    ),
+    "records_per_s": Column("Records in", "rate", lambda topic: topic.history.record_rate(topic.name)),
+    "bytes_per_s": Column(
+        "Bytes in", "byte_rate", lambda topic: topic.history.byte_rate(topic.name), wide=True
+    ),
+    "messages": Column("End offsets", "records", lambda topic: topic.messages, wide=True),
+    "size": Column("Size", "bytes", lambda topic: topic.size),
+    "lag": Column("Lag", "lag", lambda topic: topic.lag and [topic.lag.records, topic.lag.is_exact]),
+    "internal": Column("", "", lambda topic: topic.is_internal),
 }
-#: The list is sent as arrays, in this order: 10,000 rows of objects would repeat every name.
-TOPIC_FIELDS: Final = tuple(COLUMNS)
+#: Columns for the page. Rows are arrays in this order: 10,000 objects would repeat every name.
+TOPIC_COLUMNS: Final = [
+    {"id": name, "label": each.label, "form": each.form, "wide": each.wide} for name, each in COLUMNS.items()
+]
 
 
 def topic_rows(history: History) -> list[list[Any]]:
-    """One row per topic, in the order of `TOPIC_FIELDS`."""
+    """One row per topic, in the order of `COLUMNS`."""
     sample = history.last
     assert sample is not None, "there is a sample before there is a list"
     by_topic: dict[str, list[Partition]] = {name: [] for name in sample.topic_ids}
@@ -76,7 +103,7 @@ def topic_rows(history: History) -> list[list[Any]]:
         )
         for name, partitions in sorted(by_topic.items())
     )
-    return [[value(topic) for value in COLUMNS.values()] for topic in topics]
+    return [[column.value(topic) for column in COLUMNS.values()] for topic in topics]
 
 
 def _sums(values: Mapping[Key, int]) -> dict[str, int]:

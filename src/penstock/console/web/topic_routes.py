@@ -26,7 +26,7 @@ from penstock.console.kafka.reading import layout_of
 from penstock.console.kafka.rights import topic_rights
 from penstock.console.views.configs import config_diff, config_rows
 from penstock.console.views.samples import Key
-from penstock.console.views.topics import TOPIC_FIELDS, TopicOffsets, topic_page, topic_rows
+from penstock.console.views.topics import TOPIC_COLUMNS, TopicOffsets, topic_page, topic_rows
 from penstock.console.web.answers import as_json, body_of, offset_of
 from penstock.console.web.sessions import Sessions
 
@@ -65,7 +65,7 @@ def topic_routes(sessions: Sessions) -> list[Route]:
         sample = await session.sampler.current()
         gap = sample.gaps.get("topics")
         rows = topic_rows(session.sampler.history)
-        return as_json({"fields": TOPIC_FIELDS, "rows": rows, "gap": None if gap is None else gap.shown()})
+        return as_json({"columns": TOPIC_COLUMNS, "rows": rows, "gap": None if gap is None else gap.shown()})
 
     async def create(request: Request) -> Response:
         session, new = sessions.of(request), await body_of(request, NewTopic)

@@ -16,28 +16,28 @@ export async function mount(root, context) {
 
 // -- list
 
-const F = {};
-const at = (name) => (row) => {
-  if (!(name in F)) throw new Error(`the server sends no field ${name} of topics`);
-  return row[F[name]];
-};
-const LIST = [
-  { id: "name", label: "Topic", first: true, sort: (r) => at("name")(r), render: (r) => link(`topics/${encodeURIComponent(at("name")(r))}`, named(at("name")(r))) },
-  { id: "state", label: "State", sort: (r) => at("offline")(r) * 1e6 + at("under_replicated")(r), render: state },
-  { id: "partitions", label: "Partitions", num: true, sort: (r) => at("partitions")(r), render: (r) => grouped(at("partitions")(r)) },
-  { id: "replicas", label: "Replicas", num: true, wide: true, sort: (r) => at("replicas")(r), render: (r) => grouped(at("replicas")(r)) },
-  { id: "records_per_s", label: "Records in", num: true, sort: (r) => at("records_per_s")(r), render: (r) => quiet(at("records_per_s")(r), rate) },
-  { id: "bytes_per_s", label: "Bytes in", num: true, wide: true, sort: (r) => at("bytes_per_s")(r), render: (r) => quiet(at("bytes_per_s")(r), (n) => `${bytes(n)}/s`) },
-  { id: "messages", label: "End offsets", num: true, wide: true, sort: (r) => at("messages")(r), render: (r) => exact(at("messages")(r), NO_LEADER, short) },
-  { id: "size", label: "Size", num: true, sort: (r) => at("size")(r), render: (r) => exact(at("size")(r), NO_LEADER, bytes) },
-  { id: "lag", label: "Lag", num: true, sort: (r) => at("lag")(r), render: (r) => shownLag({ lag: at("lag")(r), lag_exact: at("lag_exact")(r), gap: { state: "unknown", reason: "no group has committed an offset" } }) },
-];
 const NO_LEADER = { state: "unknown", reason: "the broker that leads it has not said it" };
+const NO_COMMIT = { state: "unknown", reason: "no group has committed an offset" };
 const MEASURING = { state: "loading", reason: "" };
 const quiet = (n, show) => (n === null ? known(null, MEASURING) : n ? show(n) : h("span", { class: "muted" }, "0"));
+// The forms that columns in console/views/topics.py have: how a value is shown, and what rows are sorted by if not by the value.
+const FORMS = {
+  topic: { first: true, render: (name) => link(`topics/${encodeURIComponent(name)}`, named(name)) },
+  state: { sort: ([offline, lacking]) => offline * 1e6 + lacking, render: state },
+  count: { num: true, render: grouped },
+  rate: { num: true, render: (n) => quiet(n, rate) },
+  byte_rate: { num: true, render: (n) => quiet(n, (some) => `${bytes(some)}/s`) },
+  records: { num: true, render: (n) => exact(n, NO_LEADER, short) },
+  bytes: { num: true, render: (n) => exact(n, NO_LEADER, bytes) },
+  lag: { num: true, sort: (lag) => lag && lag[0], render: (lag) => shownLag({ lag: lag && lag[0], lag_exact: lag && lag[1], gap: NO_COMMIT }) },
+};
 
-function state(row) {
-  const offline = at("offline")(row), lacking = at("under_replicated")(row);
+function listColumn({ id, label, form, wide }, i) {
+  const { sort = (value) => value, render, ...looks } = FORMS[form];
+  return { id, label, wide, ...looks, sort: (row) => sort(row[i]), render: (row) => render(row[i]) };
+}
+
+function state([offline, lacking]) {
   if (offline) return pill(`${grouped(offline)} without leader`, "bad");
   return lacking ? pill(`${grouped(lacking)} under-replicated`, "warn") : pill("ok", "good");
 }
@@ -46,8 +46,9 @@ async function mountList(root, { query }) {
   const search = input({ type: "search", placeholder: "Search topics", "aria-label": "Search topics", "data-search": true, value: query.get("q") ?? "", on: { input: filter } });
   const internal = h("input", { type: "checkbox", id: "internal", checked: query.get("internal") === "1", on: { change: filter } });
   const count = h("span", { class: "muted", role: "status" });
-  const list = table({ label: "Topics", columns: LIST, sortBy: "name", empty: "no topic matches", key: (r) => r[F.name],
-    onOpen: (row) => { location.hash = `#/topics/${encodeURIComponent(row[F.name])}`; } });
+  const at = {};
+  const list = table({ label: "Topics", columns: [], sortBy: "name", empty: "no topic matches", key: (r) => r[at.name],
+    onOpen: (row) => { location.hash = `#/topics/${encodeURIComponent(row[at.name])}`; } });
   list.node.classList.add("tall");
   const problem = h("div", {});
   root.append(h("div", { class: "page-head" }, h("h1", {}, "Topics"), count, h("div", { class: "right" },
@@ -57,13 +58,16 @@ async function mountList(root, { query }) {
   function filter() {
     if (!rows) return;
     const wanted = search.value.trim().toLowerCase();
-    const found = rows.filter((r) => (internal.checked || !r[F.internal]) && (!wanted || r[F.name].toLowerCase().includes(wanted)));
+    const found = rows.filter((r) => (internal.checked || !r[at.internal]) && (!wanted || r[at.name].toLowerCase().includes(wanted)));
     const all = `${gap ? "at least " : ""}${plural(rows.length, "topic")}`;
     count.textContent = gap && !rows.length ? "" : found.length === rows.length ? all : `${grouped(found.length)} of ${all}`;
     list.update(found, gap);
   }
   const update = () => load({ problem, parts: [list], request: () => get("/api/topics"), show: (found) => {
-    found.fields.forEach((name, i) => { F[name] = i; });
+    if (!rows) {
+      found.columns.forEach(({ id }, i) => { at[id] = i; });
+      list.have(found.columns.map((each, i) => each.label && listColumn(each, i)).filter(Boolean));
+    }
     ({ rows, gap } = found);
     filter();
   } });
