@@ -1,19 +1,24 @@
-"""Fetches from a source: what a session leaves out, and a source that dies."""
+"""Fetches from a source: what a session leaves out, a source that dies, and batches of one record."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
+from penstock.broker.links.mirrored_partition import whole_batches
+from penstock.broker.links.returning import _headers, _in_steps
 from penstock.broker.links.source_fetcher import SourceFetcher
+from penstock.broker.replica.given_offsets import BATCHES_MAX
 from penstock.linking.mirror import PartitionMirror
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId
 from penstock.net.randomness import SystemRng
 from penstock.wire.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.broker.requests import batch_of, record
 
+T = TypeVar("T")
 _TOPIC = TopicId(bytes(15) + b"\x01")
 _HOUR_MS = 3_600_000
 
@@ -75,3 +80,54 @@ async def _lag_of_an_idle_source() -> int:
 def test_the_lag_of_an_idle_source_that_dies_counts_from_its_last_response() -> None:
     """It counted from the last record, an hour ago."""
     assert asyncio.run(_lag_of_an_idle_source()) == 1_000
+
+
+def _many_batches(count: int) -> memoryview:
+    return memoryview(bytes(batch_of([record(b"x")])) * count)
+
+
+def _run(steps: Generator[None, None, T]) -> tuple[int, T]:
+    """How often a computation leaves the loop, and its result."""
+    turns = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as e:
+            return turns, e.value
+        turns += 1
+
+
+def test_batches_of_one_record_are_walked_in_slices() -> None:
+    """A megabyte has 15,000 of them: to walk them at once held the loop for 30 ms."""
+    records = _many_batches(3 * BATCHES_MAX + 1)
+    turns, whole = _run(whole_batches(memoryview(bytes(records) + bytes(records)[:50])))
+    assert (turns, whole) == (3, records)
+    turns, batches = _run(_in_steps(_headers(whole)))
+    assert (turns, len(batches)) == (3, 3 * BATCHES_MAX + 1)
+
+
+def test_a_partition_that_is_left_while_its_response_is_walked_takes_nothing() -> None:
+    async def source_ends(leaves: bool) -> int:
+        source: Any = SimpleNamespace(address=lambda broker: None)
+        clock: Any = SimpleNamespace(monotonic=lambda: 1.0)
+        fetcher = SourceFetcher(
+            1, "west", source, clock, SystemRng(), lambda: None, lambda largest: True, follows_log_start=False
+        )
+        mirrored: Any = _Mirrored()
+        # Without its task, which would send requests.
+        fetcher._followed[mirrored.key] = mirrored
+        fetcher._plan.remembered[mirrored.key] = mirrored.next_fetch(1_000)
+        data = PartitionData(
+            partition_index=0, high_watermark=5, log_start_offset=0, records=_many_batches(BATCHES_MAX)
+        )
+        answered = asyncio.ensure_future(fetcher._answered(mirrored.key, data))
+        await asyncio.sleep(0)
+        if leaves:
+            fetcher.leave(mirrored.key)
+        await answered
+        await fetcher.stop()
+        end: int = mirrored.mirror.source_end
+        return end
+
+    assert asyncio.run(source_ends(leaves=False)) == 5
+    assert asyncio.run(source_ends(leaves=True)) == -1

@@ -5,7 +5,7 @@ Owned by: the event loop's thread, and one leadership: a new leader epoch gets a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
@@ -248,9 +248,9 @@ def _batches(batches: memoryview) -> Iterator[memoryview]:
         position += size
 
 
-def whole_batches(records: memoryview) -> memoryview:
-    """The records without the part of a batch that may be at their end."""
-    position = 0
+def whole_batches(records: memoryview) -> Generator[None, None, memoryview]:
+    """The records without the part of a batch that may be at their end, in steps of some batches."""
+    position = count = 0
     while len(records) - position >= HEADER_SIZE:
         size = read_header(records, position).size
         if records[position + _MAGIC_POSITION] != MAGIC or size < HEADER_SIZE:
@@ -258,6 +258,9 @@ def whole_batches(records: memoryview) -> memoryview:
         if position + size > len(records):
             break
         position += size
+        count += 1
+        if not count % BATCHES_MAX:
+            yield
     return records[:position]
 
 

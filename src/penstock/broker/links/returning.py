@@ -7,12 +7,14 @@ and the command that returns the topic has the metadata cut the logs (`metadata/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.steps import in_slices
 from penstock.broker.links.mirrored_partition import Comparison, MirroredPartition, whole_batches
 from penstock.broker.links.source_cluster import SourceCluster, SourceError, SourceTopic
+from penstock.broker.replica.given_offsets import BATCHES_MAX
 from penstock.broker.replica.log_ranges import log_ranges
 from penstock.linking.common_point import CommonPoint, Range
 from penstock.linking.definition import LinkDefinition
@@ -21,7 +23,7 @@ from penstock.model.config.mirrored_topics import LINK_CONFIG, MirroredTopic
 from penstock.model.errors import PolicyViolation, error_name
 from penstock.model.ids import TopicPartition
 from penstock.ports import Workers
-from penstock.records.batch import read_header
+from penstock.records.batch import BatchHeader, read_header
 from penstock.replication.fetch_plan import PartitionKey
 
 __all__ = ["Returning"]
@@ -91,7 +93,7 @@ class Returning:
         point = CommonPoint(Range(own.log_start_offset, end_offset), source, epochs, known)
         while (probe := point.next) is not None:
             headers = [each async for each in log_ranges(own, probe.offset, end_offset, self._workers, 1)]
-            batches = [LastBatch.of(header) for each in headers for header in each.headers]
+            batches = await in_slices(_in_steps(header for each in headers for header in each.headers))
             at = max(source.start, probe.offset)
             point.compared(batches, await self._fetched(topic, key, leader, at))
         if own.end_offset != end_offset or not mirrored.is_led:
@@ -134,13 +136,26 @@ class Returning:
         data = await self._source.fetch(topic, key.partition, leader, offset)
         if data.error_code:
             raise SourceError(f"{key} cannot be read from {offset}: {error_name(data.error_code)}")
-        records = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
-        position, batches = 0, []
-        while position < len(records):
-            header = read_header(records, position)
-            batches.append(LastBatch.of(header))
-            position += header.size
-        return batches
+        whole = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
+        return await in_slices(_in_steps(_headers(await in_slices(whole))))
+
+
+def _headers(records: memoryview) -> Iterator[BatchHeader]:
+    position = 0
+    while position < len(records):
+        header = read_header(records, position)
+        yield header
+        position += header.size
+
+
+def _in_steps(headers: Iterable[BatchHeader]) -> Generator[None, None, list[LastBatch]]:
+    """What is compared of batches: there may be thousands of one record in a megabyte."""
+    batches: list[LastBatch] = []
+    for header in headers:
+        batches.append(LastBatch.of(header))
+        if not len(batches) % BATCHES_MAX:
+            yield
+    return batches
 
 
 def _key(mirrored: MirroredPartition) -> PartitionKey:

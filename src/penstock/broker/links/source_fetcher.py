@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.retry import RetryPause
+from penstock.broker.base.steps import in_slices
 from penstock.broker.links.mirrored_partition import MirroredPartition, whole_batches
 from penstock.broker.links.source_cluster import SourceCluster
 from penstock.linking.mirror import Answer, Hold, LastBatch, Take
@@ -225,7 +226,10 @@ class SourceFetcher:
         mirror, took = mirrored.mirror, False
         mirror.was_idle(self._heard_ms)
         try:
-            records = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
+            whole = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
+            records = await in_slices(whole)
+            if self._followed.get(key) is not mirrored:
+                return
             step = mirror.answered(sent, _answer(data, records), self._now_ms())
             # A session leaves out partitions without records, also where the log has become shorter.
             self._asks_all = self._asks_all or data.diverging_epoch is not None
