@@ -105,6 +105,10 @@ class Meter:
         except ConnectionError:
             self._clients.pop(kind).close()
             size = 0
+        except TimeoutError:
+            # The response may still come: it belongs to no other request.
+            self._clients.pop(kind).close()
+            raise
         waited = self._window()
         steps = self._target.steps()
         loop, wall = (waited.loop_ms, waited.wall_ms) if waited is not None else (0.0, 0.0)

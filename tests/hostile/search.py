@@ -37,20 +37,20 @@ class Failure:
 
     case: Case
     kind: Kind
-    #: "stall" or "growth"
+    #: "stall", "growth" or "unanswered"
     rule: str
     size: int
-    reading: Reading
+    #: None if there was no response
+    reading: Reading | None
     detail: str
     request: str
     #: how much slower the machine is than that of the rule
     scale: float = 1.0
 
     def __str__(self) -> str:
-        return (
-            f"{self.rule}: {self.case}, {self.kind}, size {self.size}: {self.detail}\n    {self.reading}\n"
-            f"    in {self.reading.callback}\n    {self.request}"
-        )
+        measured = "" if self.reading is None else f"    {self.reading}\n    in {self.reading.callback}\n"
+        where = f"{self.case}, {self.kind}, size {self.size}"
+        return f"{self.rule}: {where}: {self.detail}\n{measured}    {self.request}"
 
 
 class Search:
@@ -63,6 +63,8 @@ class Search:
         self._largest = largest
         self._shrinks = shrinks
         self._salts = count()
+        #: the size of the last request of a case
+        self._sent = 0
         self.requests = 0
         self.failures: list[Failure] = []
         #: the worst step and the worst growth so far, for the report
@@ -76,6 +78,13 @@ class Search:
 
     def check(self, case: Case, kind: Kind) -> None:
         """Check growth and stalls of one case."""
+        try:
+            self._check_growth(case, kind)
+        except TimeoutError as e:
+            request = described(case.build(self._sent))
+            self._failed(Failure(case, kind, "unanswered", self._sent, None, str(e), request))
+
+    def _check_growth(self, case: Case, kind: Kind) -> None:
         limits = self._meter.limits
         small, large = self._least(case, kind, self._small, 1), self._least(case, kind, self._large, 1)
         floor = _GROWTH_FROM_MS * limits.scale
@@ -137,6 +146,7 @@ class Search:
 
         def read() -> Reading:
             self.requests += 1
+            self._sent = size
             salt = "" if case.form in (Form.SAME, Form.LONG) else f"-{next(self._salts)}"
             return self._meter.read(kind, frame_of(case.api, case.version, case.build(size, salt)))
 

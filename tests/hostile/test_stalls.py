@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from lab.stall_meter import StallMeter
@@ -13,6 +16,7 @@ from penstock.wire.messages import encode_request
 from tests.hostile.clients import Client, Kind
 from tests.hostile.conftest import metered
 from tests.hostile.large import Case, Form, cases
+from tests.hostile.meter import Limits, Reading
 from tests.hostile.search import Search
 from tests.hostile.sweep import Plan, sweep
 from tests.hostile.target import SLOW, target
@@ -51,8 +55,20 @@ def test_the_search_finds_quadratic_costs_and_stalls_and_shrinks_them() -> None:
         stalls._check_stall(case, Kind.OPEN)
         (failure,) = stalls.failures
         assert failure.rule == "stall"
-        assert failure.reading.wait_ms > 20
+        assert failure.reading is not None and failure.reading.wait_ms > 20
         assert "in all]" in failure.request
+
+
+def test_a_request_without_a_response_is_a_failure_and_the_search_goes_on() -> None:
+    def read(kind: Kind, frame: bytes) -> Reading:
+        raise TimeoutError("timed out")
+
+    meter: Any = SimpleNamespace(limits=Limits(20.0, 50.0, 1.0), read=read)
+    search = Search(meter, 12, 48)
+    case = Case(FIND_COORDINATOR, 6, ("coordinator_keys",), Form.UNKNOWN)
+    search.run([case, case], [Kind.OPEN])
+    assert [(failure.rule, failure.size) for failure in search.failures] == [("unanswered", 12)] * 2
+    assert "FindCoordinatorRequest" in str(search.failures[0])
 
 
 def test_a_resting_meter_sends_no_requests() -> None:
