@@ -184,7 +184,7 @@ def test_a_promotion_with_a_fence_leaves_one_writable_copy(capsys: pytest.Captur
         assert run_here("link", "promote", "west", "--all", "--fence", "--bootstrap", new) == 0
         assert "nothing is missing" in capsys.readouterr().out
         failed: list[str] = []
-        producer = Producer({"bootstrap.servers": old, "message.timeout.ms": 5000})
+        producer = Producer({"bootstrap.servers": old, "message.timeout.ms": 60_000})
         producer.produce("orders", b"x", on_delivery=lambda error, _: failed.append(error.name()))
         producer.flush(30)
         assert failed == ["POLICY_VIOLATION"]

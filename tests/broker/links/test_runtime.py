@@ -95,7 +95,7 @@ def test_a_topic_is_mirrored_at_the_same_offsets_and_promoted(clusters: Clusters
     (values,) = [future.result(30) for future in config.values()]
     assert (values["retention.ms"].value, values["max.message.bytes"].value) == ("-1", "2000000")
     failed: list[str] = []
-    producer = Producer({"bootstrap.servers": new, "message.timeout.ms": 5000})
+    producer = Producer({"bootstrap.servers": new, "message.timeout.ms": 60_000})
     producer.produce("orders", b"x", on_delivery=lambda error, _: failed.append(error.name()))
     producer.flush(30)
     assert failed == ["POLICY_VIOLATION"]
