@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.broker.healing.scrubber import Scrubber
-from penstock.broker.node import metadata_check
+from penstock.broker.node import metadata_check, quorum_recovery
 from penstock.broker.node.clock_watch import ClockWatch
+from penstock.broker.node.metadata_copies import Copy
 from penstock.broker.node.metadata_log import QUORUM_STATE, MetadataLog
+from penstock.broker.node.metadata_merge import Merged, merge
 from penstock.broker.replica import stored_partitions
 from penstock.broker.replica.data_directories import DataDirectories
 from penstock.broker.replica.stored_partitions import StoredPartitions
@@ -24,9 +26,10 @@ from penstock.raft.messages import ReplicaKey
 from penstock.raft.quorum import Quorum
 from penstock.raft.recovery import LogRecovery
 from penstock.raft.state import QuorumState, UnreadableQuorumState, decode_quorum_state
+from penstock.raft.unanimity import Unanimity
 from penstock.raft.voters import VoterSet
 from penstock.replication.follower import FollowerState, Step, Truncate
-from penstock.storage import health, loading, log_opening
+from penstock.storage import health, loading, log_opening, store
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.log_opening import LogOpener
@@ -109,7 +112,33 @@ def _above_the_present(self: _Claims, report: ReplicaReport, others: Iterable[Re
     return report.last_epoch > self._partition.leader_epoch
 
 
+def _longest_alone(copies: Sequence[Copy]) -> Merged:
+    """Take one log as it is, whatever the others have in the place of its damage."""
+    return merge([max(copies, key=lambda copy: copy.end)])._replace(missing=None)
+
+
+def _believed(segment: object, offset: int, position: int, end: int, compact: bool, cached_only: bool) -> int:
+    """Believe the base offset of each batch."""
+    return end
+
+
 DISASTER_MUTANTS: Final = (
+    Mutant(
+        guard="damaged metadata logs are merged",
+        changes=((quorum_recovery, "merge", _longest_alone),),
+        disaster="metadata_damaged_everywhere",
+    ),
+    Mutant(
+        guard="all voters together replace forgotten votes",
+        changes=((Unanimity, "is_won", lambda *_: False),),
+        disaster="votes_rolled_back",
+    ),
+    Mutant(
+        # Either of them alone is enough for what the checkers see.
+        guard="batches follow each other, and scrubbers look",
+        changes=((store, "sound_end", _believed), (Scrubber, "scrub_all", _no_scrubbing)),
+        disaster="header_flipped",
+    ),
     Mutant(
         guard="leader epochs that one replica alone has are doubted",
         changes=((_Claims, "_is_impossible", _above_the_present),),

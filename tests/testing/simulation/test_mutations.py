@@ -54,6 +54,8 @@ _SLOW = {
 #: The seed that found a removed guard with the least work, where the seeds before it did not, or took longer.
 #: It is tried first.
 _FOUND_BY = {
+    "damaged metadata logs are merged": 4,
+    "all voters together replace forgotten votes": 1,
     "failed syncs are final": 15,
     "new roles count what is synced": 4,
     "epoch-start check": 4,
