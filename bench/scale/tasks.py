@@ -18,7 +18,7 @@ from penstock.metadata.election import MOST_ELECTIONS, balance_leaders
 from penstock.metadata.healing import Settings, Situation, decide
 from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.reassignment import alter_reassignments
-from penstock.metadata.rebalance import plan_evacuation, plan_rebalance
+from penstock.metadata.rebalance import plan_evacuation, rebalance_steps
 from penstock.metadata.sessions import Sessions
 from penstock.metadata.snapshot import image_of_snapshot, snapshot
 from penstock.metadata.topics import Defaults, NewTopic, NewTopics, create_topic
@@ -279,9 +279,18 @@ def _new_brokers(stage: Stage, size: Size) -> Found:
     for node in range(1, size.brokers, ZONES):
         stage.beat(node)
     stage.change(broker_record(node, 1) for node in range(size.brokers, size.brokers + ZONES))
-    started = time.thread_time()
-    moves = plan_rebalance(stage.image, {})
+    longest_s, started = 0.0, time.thread_time()
+    steps = rebalance_steps(stage.image, {})
+    while True:
+        slice_began = time.thread_time()
+        try:
+            next(steps)
+        except StopIteration as end:
+            moves = end.value
+            break
+        longest_s = max(longest_s, time.thread_time() - slice_began)
     yield "plan for three new brokers, s", time.thread_time() - started
+    yield "plan for three new brokers, longest slice, ms", longest_s * 1000
     yield "plan for three new brokers, moves", len(moves)
 
 

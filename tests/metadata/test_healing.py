@@ -18,13 +18,14 @@ from penstock.metadata.healing import (
     Situation,
     decide,
     obstacles,
+    plan_share,
     records_of,
 )
 from penstock.metadata.image import Origin, PartitionImage
 from penstock.metadata.reassignment import list_reassignments
-from penstock.metadata.rebalance import Move, plan_rebalance
+from penstock.metadata.rebalance import Planned, rebalance_steps
 from penstock.model.ids import TopicPartition
-from penstock.model.steps import at_once
+from penstock.model.steps import Steps, at_once
 from penstock.wire.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.metadata.stage import Stage
 
@@ -44,9 +45,16 @@ def heal(
     failed: Mapping[Replica, float] | None = None,
 ) -> Decision:
     """Decide once and carry it out; nothing is quiet unless a test says so."""
+
+    def situation(last: Decision) -> Situation:
+        return Situation(gone or {}, quiet_ms, full, last.sharing, last.planned, last.settled, failed or {})
+
     last = last or Decision([], [])
-    situation = Situation(gone or {}, quiet_ms, full, last.sharing, last.planned, last.settled, failed or {})
-    records, done = records_of(stage.image, stage.policy, decide(stage.image, settings, situation))
+    decision = decide(stage.image, settings, situation(last))
+    if decision.needs_plan:
+        last = at_once(plan_share(stage.image, settings, situation(decision)))
+        decision = decide(stage.image, settings, situation(last))
+    records, done = records_of(stage.image, stage.policy, decision)
     stage.commit(records)
     return done
 
@@ -388,11 +396,11 @@ def test_a_plan_is_made_once_and_given_up_when_a_broker_goes(monkeypatch: pytest
     stage.register(4)
     stage.beat(4)
 
-    def counted(*arguments: Any, **options: Any) -> list[Move]:
+    def counted(*arguments: Any, **options: Any) -> Steps[list[Planned]]:
         plans.append(1)
-        return plan_rebalance(*arguments, **options)
+        return rebalance_steps(*arguments, **options)
 
-    monkeypatch.setattr("penstock.metadata.healing.plan_rebalance", counted)
+    monkeypatch.setattr("penstock.metadata.healing.rebalance_steps", counted)
     settings = ON._replace(partitions_max=2)
     first = heal(stage, None, settings, quiet_ms=DELAY_MS)
     catch_up(stage)
@@ -416,7 +424,7 @@ def test_a_plan_that_moves_nothing_is_not_made_again(monkeypatch: pytest.MonkeyP
     decision = heal(stage, quiet_ms=DELAY_MS, full=[2])
     assert decision.start == []
     assert decision.settled == {1: 4, 3: 4, 4: 0}
-    monkeypatch.setattr("penstock.metadata.healing.plan_rebalance", None)
+    monkeypatch.setattr("penstock.metadata.healing.rebalance_steps", None)
     assert heal(stage, quiet_ms=DELAY_MS, full=[2], last=decision).settled == decision.settled
 
 

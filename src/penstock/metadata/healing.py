@@ -31,21 +31,22 @@ from penstock.metadata.image import NO_LEADER, RECOVERED, ClusterImage, Origin, 
 from penstock.metadata.placement import may_receive, shares_machine
 from penstock.metadata.policy import Policy, min_isr
 from penstock.metadata.reassignment import cancel_reassignment
-from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
+from penstock.metadata.rebalance import Move, Planned, plan_evacuation, rebalance_steps
 from penstock.model.errors import ApiError
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.steps import SLICE, Steps
 from penstock.wire.schema import Struct
 
 __all__ = [
     "Cancel",
     "Decision",
-    "Planned",
     "Replica",
     "Settings",
     "Situation",
     "Start",
     "decide",
     "obstacles",
+    "plan_share",
     "records_of",
 ]
 
@@ -78,13 +79,6 @@ class Settings(NamedTuple):
     def quiet_ms(self) -> float:
         """How long brokers must have been as they are before a share begins."""
         return min(_QUIET_MS, self.delay_ms)
-
-
-class Planned(NamedTuple):
-    """A move of a share, and the replicas that the partition had when it was planned."""
-
-    move: Move
-    before: Sequence[int]
 
 
 class Situation(NamedTuple):
@@ -127,6 +121,8 @@ class Decision(NamedTuple):
     sharing: bool = False
     planned: Sequence[Planned] = ()
     settled: Mapping[int, int] | None = None
+    #: whether a share has to be planned before it goes on (`plan_share`)
+    needs_plan: bool = False
 
 
 def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Decision:
@@ -139,6 +135,14 @@ def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Dec
     if start or not healing.may_share():
         return Decision(start, [], situation.sharing)
     return healing.share()
+
+
+def plan_share(image: ClusterImage, settings: Settings, situation: Situation) -> Steps[Decision]:
+    """Plan a share; the result is the basis of the next decision. The image may change between two slices."""
+    healing = _Healing(image, settings, situation)
+    held, tolerance = healing.held(), min(0.1, settings.tolerance / 2)
+    planned = yield from rebalance_steps(image, {}, excluded=healing.closed, tolerance=tolerance)
+    return Decision([], [], bool(planned), planned) if planned else Decision([], [], settled=held)
 
 
 def records_of(image: ClusterImage, policy: Policy, decision: Decision) -> tuple[list[Struct], Decision]:
@@ -184,11 +188,11 @@ class _Healing:
         for (node, topic_id, index), ms in situation.failed.items():
             if ms >= settings.delay_ms:
                 self._failed_due.setdefault((topic_id, index), set()).add(node)
-        self._closed = {*settings.excluded, *situation.full}
+        self.closed = {*settings.excluded, *situation.full}
         self._receivers = {
             broker.id
             for broker in image.brokers.values()
-            if may_receive(broker) and broker.id not in self._closed
+            if may_receive(broker) and broker.id not in self.closed
         }
         self._ours = [p for p in image.reassigning.values() if p.origin in _OURS]
         self._places = max(0, settings.partitions_max - len(self._ours))
@@ -216,7 +220,7 @@ class _Healing:
         behind = [node for node in partition.adding if node not in partition.isr]
         if lost := [node for node in behind if node in self._due or node not in self._image.brokers]:
             return f"broker {lost[0]} is gone"
-        if closed := [node for node in behind if node in self._closed]:
+        if closed := [node for node in behind if node in self.closed]:
             return f"broker {closed[0]} takes no replicas"
         return ""
 
@@ -238,7 +242,7 @@ class _Healing:
         moves: list[Move] = []
         for first in range(0, len(found), self._places):
             for lost, some in self._by_lost(found[first : first + self._places]).items():
-                moves += plan_evacuation(self._image, some, lost, excluded=self._closed)
+                moves += plan_evacuation(self._image, some, lost, excluded=self.closed)
             if len(moves) >= self._places:
                 break
         return moves[: self._places]
@@ -312,33 +316,31 @@ class _Healing:
     def share(self) -> Decision:
         """Moves to brokers with far fewer replicas than the mean.
 
-        A plan takes time for each partition of the cluster, so it is made once and carried out piece by
-        piece. It is given up when a broker comes or goes: nothing is shared then for a while.
+        A plan takes time for each partition of the cluster, so it is made once, in slices, and carried out
+        piece by piece. It is given up when a broker comes or goes: nothing is shared then for a while.
         """
         situation, is_moving = self._situation, bool(self._ours)
         planned = [each for each in situation.planned if self._is_open(each)]
         if not planned:
-            held = {node: len(self._image.partitions_on(node)) for node in sorted(self._receivers)}
+            held = self.held()
             is_wanted = situation.sharing or self._is_uneven(held.values())
             if is_moving or not is_wanted or held == situation.settled:
                 return Decision([], [], is_moving, settled=situation.settled)
-            planned = self._plan()
-            if not planned:
-                return Decision([], [], settled=held)
+            return Decision([], [], situation.sharing, settled=situation.settled, needs_plan=True)
         copies = [each for each in planned if set(each.move.replicas) != set(each.before)]
         if copies:
             chosen = [each for each in copies if self._is_in_sync(each)][: self._places]
         else:
             # Other preferred leaders move no data: last, when the replicas are where they stay.
-            chosen = [] if is_moving else planned
-        left = [each for each in planned if each not in chosen]
+            chosen = [] if is_moving else planned[:SLICE]
+        moving = {each.move.partition for each in chosen}
+        left = [each for each in planned if each.move.partition not in moving]
         start = [Start(each.move, Origin.SHARE) for each in chosen]
         return Decision(start, [], bool(planned), left)
 
-    def _plan(self) -> list[Planned]:
-        tolerance = min(0.1, self._settings.tolerance / 2)
-        moves = plan_rebalance(self._image, {}, excluded=self._closed, tolerance=tolerance)
-        return [Planned(move, _find(self._image, move.partition).replicas) for move in moves]
+    def held(self) -> dict[int, int]:
+        """How many replicas the brokers have that may receive some."""
+        return {node: len(self._image.partitions_on(node)) for node in sorted(self._receivers)}
 
     def _is_open(self, planned: Planned) -> bool:
         """Whether the partition is there, and as it was when this was planned."""
@@ -346,7 +348,7 @@ class _Healing:
         topic = self._image.topics.get(name.topic)
         if topic is None or name.partition not in topic.partitions:
             return False
-        return topic.partitions[name.partition].replicas == planned.before
+        return tuple(topic.partitions[name.partition].replicas) == tuple(planned.before)
 
     def _is_in_sync(self, planned: Planned) -> bool:
         return set(_find(self._image, planned.move.partition).isr) == set(planned.before)

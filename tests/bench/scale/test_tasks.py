@@ -5,17 +5,19 @@ from __future__ import annotations
 import cProfile
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 
-from bench.scale.cluster import ZONES, Cost, Size, Stage, records_of
+from bench.scale.cluster import ZONES, Cost, Size, Stage, broker_record, records_of
 from bench.scale.report import growth, table
 from bench.scale.tasks import Values, run, write_snapshot
 from penstock.metadata.balance import next_step
 from penstock.metadata.brokers import fence_broker
 from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import NO_LEADER
+from penstock.metadata.rebalance import rebalance_steps
 from penstock.metadata.snapshot import image_of_snapshot
 from penstock.wire.metadata_records import (
     PartitionChangeRecord,
@@ -94,6 +96,16 @@ def test_work_for_one_broker_does_not_grow_with_the_cluster(work: Callable[[Stag
         cluster.change([change])
         counts.append(calls_of(partial(work, cluster)))
     assert counts[1] < 2 * counts[0]
+
+
+def test_slices_of_a_plan_are_short_however_many_replicas_a_broker_has() -> None:
+    longest = []
+    for size in (Size(600, 6), Size(6000, 6)):
+        cluster = stage(size)
+        cluster.change(broker_record(node, 1) for node in range(6, 9))
+        steps = rebalance_steps(cluster.image, {})
+        longest.append(max(map(calls_of, repeat(partial(next, steps, None), 2000))))
+    assert longest[1] < 2 * longest[0]
 
 
 def test_a_loaded_image_has_ids_once() -> None:

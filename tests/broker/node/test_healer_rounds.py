@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -160,3 +160,59 @@ def test_notes_name_the_missing_broker_and_its_replicas() -> None:
         "1 partition(s) with lost replicas have more replicas than brokers are up (2)",
     ]
     assert World().healer.notes() == []
+
+
+SHARE = {"penstock.balance.new.brokers": "true", "penstock.self.healing.delay.ms": "0"}
+
+
+def shared() -> World:
+    """The healer needs a plan of several slices for a new broker, and has begun it."""
+    world = World(**SHARE)
+    world.stage.beat(3)
+    for n in range(4):
+        world.stage.topic(f"u{n}", *[[1, 2, 3]] * 100)
+    world.stage.register(5)
+    world.stage.beat(5)
+    world.healer.observed()
+    world.healer.begin()
+    while world.decisions == 0:
+        world.pass_time(world.now_ms + 500)
+    return world
+
+
+def moving(world: World) -> int:
+    return len(world.stage.image.reassigning)
+
+
+def test_a_share_is_planned_in_turns_of_the_controller_loop() -> None:
+    world = shared()
+    turns = 0
+    while world.healer.next_ms == world.now_ms:
+        asyncio.run(world.healer.work())
+        turns += 1
+    assert turns > 10
+    assert (moving(world), world.decisions) == (0, 1)
+    world.pass_time(world.healer.next_ms)
+    assert moving(world) > 0
+
+
+def test_the_plan_of_a_share_is_discarded_when_a_broker_goes() -> None:
+    world = shared()
+    asyncio.run(world.healer.work())
+    world.stage.fence(2)
+    world.healer.observed()
+    asyncio.run(world.healer.work())
+    assert world.healer.next_ms > world.now_ms
+    world.pass_time(world.now_ms + 10 * DELAY_MS)
+    assert moving(world) == 0
+
+
+def test_a_share_whose_plan_fails_is_not_planned_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> Iterator[None]:
+        yield
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("penstock.metadata.healing.rebalance_steps", failing)
+    world = shared()
+    world.pass_time(world.now_ms + 10 * DELAY_MS)
+    assert (moving(world), world.decisions) == (0, 1)

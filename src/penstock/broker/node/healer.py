@@ -3,6 +3,9 @@
 The controller loop decides at most every `_INTERVAL_MS`, and only if the basis of the decision has changed.
 It decides nothing right after this node became the active controller, or was paused: heartbeats of live
 brokers may not have arrived yet.
+
+A share is planned in slices, one in each turn of the controller loop. Its plan is discarded if a broker comes
+or goes, or if a round meanwhile decides that it is not needed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from penstock.metadata.healing import (
     Situation,
     decide,
     obstacles,
+    plan_share,
     records_of,
 )
 from penstock.metadata.image import ClusterImage, Origin
@@ -28,6 +32,7 @@ from penstock.metadata.policy import Policy
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId
+from penstock.model.steps import Steps
 from penstock.wire.apis.broker_heartbeat import FailedTopic
 from penstock.wire.schema import Struct
 
@@ -51,6 +56,13 @@ class _Basis(NamedTuple):
     full: frozenset[int]
     failed: frozenset[Replica]
     is_quiet: bool
+
+
+class _Planning(NamedTuple):
+    """A plan that is being made, for these brokers."""
+
+    membership: object
+    steps: Steps[Decision]
 
 
 class Healer:
@@ -77,6 +89,7 @@ class Healer:
         self._last = Decision([], [])
         #: the basis of the last decision if it started and cancelled nothing
         self._idle: _Basis | None = None
+        self._planning: _Planning | None = None
         self._obstacles: list[str] = []
         #: replicas in failed data directories of brokers that are up, and since when this node knows
         self._failed_since_ms: dict[Replica, float] = {}
@@ -89,6 +102,7 @@ class Healer:
         """This node is the active controller now."""
         self._listening_since_ms = self._last_round_ms = self._now_ms()
         self._last, self._idle, self._obstacles = Decision([], []), None, []
+        self._planning = None
         self._failed_since_ms = {}
 
     def failed_replicas(self, node: int, topics: Iterable[FailedTopic]) -> None:
@@ -105,7 +119,9 @@ class Healer:
 
     @property
     def next_ms(self) -> float:
-        """The time of the next round."""
+        """The time of the next round, or of the next slice of a plan."""
+        if self._planning is not None:
+            return self._now_ms()
         return self._last_round_ms + _INTERVAL_MS if self._is_on else inf
 
     @property
@@ -119,10 +135,16 @@ class Healer:
         )
 
     async def work(self) -> None:
-        """Start and cancel moves if a round is due."""
+        """Start and cancel moves if a round is due; else go on with the plan that is being made."""
         now_ms = self._now_ms()
-        if not self._is_on or now_ms < self._last_round_ms + _INTERVAL_MS:
-            return
+        if not self._is_on:
+            self._planning = None
+        elif now_ms >= self._last_round_ms + _INTERVAL_MS:
+            await self._round(now_ms)
+        elif self._planning is not None:
+            self._plan_on(self._planning)
+
+    async def _round(self, now_ms: float) -> None:
         if now_ms - self._last_round_ms > _INTERVAL_MS + _LATE_MS:
             self._listening_since_ms = now_ms
         self._last_round_ms = now_ms
@@ -142,7 +164,27 @@ class Healer:
             return
         self._last = decision
         self._idle = None if decision.start or decision.cancel else basis
+        if not decision.needs_plan:
+            self._planning = None
+        elif self._planning is None:
+            steps = plan_share(self._image, self._settings(), self._situation())
+            self._planning = _Planning(self._image.membership, steps)
         self._report(decision)
+
+    def _plan_on(self, planning: _Planning) -> None:
+        """One slice of a plan."""
+        if planning.membership is not self._image.membership:
+            self._planning = self._idle = None
+            return
+        try:
+            next(planning.steps)
+        except StopIteration as e:
+            self._planning = self._idle = None
+            self._last = e.value
+        except Exception as e:
+            # As above. What has changed since the last round is decided on in the next one.
+            log.error("share_not_planned", error=repr(e), exc_info=e)
+            self._planning, self._idle = None, self._basis()
 
     def notes(self) -> list[str]:
         """The state of the replicas of failed brokers, as text for operators."""
