@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import MemberState
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.large_assignments import TOPICS_AT_ONCE_MAX
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard

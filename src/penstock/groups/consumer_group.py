@@ -1,9 +1,8 @@
 """The state of a consumer group (KIP-848): members, epochs, target assignment, and owners of partitions.
 
-The group epoch rises with every change that calls for a new assignment. The assignment epoch is the group
-epoch for which the target was computed. Members reach the target one by one. Only replayed records change
-the group, except for `image_offset`, the offset of the image with which the subscribed topics were compared
-last, `partition_count`, the progress of the resolution of regular expressions, and `refused_target`.
+Only replayed records change the group, except for `image_offset`, the offset of the image with which the
+subscribed topics were compared last, `partition_count`, the progress of the resolution of regular
+expressions, and `refused_target`.
 
 Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`. `instances` has
 exactly the static members. `named` and `patterns` count the subscriptions of members.
@@ -18,7 +17,7 @@ from typing import Final, NamedTuple
 from penstock.groups.assignors import Assignment
 from penstock.groups.consumer_member import ConsumerMember, PreparedAssignment
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
-from penstock.groups.group import PartitionCheck
+from penstock.groups.epoch_group import ReconciledGroup
 from penstock.groups.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -29,13 +28,10 @@ from penstock.groups.records import (
 )
 from penstock.groups.subscriptions import count_names, existing, hash_of, known_names
 from penstock.metadata.image import ClusterImage
-from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.schema import Struct
 
 __all__ = ["ConsumerGroup", "RefusedTarget", "ResolvedRegex"]
 
-#: the first version of OffsetCommit for members of the new protocol
-_COMMIT_FROM: Final = 9
 #: the target of a member that has none
 _NOTHING: Final[Assignment] = {}
 
@@ -58,7 +54,7 @@ class RefusedTarget(NamedTuple):
     reason: str
 
 
-class ConsumerGroup:
+class ConsumerGroup(ReconciledGroup[ConsumerMember]):
     """A group of the consumer protocol. See the module's docstring.
 
     Why more than 25 methods: the state that records change, and the interface of a group.
@@ -68,13 +64,7 @@ class ConsumerGroup:
     shown_protocol_type: Final = PROTOCOL_TYPE
 
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.assignment_epoch = 0
-        #: when the target was computed; 0 if unknown
-        self.assignment_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(id, epoch=1, assignment_epoch=0)
         self.instances: dict[str, str] = {}
         self.target: dict[str, Assignment] = {}
         #: topic id to partition to member id
@@ -83,9 +73,7 @@ class ConsumerGroup:
         #: topic names and regular expressions to the number of members that subscribe to them
         self.named: Counter[str] = Counter()
         self.patterns: Counter[str] = Counter()
-        #: of the image whose topics `metadata_hash` was last compared with
-        self.image_offset = -1
-        #: the partitions of those topics
+        #: the partitions of the subscribed topics
         self.partition_count = 0
         #: whether the sender of the last heartbeat has Describe on a topic; None before the first one
         self.may_describe: Callable[[str], bool] | None = None
@@ -98,14 +86,6 @@ class ConsumerGroup:
         self.refused_target: RefusedTarget | None = None
 
     # -- members
-
-    def member(self, member_id: str) -> ConsumerMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
-            )
-        return member
 
     def target_of(self, member: ConsumerMember) -> Assignment:
         return self.target.get(member.id, _NOTHING)
@@ -243,75 +223,13 @@ class ConsumerGroup:
 
     # -- the interface of a group
 
-    @property
-    def state_name(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
-            return "Stable"
-        return "Reconciling"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
-    ) -> PartitionCheck | None:
-        if epoch < 0 and not self.members:
-            return None
-        member = self.member(member_id)
-        if member.classic is None and version < _COMMIT_FROM:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        return _epoch_check(member, epoch)
-
-    def check_transactional_commit(
-        self, member_id: str, instance_id: str | None, epoch: int
-    ) -> PartitionCheck | None:
-        if epoch < 0 and (not self.members or (not member_id and instance_id is None)):
-            return None
-        return _epoch_check(self.member(member_id), epoch)
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if epoch != member.epoch:
-            raise ApiError(_stale(member))
-
-    def check_offset_deletion(self) -> None:
-        """Allowed for topics without subscribers. The caller checks each topic."""
-
-    def check_deletion(self) -> None:
-        if self.members:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.named or any(topic in regex.topics for regex in self.regexes.values())
 
-    def retention_starts_ms(self, commit_ms: int) -> int | None:
-        return commit_ms
+    def is_classic(self, member: ConsumerMember) -> bool:
+        return member.classic is not None
 
-
-def _stale(member: ConsumerMember) -> ErrorCode:
-    """The error code of a stale member epoch, which depends on the member's protocol."""
-    return ErrorCode.ILLEGAL_GENERATION if member.classic is not None else ErrorCode.STALE_MEMBER_EPOCH
-
-
-def _epoch_check(member: ConsumerMember, epoch: int) -> PartitionCheck | None:
-    """Check the epoch of a commit. Returns a check per partition if the epoch is an older one."""
-    if epoch == member.epoch:
-        return None
-    stale = _stale(member)
-    if epoch > member.epoch:
-        raise ApiError(stale, f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
-
-    def check(topic: str, topic_id: bytes, partition: int) -> None:
-        """An older epoch is accepted for partitions that the member has owned since then."""
-        assigned = member.assignment_epoch(topic_id, partition)
-        if assigned is None or epoch < assigned:
-            raise ApiError(stale, f"{topic}-{partition} is not assigned to the member in epoch {epoch}.")
-
-    return check
+    def assigned_since(
+        self, member: ConsumerMember, topic: str, topic_id: bytes, partition: int
+    ) -> int | None:
+        return member.assignment_epoch(topic_id, partition)

@@ -8,11 +8,11 @@ assigned: a commit with an older epoch is stale for that partition.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.coordination.outbox import EncodedRecord
 from penstock.groups.assignors import Due
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -23,22 +23,12 @@ from penstock.groups.records import (
 )
 from penstock.wire.slicing import exhausted
 
-__all__ = ["STATIC_LEAVE_EPOCH", "ConsumerMember", "MemberState", "Partitions", "PreparedAssignment"]
+__all__ = ["STATIC_LEAVE_EPOCH", "ConsumerMember", "Partitions", "PreparedAssignment"]
 
 #: topic id to partition to the epoch at which it was assigned
 Partitions: TypeAlias = dict[bytes, dict[int, int]]
 #: the epoch of a static member that has left and will rejoin
 STATIC_LEAVE_EPOCH: Final = -2
-
-
-class MemberState(IntEnum):
-    """The state of a member's reconciliation, numbered as in its record."""
-
-    STABLE = 0
-    #: it has partitions to revoke
-    UNREVOKED = 1
-    #: it waits for partitions that other members own
-    UNRELEASED = 2
 
 
 class PreparedAssignment(NamedTuple):

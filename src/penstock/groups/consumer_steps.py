@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import ConsumerMember, MemberState
+from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.large_assignments import ASSIGNMENT, LargeAssignments
 from penstock.groups.ledger import GroupLedger
 from penstock.groups.reconciliation import next_assignment, stays

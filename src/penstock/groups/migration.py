@@ -16,7 +16,7 @@ from penstock.groups.classic_rebalance import JOIN, SYNC, Rebalance
 from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
 from penstock.groups.classic_records import group_record
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import ConsumerMember, MemberState, current_assignment
+from penstock.groups.consumer_member import ConsumerMember, current_assignment
 from penstock.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -25,6 +25,7 @@ from penstock.groups.consumer_protocol import (
     subscription_version,
 )
 from penstock.groups.consumer_steps import ConsumerSteps
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.ledger import GroupLedger
 from penstock.groups.records import (
     ClassicMemberMetadata,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import ConsumerMember, MemberState
+from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -20,6 +20,7 @@ from penstock.groups.consumer_protocol import (
 )
 from penstock.groups.consumer_requests import ConsumerRequests, check_instance
 from penstock.groups.consumer_steps import CONSUMER_JOIN, CONSUMER_SYNC
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.migration import named_assignment
 from penstock.groups.records import ClassicMemberMetadata, ClassicProtocol, ConsumerGroupMemberMetadataValue

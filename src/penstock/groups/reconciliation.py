@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 
 from penstock.groups.assignors import Due
-from penstock.groups.consumer_member import ConsumerMember, MemberState, Partitions, current_assignment
+from penstock.groups.consumer_member import ConsumerMember, Partitions, current_assignment
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.records import ConsumerGroupCurrentMemberAssignmentValue
 from penstock.wire.slicing import exhausted
 

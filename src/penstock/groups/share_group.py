@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.coordination.outbox import EncodedRecord
 from penstock.groups.assignors import Assignment, Due
+from penstock.groups.epoch_group import EpochGroup
 from penstock.groups.group import PartitionCheck
 from penstock.groups.share_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -145,20 +146,14 @@ class ShareMember:
         )
 
 
-class ShareGroup:
+class ShareGroup(EpochGroup[ShareMember]):
     """A share group. See the module's docstring."""
 
     type: Final = "share"
     shown_protocol_type: Final = PROTOCOL_TYPE
 
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.epoch = 0
-        self.metadata_hash = 0
-        self.assignment_epoch = 0
-        #: when the target was computed; 0 if unknown
-        self.assignment_ms = 0
-        self.members: dict[str, ShareMember] = {}
+        super().__init__(id, epoch=0, assignment_epoch=0)
         self.target: dict[str, Assignment] = {}
         #: topic names to the number of members that subscribe to them
         self.named: Counter[str] = Counter()
@@ -168,21 +163,11 @@ class ShareGroup:
         self.topic_names: dict[bytes, str] = {}
         #: when the last attempt to create state began
         self.initializing_ms = 0
-        #: of the image whose topics `metadata_hash` was last compared with
-        self.image_offset = -1
         #: the state for which `has_unassigned` was computed, and its result
         self.checked_in: State | None = None
         self._is_unassigned = False
         #: the state in which all partitions of subscribed topics are initialized
         self.initialized_in: State | None = None
-
-    def member(self, member_id: str) -> ShareMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
-            )
-        return member
 
     @property
     def initializing(self) -> Assignment:
@@ -287,10 +272,6 @@ class ShareGroup:
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int
     ) -> PartitionCheck | None:
@@ -309,10 +290,6 @@ class ShareGroup:
 
     def _has_no_offsets(self) -> ApiError:
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.id} is not a consumer group.")
-
-    def check_deletion(self) -> None:
-        if self.members:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.named

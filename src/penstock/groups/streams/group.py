@@ -1,10 +1,8 @@
 """The state of a streams group (KIP-1071): members, epochs, topology, target, and owners of tasks.
 
-The group epoch rises with every change that calls for a new assignment. The assignment epoch is the group
-epoch for which the target was computed. Members reach the target one by one. Only replayed records change
-the group, except for what is in memory only: the topology as it was last compared with the topics of the
-cluster (`configured`, `image_offset`), the epoch of the endpoints, and the member that has requested the
-shutdown of the application.
+Only replayed records change the group, except for what is in memory only: the topology as it was last
+compared with the topics of the cluster (`configured`, `image_offset`), the epoch of the endpoints, and the
+member that has requested the shutdown of the application.
 
 Invariant: `owners` has exactly the tasks in members' `assigned` and `revoking`.
 """
@@ -14,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from penstock.groups.group import PartitionCheck
+from penstock.groups.epoch_group import ReconciledGroup
 from penstock.groups.streams.member import StreamsMember
 from penstock.groups.streams.owners import TaskOwners
 from penstock.groups.streams.records import (
@@ -30,33 +28,24 @@ from penstock.groups.streams.tasks import NO_TASKS, TasksByRole
 from penstock.groups.streams.topology import ConfiguredTopology, required_topics
 from penstock.groups.subscriptions import hash_of
 from penstock.metadata.image import ClusterImage
-from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.streams_group_heartbeat import EndpointToPartitions
 from penstock.wire.schema import Struct
 
 __all__ = ["PROTOCOL_TYPE", "StreamsGroup"]
 
 PROTOCOL_TYPE: Final = "streams"
-#: the first version of OffsetCommit for members of the new protocols
-_COMMIT_FROM: Final = 9
 
 
-class StreamsGroup:
+class StreamsGroup(ReconciledGroup[StreamsMember]):
     """A streams group. See the module's docstring."""
 
     type: Final = "streams"
     shown_protocol_type: Final = PROTOCOL_TYPE
 
     def __init__(self, id: str) -> None:
-        self.id = id
-        self.epoch = 1
-        self.metadata_hash = 0
+        super().__init__(id, epoch=1, assignment_epoch=1)
         self.validated_topology_epoch = 0
         self.assignment_configs: dict[str, str] = {}
-        self.assignment_epoch = 1
-        #: when the target was computed; 0 if unknown
-        self.assignment_ms = 0
-        self.members: dict[str, StreamsMember] = {}
         self.target: dict[str, TasksByRole] = {}
         self.owners: Final = TaskOwners()
         self.topology: StreamsGroupTopologyValue | None = None
@@ -64,21 +53,11 @@ class StreamsGroup:
         self.required: set[str] = set()
         self.read_by: dict[str, str] = {}
         self.configured: ConfiguredTopology | None = None
-        #: of the image with which the topology was last compared
-        self.image_offset = -1
         #: rises with each change of a member with an endpoint
         self.endpoint_epoch = 0
         #: by member, as responses have it
         self.endpoints: dict[str, EndpointToPartitions] = {}
         self.shutdown_member: str | None = None
-
-    def member(self, member_id: str) -> StreamsMember:
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
-            )
-        return member
 
     def target_of(self, member_id: str) -> TasksByRole:
         return self.target.get(member_id, NO_TASKS)
@@ -161,81 +140,14 @@ class StreamsGroup:
 
     @property
     def state_name(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
-            return "NotReady"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
-            return "Stable"
-        return "Reconciling"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
-    ) -> PartitionCheck | None:
-        if epoch < 0 and not self.members:
-            return None
-        member = self.member(member_id)
-        if version < _COMMIT_FROM:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {_COMMIT_FROM} or above must be used by members using the streams "
-                "group protocol",
-            )
-        return self._epoch_check(member, epoch)
-
-    def check_transactional_commit(
-        self, member_id: str, instance_id: str | None, epoch: int
-    ) -> PartitionCheck | None:
-        if epoch < 0 and (not self.members or (not member_id and instance_id is None)):
-            return None
-        return self._epoch_check(self.member(member_id), epoch)
-
-    def _epoch_check(self, member: StreamsMember, epoch: int) -> PartitionCheck | None:
-        """Check the epoch of a commit. Returns a check per partition if the epoch is an older one."""
-        if epoch == member.epoch:
-            return None
-        if epoch > member.epoch:
-            raise _stale(f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
-
-        def check(topic: str, topic_id: bytes, partition: int) -> None:
-            """An older epoch is accepted for tasks that the member has had since then."""
-            subtopology = self.read_by.get(topic)
-            if subtopology is None:
-                raise _stale(f"Topic {topic} is not in the topology.")
-            assigned = member.assignment_epoch(subtopology, partition)
-            if assigned is None or epoch < assigned:
-                raise _stale(
-                    f"Task {subtopology}-{partition} is not assigned to the member in epoch {epoch}."
-                )
-
-        return check
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if epoch != member.epoch:
-            raise _stale(f"Epoch {epoch} is not the member's epoch {member.epoch}.")
-
-    def check_offset_deletion(self) -> None:
-        """Allowed for topics that the topology does not read. The caller checks each topic."""
-
-    def check_deletion(self) -> None:
-        if self.members:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+        is_ready = self.topology is not None and self.topology.epoch == self.validated_topology_epoch
+        return super().state_name if is_ready or not self.members else "NotReady"
 
     def subscribes_to(self, topic: str) -> bool:
         return bool(self.members) and topic in self.read_by
 
-    def retention_starts_ms(self, commit_ms: int) -> int | None:
-        return commit_ms
-
-
-def _stale(message: str) -> ApiError:
-    return ApiError(ErrorCode.STALE_MEMBER_EPOCH, message)
+    def assigned_since(
+        self, member: StreamsMember, topic: str, topic_id: bytes, partition: int
+    ) -> int | None:
+        subtopology = self.read_by.get(topic)
+        return None if subtopology is None else member.assignment_epoch(subtopology, partition)

@@ -6,8 +6,7 @@ directory of state: a process has a task in one role only.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.streams.records import (
     Endpoint,
     KeyValue,
@@ -19,17 +18,7 @@ from penstock.groups.streams.records import (
 from penstock.groups.streams.tasks import NO_TASKS_WITH_EPOCHS, TasksWithEpochs
 from penstock.wire.apis.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
-__all__ = ["MemberState", "StreamsMember", "current_tasks"]
-
-
-class MemberState(IntEnum):
-    """The state of a member's reconciliation, numbered as in its record."""
-
-    STABLE = 0
-    #: it has tasks to revoke
-    UNREVOKED = 1
-    #: it waits for tasks that other members have
-    UNRELEASED = 2
+__all__ = ["StreamsMember", "current_tasks"]
 
 
 class StreamsMember:

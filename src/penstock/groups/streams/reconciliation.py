@@ -6,7 +6,8 @@ owner has to report that it has revoked the task before it is assigned again.
 
 from __future__ import annotations
 
-from penstock.groups.streams.member import MemberState, StreamsMember, current_tasks
+from penstock.groups.epoch_group import MemberState
+from penstock.groups.streams.member import StreamsMember, current_tasks
 from penstock.groups.streams.owners import TaskOwners
 from penstock.groups.streams.records import StreamsGroupCurrentMemberAssignmentValue
 from penstock.groups.streams.tasks import (

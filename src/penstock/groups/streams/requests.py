@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from penstock.coordination.timers import TimerKey
 from penstock.groups.classic import ClassicGroup
+from penstock.groups.epoch_group import MemberState
 from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.migration import erase_classic
 from penstock.groups.streams.checks import JOINING, check_tasks
 from penstock.groups.streams.endpoints import partitions_by_endpoint
 from penstock.groups.streams.group import StreamsGroup
-from penstock.groups.streams.member import MemberState, StreamsMember
+from penstock.groups.streams.member import StreamsMember
 from penstock.groups.streams.reconciliation import next_tasks
 from penstock.groups.streams.records import (
     KeyValue,
