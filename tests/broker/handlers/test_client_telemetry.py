@@ -207,7 +207,9 @@ def test_librdkafka_pushes_and_the_metrics_are_exported(running: BrokerThread, r
     assert page.value("penstock_client_telemetry_pushes_total", error="NONE") >= 1
     assert page.value("penstock_client_telemetry_instances") >= 1
     assert page.labels("penstock_client_sum_total") or page.labels("penstock_client_gauge_max")
-    assert page.value("penstock_otlp_exported_total", signal="metrics") >= 1
+    # Counted when the exporter has read the response of the receiver.
+    port = running.broker.serving.monitor.port
+    eventually(lambda: scrape(port).value("penstock_otlp_exported_total", signal="metrics") >= 1)
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,6 +248,22 @@ def test_a_restarted_broker_continues_its_chain(tmp_path: Path, monkeypatch: pyt
     ]
     assert Head(**json.loads(values[2])["previous"]) == verifier.heads[first]
     assert second != first
+
+
+def test_a_chain_ends_when_its_broker_stops_also_if_a_checkpoint_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        stage = Stage(monkeypatch, itertools.repeat(ErrorCode.NONE), checkpoint_s=0.01)
+        stage.topic.start()
+        stage.queue.put({"time": 1, "principal": "User:x", "event": "access_denied"})
+        await eventually(lambda: len(stage.lines) >= 2)
+        time.sleep(0.05)  # noqa: ASYNC251 - the time of the next checkpoint is over when the loop goes on
+        await asyncio.sleep(0)
+        await stage.topic.stop()
+        assert json.loads(stage.lines[-1])["event"] == "audit_stopped"
+
+    asyncio.run(main())
 
 
 def test_a_chain_without_events_gets_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,7 @@ class AuditTopic:
         self._kept: Head | None = None
         self._kept_at = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -108,6 +109,7 @@ class AuditTopic:
         """Write queued events for a limited time, then end."""
         if self._task is None:
             return
+        self._stopping = True
         if self._chain.head is not None:
             self._queue.put(internal_event(STOPPED, self._clock.now_ms()))
         await self._queue.emptied(_DRAIN_S)
@@ -140,14 +142,15 @@ class AuditTopic:
                 pause_s = min(2 * pause_s, _PAUSE_LIMIT_S)
 
     async def _filled(self) -> None:
-        """Wait for an event. A chain that has none for a time gets a checkpoint."""
+        """Wait for an event. A chain that has none for a time gets a checkpoint, unless it ends."""
         while True:
             try:
                 async with asyncio.timeout(self._checkpoint_s):
                     await self._queue.filled()
                 return
             except TimeoutError:
-                if self._chain.head is not None:
+                # The time may be over in the same turn of the event loop in which the broker stops.
+                if self._chain.head is not None and not self._stopping:
                     self._queue.put(internal_event(CHECKPOINT, self._clock.now_ms()))
 
     def _seal(self, events: list[dict[str, Any]]) -> list[bytes]:
