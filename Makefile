@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-scenarios test-brokers test-cli test-guides test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
+.PHONY: help run check check-core check-logs check-simulation check-telemetry check-cli check-clients check-brokers check-handlers check-nodes check-replicas test test-core test-simulation test-scenarios test-brokers test-nodes test-cli test-guides test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz hostile fuzz-authentication fuzz-authentication-long security-matrix security-tools sim mutants chaos alarms differential share-errors share-tools disasters exactly-once ecosystem standalone test-spark-next conformance conformance-secured clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -35,6 +35,8 @@ run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (F
 BESIDE := nice -n 5
 SCENARIO_TESTS := tests/testing/simulation/test_scenario.py
 SIMULATION_TESTS := tests/testing/simulation
+# They wait for elections, timeouts and restarts most of the time; the rest of the broker's tests run beside them.
+NODE_TESTS := $(patsubst %,tests/broker/%,node healing links replica)
 BROKER_TESTS := tests/broker
 CLI_TESTS := tests/cli tests/docs
 CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*.py)
@@ -90,9 +92,9 @@ check-replicas: $(READY)
 
 # The first two need no environment: they run while it is made.
 test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
-	@echo "six parts run at once; each reports when it is done"
+	@echo "six parts run at once, the longest ones first; each reports when it is done"
 	@rm -f .skipped .failed
-	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped PENSTOCK_FAILED=$(CURDIR)/.failed $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium lint test-simulation test-scenarios test-pipeline test-core test-cli test-conformance test-brokers test-interop test-pages test-guides test-clients; \
+	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped PENSTOCK_FAILED=$(CURDIR)/.failed $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium test-pipeline test-core test-nodes test-brokers test-simulation test-scenarios lint test-cli test-conformance test-interop test-pages test-clients test-guides; \
 		status=$$?; $(PYTHON) -m tools.unstable .failed || status=1; $(PYTHON) -m tools.skipped .skipped; exit $$status
 
 .PHONY: test-tools
@@ -111,8 +113,11 @@ test-simulation: $(READY) ## tests of the simulator, and of brokers without a gu
 test-scenarios: $(READY) ## the simulated seeds that run with every test
 	$(BESIDE) $(PY) -m pytest -q --timeout 1200 $(SCENARIO_TESTS)
 
-test-brokers: $(READY) ## tests of the broker
-	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
+test-brokers: $(READY) ## tests of the broker without those of test-nodes
+	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(NODE_TESTS) $(KAFKA_TESTS))
+
+test-nodes: $(READY) ## tests of clusters: quorum, healing, links, replication
+	$(PY) -m pytest -q $(NODE_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-cli: $(READY) test-site-tools ## tests of the command line and the documentation
 	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS) $(GUIDE_TESTS))
