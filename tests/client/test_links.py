@@ -123,6 +123,33 @@ def test_a_forced_deletion_opens_the_topics(source: str, destination: str) -> No
     asyncio.run(manage())
 
 
+def test_an_old_source_returns_after_a_failover(source: str, destination: str) -> None:
+    """Its own records are set aside, and committed offsets behind them are set back."""
+
+    async def manage() -> None:
+        async with mirroring(source, destination) as admin, Admin(source, timeout=30) as old:
+            await admin.links.pause("west")
+            await send(source, "orders", 3)
+            await admin.links.failover("west", every=True, wait=LIMIT_S)
+            await send(destination, "orders", 4)
+            await old.set_offsets("readers", {("orders", 0): 8})
+            await old.set_offsets("others", {("orders", 0): 2})
+            await old.links.create("east", destination, topics="orders", interval=0.2)
+            with pytest.raises(MisusedClient, match="name the topics"):
+                await old.links.failback("east", [])
+            with pytest.raises(LinkFailed, match="there is no link north"):
+                await old.links.failback("north", ["orders"])
+            for dry_run in (True, False):
+                (found,) = await old.links.failback("east", ["orders"], wait=LIMIT_S, dry_run=dry_run)
+                assert (found.topic, found.common_offset, found.set_aside_records) == ("orders", 5, 3)
+            await asyncio.to_thread(ends_at, source, "orders", 9)
+            assert (await old.offsets("readers"))["orders", 0] == 5
+            assert (await old.offsets("others"))["orders", 0] == 2
+            assert await old.links.failback("east", ["orders"], wait=LIMIT_S) == []
+
+    asyncio.run(manage())
+
+
 def test_an_incomplete_promotion_raises_an_error_with_the_missing_records(destination: str) -> None:
     """It can be given up, and the topics are mirrored as before."""
 

@@ -24,11 +24,12 @@ from penstock.net.cluster_client import ClusterClient
 from penstock.net.link_client import LinkError, create_link, link_values, pause_link, resume_link
 from penstock.net.link_ends import Ended, delete_link, end_topics
 from penstock.net.link_reports import LinkDescription, LinkSummary, describe_link, summaries
+from penstock.net.link_returns import Returned, compare, give_up, take_back
 from penstock.net.peer_errors import PeerGone, PeerRefused, PeerRejected
 from penstock.security.client_names import SECURITY_PREFIXES, java_names
 from penstock.wire.api import Api, RequestT, ResponseT
 
-__all__ = ["Ended", "LinkDescription", "LinkSummary", "Links"]
+__all__ = ["Ended", "LinkDescription", "LinkSummary", "Links", "Returned"]
 
 
 class Links:
@@ -127,6 +128,25 @@ class Links:
         Transactions that are open are aborted. Records that were not mirrored are not here.
         """
         return await self._end(name, topics, every=every, complete=False, wait=wait)
+
+    async def failback(
+        self, name: str, topics: Iterable[str], *, wait: float = 300.0, dry_run: bool = False
+    ) -> Sequence[Returned]:
+        """Make topics of this cluster mirrors of the cluster that took over from it.
+
+        Each leader finds the last point in common with the source. Records behind it go to the quarantine of
+        each broker. With `dry_run` the topics are as before at the end: what is returned would be set aside.
+        """
+        named = _names(topics)
+        if not named:
+            raise MisusedClient("name the topics that return")
+        async with self._translated() as port:
+            compared = await compare(port, name, named, wait)
+            if dry_run:
+                await give_up(port, compared.before)
+            else:
+                await take_back(port, name, named, compared.partitions, wait)
+            return compared.partitions
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete a link. It must mirror nothing; with `force`, its topics fail over first."""

@@ -34,7 +34,7 @@ from penstock.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES, ListConfigResourcesRequest
-from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 
 __all__ = [
     "LinkError",
@@ -205,10 +205,17 @@ async def _alter(cluster: LinkPort, kind: int, resources: Mapping[str, Mapping[s
         cluster.check(each.error_code, each.error_message, about)
 
 
-async def look(cluster: LinkPort, link: str | None = None) -> View:
-    """The topics of one link, or of all, and the reports of all brokers."""
-    metadata = await cluster.send(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    counts = {topic.name or "": len(topic.partitions) for topic in metadata.topics}
+async def look(
+    cluster: LinkPort, link: str | None = None, topics_named: Collection[str] | None = None
+) -> View:
+    """The topics of one link, or of all, and the reports of all brokers.
+
+    With `topics_named` only of these: what is repeated does not ask for all topics of the cluster. Topics
+    that do not exist are left out.
+    """
+    asked = None if topics_named is None else [MetadataRequestTopic(name=name) for name in topics_named]
+    metadata = await cluster.send(METADATA, MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+    counts = {topic.name or "": len(topic.partitions) for topic in metadata.topics if not topic.error_code}
     topics = await _mirrored_topics(cluster, sorted(counts))
     if link is not None:
         topics = {name: topic for name, topic in topics.items() if topic.link == link}

@@ -157,7 +157,7 @@ async def _await(
 ) -> list[Mirror]:
     """The mirrors of topics once all are done; a LinkError that describes the others after the deadline."""
     while True:
-        mirrors = (await look(cluster, link)).of(topics.keys())
+        mirrors = (await look(cluster, link, topics.keys())).of(topics.keys())
         waiting = [each for each in mirrors if each.log is None or not is_done(each.log)]
         if not waiting:
             return mirrors
@@ -178,7 +178,7 @@ async def _await_cuts(cluster: LinkPort, link: str, topics: Collection[str], dea
     A promoted topic has no cuts any more: an old log that came back later would count as the newer one.
     """
     while topics:
-        uncut = [each for each in (await look(cluster, link)).of(topics) if each.lagging]
+        uncut = [each for each in (await look(cluster, link, topics)).of(topics) if each.lagging]
         if not uncut:
             return
         if _now() > deadline:
@@ -193,9 +193,9 @@ async def _await_cuts(cluster: LinkPort, link: str, topics: Collection[str], dea
 async def _await_rounds(cluster: LinkPort, link: str, deadline: float) -> None:
     """Wait until every broker has compared the committed offsets once more."""
     groups = (await link_configs(cluster, link)).get("groups")
-    before = _rounds(await look(cluster, link))
+    before = _rounds(await look(cluster, link, ()))
     while groups:
-        now = _rounds(await look(cluster, link))
+        now = _rounds(await look(cluster, link, ()))
         # The round that is under way may have read the offsets before.
         if before.keys() <= now.keys() and all(now[broker] >= before[broker] + 2 for broker in before):
             return

@@ -116,39 +116,26 @@ def failback(
     quarantine of each broker, and the topics are mirrored from there on. They are read-only from the start.
     """
     # Longer than other functions because of its options.
-    from penstock.cli.failback import compare, give_up, take_back
     from penstock.cli.failure import Failure
-    from penstock.cli.group_limits import limit_committed
     from penstock.cli.output import print_rows
-    from penstock.net.link_client import check_exists
+    from penstock.net.link_returns import compare, give_up, take_back
 
     with connection.direct() as line:
-        line.run(lambda cluster: check_exists(cluster, name))
-        before, compared = compare(line, name, topics, wait)
-        rows = [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "common_offset": each.common_offset,
-                "set_aside_records": each.set_aside_records,
-            }
-            for each in compared
-        ]
+        compared = line.run(lambda cluster: compare(cluster, name, topics, wait))
         columns = ("topic", "partition", "common_offset", "set_aside_records")
+        rows = [{each: getattr(row, each) for each in columns} for row in compared.partitions]
         print_rows(rows, as_json=as_json, columns=columns, empty="the topics have returned already")
-        total = sum(each.set_aside_records for each in compared)
+        total = sum(each.set_aside_records for each in compared.partitions)
         if dry_run:
-            give_up(line, before)
+            line.run(lambda cluster: give_up(cluster, compared.before))
             return
         try:
             confirm(f"Set {total} records aside, and mirror {', '.join(topics)}", connection.bootstrap, yes)
         except Failure:
-            give_up(line, before)
+            line.run(lambda cluster: give_up(cluster, compared.before))
             raise
-        ends = {(each.topic, each.partition): each.common_offset for each in compared}
-        left = limit_committed(connection.cluster(), ends)
-        take_back(line, name, topics, compared, wait)
-    if compared and not as_json:
+        left = line.run(lambda cluster: take_back(cluster, name, topics, compared.partitions, wait))
+    if compared.partitions and not as_json:
         print(f"{total} records were set aside: `penstock log quarantine list` shows them on each broker")
         if left:
             print(f"groups with members keep their committed offsets: {', '.join(left)}")
