@@ -19,6 +19,7 @@ from penstock.client import (
     Producer,
     Record,
     Refused,
+    TopicPartition,
 )
 from penstock.testing import broker
 from tests.broker.links.clusters import DEFAULTS, ends_at
@@ -132,8 +133,8 @@ def test_an_old_source_returns_after_a_failover(source: str, destination: str) -
             await send(source, "orders", 3)
             await admin.links.failover("west", every=True, wait=LIMIT_S)
             await send(destination, "orders", 4)
-            await old.set_offsets("readers", {("orders", 0): 8})
-            await old.set_offsets("others", {("orders", 0): 2})
+            await old.set_offsets("readers", {TopicPartition("orders", 0): 8})
+            await old.set_offsets("others", {TopicPartition("orders", 0): 2})
             await old.links.create("east", destination, topics="orders", interval=0.2)
             with pytest.raises(MisusedClient, match="name the topics"):
                 await old.links.failback("east", [])
@@ -143,8 +144,8 @@ def test_an_old_source_returns_after_a_failover(source: str, destination: str) -
                 (found,) = await old.links.failback("east", ["orders"], wait=LIMIT_S, dry_run=dry_run)
                 assert (found.topic, found.common_offset, found.set_aside_records) == ("orders", 5, 3)
             await asyncio.to_thread(ends_at, source, "orders", 9)
-            assert (await old.offsets("readers"))["orders", 0] == 5
-            assert (await old.offsets("others"))["orders", 0] == 2
+            assert (await old.offsets("readers"))[TopicPartition("orders", 0)] == 5
+            assert (await old.offsets("others"))[TopicPartition("orders", 0)] == 2
             assert await old.links.failback("east", ["orders"], wait=LIMIT_S) == []
 
     asyncio.run(manage())

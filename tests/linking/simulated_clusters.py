@@ -13,7 +13,8 @@ from random import Random
 from typing import ClassVar, NamedTuple
 
 from penstock.linking.mirror import LastBatch
-from penstock.model.config.mirrored_topics import Cut, MirroredTopic
+from penstock.model.config.mirrored_topics import Cut, MirroredTopic, MirrorState, check_order
+from penstock.model.errors import PolicyViolation
 from penstock.model.ids import TopicId
 from penstock.replication.epochs import diverging_epoch
 from penstock.replication.follower import (
@@ -36,6 +37,8 @@ class Batch(NamedTuple):
     #: the digest of all batches before it, and of those and itself
     parent: int
     chain: int
+    #: the transaction whose records it has, or, if negative, that it ends; 0 for none
+    transaction: int = 0
 
     @property
     def seen(self) -> LastBatch:
@@ -107,9 +110,26 @@ class Log:
         self._empty_at = self.log_start_offset = self.high_watermark = offset
         return removed
 
-    def append(self, base: int, last: int, crc: int, epoch: int, parent: int | None = None) -> Batch:
+    @property
+    def transactions(self) -> list[int]:
+        """The transactions that are open."""
+        opened: dict[int, None] = {}
+        for batch in self.batches:
+            if batch.transaction > 0:
+                opened[batch.transaction] = None
+            else:
+                opened.pop(-batch.transaction, None)
+        return list(opened)
+
+    @property
+    def open_transactions(self) -> int:
+        return len(self.transactions)
+
+    def append(
+        self, base: int, last: int, crc: int, epoch: int, parent: int | None = None, transaction: int = 0
+    ) -> Batch:
         parent = self.chain if parent is None else parent
-        batch = Batch(base, last, crc, epoch, parent, hash((parent, base, last, crc)))
+        batch = Batch(base, last, crc, epoch, parent, hash((parent, base, last, crc)), transaction)
         self.batches.append(batch)
         return batch
 
@@ -140,6 +160,8 @@ class SimulatedCluster:
 
     #: `metadata.mirror_cuts`: the record with the cuts begins a leader epoch
     cuts_begin_epochs: ClassVar[bool] = True
+    #: `model.config.mirrored_topics.check_order`: a request of an older promotion changes no fence
+    orders_fences: ClassVar[bool] = True
     #: `replica.tail_cuts`: what is cut is copied first
     cuts_are_copied: ClassVar[bool] = True
 
@@ -152,7 +174,8 @@ class SimulatedCluster:
         self.epoch = 0
         self.isr = set(range(replicas))
         self.topic: MirroredTopic | None = None
-        self.is_fenced = False
+        #: what a link in another cluster has set
+        self.fence: MirroredTopic | None = None
         #: what replicas have set aside, and what may be gone: lost by unclean elections, or expired
         self.quarantine: set[int] = set()
         self.lost: set[int] = set()
@@ -190,6 +213,19 @@ class SimulatedCluster:
         before, self.topic = self.topic, topic
         if topic.cuts and (before is None or before.cuts != topic.cuts) and self.cuts_begin_epochs:
             self.epoch += 1
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.fence is not None and self.fence.is_read_only
+
+    def set_fence(self, state: MirroredTopic) -> None:
+        """A request of the other cluster."""
+        try:
+            if self.orders_fences:
+                check_order(str(self.fence or ""), str(state))
+        except PolicyViolation:
+            return
+        self.fence = state
 
     def set_aside(self, batches: Iterable[Batch]) -> None:
         self.quarantine.update(each.chain for each in batches)
@@ -290,14 +326,24 @@ class SimulatedCluster:
             return False
         return leader.topic is None or not leader.topic.is_read_only
 
-    def produce(self, crc: int, size: int) -> bool:
+    def produce(self, crc: int, size: int, transaction: int = 0) -> bool:
         leader = self.led()
         if leader is None or not self.is_writable:
             return False
         base = leader.log.end_offset
-        leader.log.append(base, base + size - 1, crc, self.epoch)
+        leader.log.append(base, base + size - 1, crc, self.epoch, transaction=transaction)
         self.commit()
         return True
+
+    def end_transactions(self, crc: int) -> None:
+        """The coordinator ends the open transactions, also in a topic that takes no records of producers."""
+        leader = self.led()
+        if leader is None or (leader.topic is not None and leader.topic.state is not MirrorState.PROMOTED):
+            return
+        for transaction in leader.log.transactions:
+            base = leader.log.end_offset
+            leader.log.append(base, base, -crc, self.epoch, transaction=-transaction)
+        self.commit()
 
     def expire(self, offset: int) -> None:
         leader = self.led()

@@ -56,6 +56,8 @@ class LinkSimulation:
     fences: ClassVar[bool] = True
     #: a promotion behind a fence waits for records that are not committed yet
     waits_for_log_end: ClassVar[bool] = True
+    #: a rule of the worker: the source of a topic that is mirrored again takes records again
+    lifts_fences: ClassVar[bool] = True
     #: a rule of the controller: cuts are those of the current leader
     checks_leaders: ClassVar[bool] = True
 
@@ -129,12 +131,20 @@ class LinkSimulation:
         if self.checks_topic_ids and topic.source_id != self.source.topic_id:
             mirror.refuse("the topic was created again")
             return
+        if topic.state is MirrorState.MIRRORING and self.source.is_fenced:
+            self._lift_fence(topic)
         mirror.moved(self.source.epoch)
         sent = mirror.next_fetch(self.now)
         if sent is not None:
             self._pending = _Fetch(mirror, sent, self.now + _TIMEOUT)
             fetch = self._pending
             self._send("to", lambda: self._at_source(fetch))
+
+    def _lift_fence(self, topic: MirroredTopic) -> None:
+        """The broker may have old metadata, and its request may come late."""
+        source, fence = self.source, self.source.fence
+        if self.lifts_fences and fence is not None and fence.fence <= topic.fence:
+            self._send("to", lambda: source.set_fence(fence._replace(state=MirrorState.LIFTED)))
 
     def _lost(self, reason: str) -> None:
         self._pending = None
@@ -172,7 +182,7 @@ class LinkSimulation:
                     continue
                 if not log.batches and not log.end_offset:
                     log.reset(batch.base)
-                log.append(batch.base, batch.last, batch.crc, leader.epoch, batch.parent)
+                log.append(batch.base, batch.last, batch.crc, leader.epoch, batch.parent, batch.transaction)
                 mirror.appended(batch.seen, fetch.sent.leader_epoch)
             mirror.progressed(self.now)
             self.here.commit()
@@ -214,7 +224,11 @@ class LinkSimulation:
             twins = [each for each in other.log.batches if each.base == own.log.end_offset]
             if twins:
                 content, size = twins[0].crc, twins[0].last - twins[0].base + 1
-        cluster.produce(content, size)
+        cluster.produce(content, size, content if self.random.random() < 0.1 else 0)
+
+    def end_transactions(self) -> None:
+        self._content += 1
+        self.random.choice([self.source, self.here]).end_transactions(self._content)
 
     # -- the operator
 
@@ -240,8 +254,10 @@ class LinkSimulation:
         if topic is None or leader is None or source is None:
             return
         if topic.state is MirrorState.MIRRORING and "to" not in self.cut:
-            self.source.is_fenced = self.fences
-            self.here.set_topic(topic._replace(state=MirrorState.PROMOTING))
+            fence = MirroredTopic("l", MirrorState.FENCED, self.here.topic_id, "t", fence=self.now)
+            if self.fences:
+                self.source.set_fence(fence)
+            self.here.set_topic(topic._replace(state=MirrorState.PROMOTING, fence=self.now))
         elif topic.state is MirrorState.PROMOTING and self._owner == (leader, leader.epoch):
             done = self._mirror is not None and self._mirror.phase is Phase.STOPPED
             if not done or leader.log.high_watermark < leader.log.end_offset:
@@ -250,10 +266,19 @@ class LinkSimulation:
                 missing = source.log.high_watermark - leader.log.high_watermark
                 if missing > 0 and self.source.is_fenced:
                     raise Violation(f"promoted, and {missing} records are missing")
+                if leader.log.transactions:
+                    raise Violation("promoted, and the source may commit a transaction that is open here")
             self._promoted(leader.log.end_offset)
             if self.source.is_writable:
                 raise Violation("promoted with a fence, and both copies are writable")
             self.trace.append(f"{self.now} promoted at {leader.log.end_offset}")
+
+    def give_promotion_up(self) -> None:
+        """The command has waited for long enough, or the user resumes the link."""
+        topic = self.here.topic
+        if topic is not None and topic.state is MirrorState.PROMOTING:
+            self.here.set_topic(topic._replace(state=MirrorState.MIRRORING))
+            self.trace.append(f"{self.now} resumed")
 
     def begin_return(self) -> None:
         """The old source becomes a returning topic, if the mirror was opened."""
@@ -296,7 +321,7 @@ class LinkSimulation:
             return
         id_there = self.here.topic_id
         self.source.set_topic(MirroredTopic("l", MirrorState.MIRRORING, TopicId(id_there), "t", cuts=(cut,)))
-        self.source.is_fenced = False
+        self.source.fence = None
         there = self.here.led()
         if there is not None:
             behind = [each for each in there.log.batches if each.base >= cut.offset]

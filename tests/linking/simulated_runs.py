@@ -43,6 +43,8 @@ def _event(simulation: LinkSimulation) -> None:
     if random.random() < 0.4:
         simulation.produce()
     if random.random() < 0.1:
+        simulation.end_transactions()
+    if random.random() < 0.1:
         simulation.take_over_offsets()
     if random.random() < 0.2:
         simulation.compare()
@@ -56,6 +58,7 @@ _OPERATIONS: list[Callable[[LinkSimulation], None]] = [
     LinkSimulation.promote,
     LinkSimulation.promote,
     LinkSimulation.promote,
+    LinkSimulation.give_promotion_up,
     LinkSimulation.fail_over,
     LinkSimulation.begin_return,
     LinkSimulation.begin_return,
@@ -155,6 +158,8 @@ def _calm_down(simulation: LinkSimulation) -> None:
         assert source is not None and here is not None, "all brokers are up"
         if here.log.high_watermark == source.log.high_watermark and mirror.phase is Phase.MIRRORING:
             return
+        if simulation.source.is_fenced and not simulation.failovers:
+            raise Violation("the topic is mirrored, and its source takes no records")
     if is_mirror:
         raise Violation(
             f"the mirror does not get everything: {simulation._mirror and simulation._mirror.reason}"

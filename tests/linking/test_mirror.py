@@ -15,6 +15,7 @@ EPOCH = 4
 class Log:
     end_offset: int = 0
     log_start_offset: int = 0
+    open_transactions: int = 0
 
 
 def batch(base: int, last: int, crc: int = 1) -> LastBatch:
@@ -246,3 +247,15 @@ def test_a_mirror_that_lacks_records_is_not_idle() -> None:
     mirror.answered(position(mirror), Answer(high_watermark=20, first=batch(10, 19)), 50)
     mirror.was_idle(100)
     assert mirror.caught_up_ms == 0
+
+
+def test_a_mirror_does_not_stop_while_transactions_are_open() -> None:
+    """The source may commit them after its last record: its marker is to be mirrored."""
+    log, mirror = verified()
+    mirror.stop_when_complete(True, 10)
+    log.open_transactions = 1
+    mirror.progressed(1)
+    assert (mirror.phase, mirror.reason) == (Phase.MIRRORING, "1 transactions are open at the source")
+    log.open_transactions = 0
+    mirror.progressed(2)
+    assert (mirror.phase, mirror.reason) == (Phase.STOPPED, "")

@@ -16,7 +16,7 @@ from penstock.linking.mirror import Answer, Hold, PartitionMirror, Phase, Step
 from penstock.model.config.mirrored_topics import Cut
 from penstock.replication.follower import FetchPosition
 from tests.amounts import amount, known_first
-from tests.linking.simulated_clusters import SimulatedCluster
+from tests.linking.simulated_clusters import Log, SimulatedCluster
 from tests.linking.simulated_link import LinkSimulation, Violation
 from tests.linking.simulated_runs import run
 
@@ -101,6 +101,9 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a promotion does not wait for responses": (PartitionMirror, "progressed", _completes_at_once),
     "a promotion ignores records that are not committed": (LinkSimulation, "waits_for_log_end", False),
     "a promotion does not fence": (LinkSimulation, "fences", False),
+    "a promotion ignores open transactions": (Log, "open_transactions", 0),
+    "a late request lifts the fence of a newer promotion": (SimulatedCluster, "orders_fences", False),
+    "a promotion that is given up leaves its fence": (LinkSimulation, "lifts_fences", False),
     "one equal batch proves a whole log": (CommonPoint, "__init__", _by_the_last_batch),
     "a returning log is cut at the end of the source": (CommonPoint, "__init__", _to_the_end),
     "a cut takes records of later epochs": (Cut, "is_due", lambda cut, end, *_: end > cut.offset),

@@ -34,6 +34,8 @@ class MirrorLog(Protocol):
     def end_offset(self) -> int: ...
     @property
     def log_start_offset(self) -> int: ...
+    @property
+    def open_transactions(self) -> int: ...
 
 
 class Phase(StrEnum):
@@ -267,11 +269,16 @@ class PartitionMirror:
         self._pause_ms = _FIRST_PAUSE_MS
 
     def progressed(self, now_ms: int) -> None:
-        """The response was dealt with: note whether the mirror has everything that the source had."""
+        """The response was dealt with: note whether the mirror has everything that the source had.
+
+        A mirror does not stop while mirrored transactions are open: the source may still commit them.
+        """
         self.phase, self.reason = Phase.MIRRORING, ""
         if self.source_end >= 0 and self._log.end_offset >= self.source_end:
             self.caught_up_ms = now_ms
-            if self._stops and self._log.end_offset >= self._least_end:
+            if self._stops and self._log.open_transactions:
+                self.reason = f"{self._log.open_transactions} transactions are open at the source"
+            elif self._stops and self._log.end_offset >= self._least_end:
                 self.phase = Phase.STOPPED
 
     def was_idle(self, until_ms: int) -> None:

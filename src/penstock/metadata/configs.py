@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from penstock.metadata.image import BROKER, NO_TIME, ROLE, TOPIC, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.config import BROKER_KEYS
+from penstock.model.config.mirrored_topics import LINK_CONFIG, check_order
 from penstock.model.errors import InvalidConfig, InvalidRequest, PolicyViolation
 from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
 from penstock.wire.schema import Struct
@@ -112,6 +113,8 @@ def check_change(resource: tuple[int, str], current: Mapping[str, str], values: 
     """Refuse `values` that a resource must not have, whatever each of them is."""
     _check_min_isr(resource, values)
     kind = resource[0]
+    if kind == TOPIC and values.get(LINK_CONFIG):
+        check_order(current.get(LINK_CONFIG, ""), values[LINK_CONFIG])
     if kind == BROKER:
         # Like Kafka, brokers accept names that they do not know: those of plugins, and of any listener.
         _check_number("a broker", _others(current), _others(values), _OTHERS_MAX)

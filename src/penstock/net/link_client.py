@@ -253,7 +253,7 @@ async def _mirrored_topics(cluster: LinkPort, names: Sequence[str]) -> dict[str,
     texts = await topic_links(cluster, names)
     topics = {name: MirroredTopic.parse(text) for name, text in texts.items() if text}
     # Those that another cluster has fenced belong to no link here.
-    return {name: topic for name, topic in topics.items() if topic.state is not MirrorState.FENCED}
+    return {name: topic for name, topic in topics.items() if not topic.is_source}
 
 
 async def topic_links(cluster: LinkPort, topics: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ Each step can be repeated after an interruption. Deadlines are those of the even
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -100,10 +101,11 @@ async def end_mirrors(
     deadline = _now() + wait_s
     open_topics = {n: t for n, t in topics.items() if t.state is not MirrorState.CLOSING}
     if complete and open_topics:
-        state = MirrorState.FENCING if fence else MirrorState.PROMOTING
-        await set_state(cluster, {n: t._replace(state=state) for n, t in open_topics.items()})
         if fence:
-            await _await_fence(cluster, link, open_topics, deadline)
+            topics = {**topics, **await _fence(cluster, link, open_topics, deadline)}
+        else:
+            promoting = {n: t._replace(state=MirrorState.PROMOTING, fence=0) for n, t in open_topics.items()}
+            await set_state(cluster, promoting)
         await _await(cluster, link, open_topics, lambda log: log.phase == "stopped", deadline, _missing)
         await _await_rounds(cluster, link, deadline)
     await _await_cuts(cluster, link, {n for n, t in topics.items() if t.cuts}, deadline)
@@ -120,19 +122,26 @@ async def end_mirrors(
     return [_ended(mirror) for mirror in closed]
 
 
-async def _await_fence(
+async def _fence(
     cluster: LinkPort, link: str, topics: Mapping[str, MirroredTopic], deadline: float
-) -> None:
-    """Wait until the source refuses records. If it cannot be asked to, the topics are mirrored as before.
+) -> dict[str, MirroredTopic]:
+    """Wait until the source refuses records; returns the topics with the number of the promotion.
 
+    If the source cannot be asked to, the topics are mirrored as before.
+
+    The brokers of the link lift the fences of topics that are mirrored: those that were set, and those that
+    are set behind the error, by requests that are under way. The number of the promotion orders them.
     A broker reports what its last round found. The round that is under way may have begun before the fence.
     """
-    before = _rounds(await look(cluster, link))
+    number = max([time.time_ns() // 1_000_000, *(each.fence + 1 for each in topics.values())])
+    begun = {n: t._replace(state=MirrorState.FENCING, fence=number) for n, t in topics.items()}
+    await set_state(cluster, begun)
+    before = _rounds(await look(cluster, link, ()))
     while True:
-        view = await look(cluster, link)
-        waiting = [n for n in topics if view.topics[n].state is MirrorState.FENCING]
+        view = await look(cluster, link, topics.keys())
+        waiting = [n for n in topics if n in view.topics and view.topics[n].state is MirrorState.FENCING]
         if not waiting:
-            return
+            return begun
         problems = [
             f"topic {problem.topic}: {problem.reason}"
             for broker, rounds in _rounds(view).items()
@@ -142,8 +151,11 @@ async def _await_fence(
             if problem.topic in waiting
         ]
         if problems or _now() > deadline:
-            await set_state(cluster, {n: topics[n]._replace(state=MirrorState.MIRRORING) for n in waiting})
-            raise LinkError(problems[0] if problems else f"the source of topic {waiting[0]} does not respond")
+            await set_state(cluster, {n: t._replace(state=MirrorState.MIRRORING) for n, t in begun.items()})
+            reason = problems[0] if problems else f"the source of topic {waiting[0]} does not respond"
+            raise LinkError(
+                f"{reason}. The topics are mirrored as before, and a fence that was set is lifted"
+            )
         await asyncio.sleep(_POLL_S)
 
 
@@ -166,7 +178,8 @@ async def _await(
             more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
             raise LinkError(
                 f"{len(waiting)} of {len(mirrors)} partitions are not complete: {shown}{more}. They stay "
-                f"read-only: repeat the command, `penstock link resume {link}` to go on mirroring, or "
+                f"read-only: repeat the command, `penstock link resume {link}` to go on mirroring (it lifts "
+                f"a fence), or "
                 f"`penstock link failover {link}` to do without the source"
             )
         await asyncio.sleep(_POLL_S)
@@ -201,7 +214,8 @@ async def _await_rounds(cluster: LinkPort, link: str, deadline: float) -> None:
             return
         if _now() > deadline:
             raise LinkError(
-                "the records are complete, but the committed offsets of groups were not compared once more: "
+                "the records are complete, but the committed offsets of groups were not compared once more, "
+                "or are in transactions of the source that have not ended: "
                 f"see `penstock link describe {link}`, and repeat the command"
             )
         await asyncio.sleep(_POLL_S)

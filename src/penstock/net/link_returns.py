@@ -77,11 +77,14 @@ def _returning(link: str, links: Mapping[str, str], prefix: str) -> dict[str, st
     wanted = {}
     for name, text in links.items():
         topic = MirroredTopic.parse(text) if text else None
-        if topic is None or not topic.is_read_only or topic.state is MirrorState.FENCED:
+        if topic is None or not topic.is_read_only or topic.is_source:
             if not name.startswith(prefix):
                 raise LinkError(f"topic {name} does not begin with the prefix {prefix} of link {link}")
             source = name.removeprefix(prefix)
-            wanted[name] = str(MirroredTopic(link, MirrorState.RETURNING, NO_TOPIC_ID, source))
+            # The number lifts the fence at a source from which this cluster has taken over.
+            fence = 0 if topic is None or topic.is_source else topic.fence
+            returning = MirroredTopic(link, MirrorState.RETURNING, NO_TOPIC_ID, source, fence=fence)
+            wanted[name] = str(returning)
         elif topic.link != link or not (topic.state is MirrorState.RETURNING or topic.cuts):
             raise LinkError(f"topic {name} is mirrored by link {topic.link} already")
     return wanted

@@ -365,6 +365,11 @@ class Log(LogReads):
 
     # -- leader epochs
 
+    @property
+    def open_transactions(self) -> int:
+        """The number of transactions with records and without a marker."""
+        return len(self.producers.ongoing)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `epoch`, the offset behind its last record), (-1, -1) if unknown."""
         return self.leader_epochs.end_offset(epoch, self.end_offset)

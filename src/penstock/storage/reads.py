@@ -89,6 +89,15 @@ class LogReads:
             self.recovery.sound_end(damaged_from)
         return found
 
+    def tail(self, offset: int) -> list[FileRange]:
+        """The bytes that `truncate_to(offset)` removes, whatever is in them; none in memory is copied."""
+        with self.health.disk(f"read {self.path}"):
+            segment, position, _ = self._store.cut_point(self.recovery.end_before(offset))
+            found = [FileRange(segment.open_file(), position, segment.size - position)]
+            for each in self.segments.since(segment.base_offset)[1:]:
+                found.append(FileRange(each.open_file(), 0, each.size))
+            return found
+
     def newest(self, offset: int) -> bytes | None:
         """The bytes from `offset` to the end, if they are the last append of a client and few, else None.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.broker.replica.partition import Partition
+from penstock.model.config.mirrored_topics import Cut, MirroredTopic, MirrorState
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.storage.recovery_report import Corruption
@@ -78,5 +81,34 @@ def test_a_broker_reports_the_end_of_the_sound_part_of_its_log() -> None:
             assert await damage() == (True, 3, 2)
             found.log.recovery.found(Corruption(found.log.path, 10, 10, 1, 2))
             assert await damage() == (True, 3, 0)
+
+    run(main())
+
+
+def test_a_log_that_is_to_be_cut_is_not_current() -> None:
+    """A topic has returned to a link: what is behind the cut must not win an election."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            assert (await produce(nodes, 1, b"one", b"two", b"three")).error_code == ErrorCode.NONE
+            image = nodes[1].stages.cluster.image
+            topic_id, epoch = image.topics[NAME].id, described(nodes[1]).leader_epoch
+            found = nodes[1].stages.storage.partitions.find(topic_id, 0)
+            assert isinstance(found, Partition)
+            topic = MirroredTopic("west", MirrorState.MIRRORING, topic_id, "t", cuts=(Cut(1, epoch),))
+            found.log.config = replace(found.log.config, penstock_link=str(topic))
+            found.leader_epoch = epoch + 1
+
+            async def reported() -> int:
+                wanted = LogInfoTopic(topic_id=topic_id, partitions=[0])
+                request = GetReplicaLogInfoRequest(topic_partitions=[wanted])
+                response = await nodes.call(1, GET_REPLICA_LOG_INFO, request, internal=True)
+                (info,) = response.topic_partition_log_info_list[0].partition_log_info
+                return int(info.current_leader_epoch)
+
+            assert await reported() == -1
+            found.log.config = replace(found.log.config, penstock_link="")
+            assert await reported() == epoch + 1
 
     run(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.direct import DirectLine
@@ -13,7 +13,21 @@ from penstock.cli.links import alter_link, look
 from penstock.wire.apis.describe_log_dirs import MirroredLog
 from tests.waiting import eventually
 
-__all__ = ["DEFAULTS", "create", "creates", "ends_at", "lines", "link", "log_of", "records", "reports"]
+__all__ = [
+    "DEFAULTS",
+    "commit",
+    "committed",
+    "create",
+    "creates",
+    "ends_at",
+    "lines",
+    "link",
+    "log_of",
+    "records",
+    "reports",
+    "send",
+    "values",
+]
 
 #: configs of the brokers of both clusters
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0", "penstock.memory": "true"}
@@ -108,5 +122,31 @@ def records(
                 return found
             at = message.offset(), message.timestamp()[1]
             found.append((*at, message.key(), message.value(), message.headers()))
+    finally:
+        consumer.close()
+
+
+def send(bootstrap: str, topic: str, values: range, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"})
+    for n in values:
+        producer.produce(topic, b"%d" % n, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
+    return [int(each[3] or b"") for each in records(bootstrap, topic, partition)]
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        return int(found.offset)
     finally:
         consumer.close()

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 
-from penstock.broker.links.source_cluster import SourceCluster
+from penstock.broker.replica.partition import Partition
 from penstock.cli.links import end_topics
-from penstock.model.errors import PolicyViolation
 from penstock.net.link_client import LinkError
 from penstock.testing import broker, cluster
-from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, log_of, records, reports
+from penstock.testing.brokers import BrokerThread
+from tests.broker.links.clusters import (
+    DEFAULTS,
+    commit,
+    committed,
+    create,
+    ends_at,
+    lines,
+    link,
+    log_of,
+    records,
+    reports,
+    send,
+    values,
+)
+from tests.broker.metadata_damage import flip
 from tests.cli.running import run_here
 from tests.waiting import eventually
 
+T = TypeVar("T")
 ON_DISK = {**DEFAULTS, "penstock.memory": "false"}
-
-
-def send(bootstrap: str, topic: str, values: range, partition: int = 0) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"})
-    for n in values:
-        producer.produce(topic, b"%d" % n, partition=partition)
-    assert producer.flush(60) == 0
-
-
-def values(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
-    return [int(each[3] or b"") for each in records(bootstrap, topic, partition)]
 
 
 def fail_over(new: str, name: str = "west") -> None:
@@ -43,21 +48,6 @@ def pause(bootstrap: str, topic: str) -> None:
     """Have the source run on without its link."""
     link(bootstrap, "127.0.0.1:1", paused="true")
     eventually(lambda: (log := log_of(bootstrap, topic)) is not None and log.reason == "the link is paused")
-
-
-def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
-
-
-def committed(bootstrap: str, group: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
-        return int(found.offset)
-    finally:
-        consumer.close()
 
 
 @contextmanager
@@ -120,6 +110,61 @@ def test_an_old_source_returns_and_keeps_its_divergent_records_in_the_quarantine
         assert values(old, "orders") == list(range(70))
 
 
+def test_a_damaged_tail_goes_to_the_quarantine_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A length of a batch that only the old source has is wrong: what is behind it cannot be read."""
+    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
+        old, new = source.bootstrap, destination.bootstrap
+        create(old, "orders")
+        send(old, "orders", range(30))
+        link(new, old)
+        ends_at(new, "orders", 30)
+        pause(new, "orders")
+        for n in range(4):
+            send(old, "orders", range(100 + 3 * n, 103 + 3 * n))
+        tail = on_loop(source, lambda own: damaged_at(own, 36))
+        fail_over(new)
+        send(new, "orders", range(30, 50))
+        link(old, new, "east")
+        assert run_here("link", "failback", "east", "orders", "--json", "--bootstrap", old) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["common_offset"], row["set_aside_records"]) == (30, 12)
+        ends_at(old, "orders", 50)
+        assert values(old, "orders") == list(range(50))
+
+        def kept(partition: Partition) -> tuple[str, bytes]:
+            quarantine, files = partition.directory.quarantine, source.broker.stages.world.files
+            (entry,) = quarantine.entries()
+            folder = f"{quarantine.entry_path(entry.name)}/data/partition-0"
+            (name,) = files.listdir(folder)
+            file = files.open(f"{folder}/{name}")
+            return entry.reason, bytes(file.pread(file.size(), 0))
+
+        reason, content = on_loop(source, kept)
+        assert "6 records, and damaged bytes from 36 on: offsets 30 to 41" in reason
+        assert content == tail
+
+
+def damaged_at(partition: Partition, offset: int) -> bytes:
+    """Change the length of the batch at an offset. Returns the bytes from offset 30 on."""
+    own = partition.log
+    start, found = (own.read(each, 1, upper=own.end_offset) for each in (30, offset))
+    assert start is not None and found is not None
+    path = own.segments.active.path(".log")
+    flip(own._store.files, path, found.position + 8)  # type: ignore[arg-type]
+    return start.file.pread(start.file.size() - start.position, start.position)
+
+
+def on_loop(running: BrokerThread, work: Callable[[Partition], T]) -> T:
+    """The result of work in the event loop of a broker."""
+
+    async def run() -> T:
+        partition = running.broker.stages.storage.partitions.find("orders", 0)
+        assert isinstance(partition, Partition)
+        return work(partition)
+
+    return asyncio.run_coroutine_threadsafe(run(), running.broker.stages.listening.server.loop).result(30)
+
+
 def test_a_mirror_that_is_not_promoted_is_no_source_for_its_own_source(tmp_path: Path) -> None:
     with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
         old, new = source.bootstrap, destination.bootstrap
@@ -172,52 +217,3 @@ def test_all_replicas_cut_their_logs_also_one_that_was_away() -> None:
                 source.start(back)
             source.wait_for_leader("orders", other_than=gone)
             assert values(old, "orders") == list(range(50))
-
-
-def test_a_promotion_with_a_fence_leaves_one_writable_copy(capsys: pytest.CaptureFixture[str]) -> None:
-    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
-        old, new = source.bootstrap, destination.bootstrap
-        create(old, "orders", 2)
-        send(old, "orders", range(10))
-        link(new, old)
-        ends_at(new, "orders", 10)
-        assert run_here("link", "promote", "west", "--all", "--fence", "--bootstrap", new) == 0
-        assert "nothing is missing" in capsys.readouterr().out
-        failed: list[str] = []
-        producer = Producer({"bootstrap.servers": old, "message.timeout.ms": 60_000})
-        producer.produce("orders", b"x", on_delivery=lambda error, _: failed.append(error.name()))
-        producer.flush(30)
-        assert failed == ["POLICY_VIOLATION"]
-        send(new, "orders", range(10, 20))
-        # The fenced source has nothing of its own, and returns without a record in the quarantine. What the
-        # link reported before the failback is not held against the promotion, a second before the next round.
-        link(old, new, "east", interval_ms="1500")
-        eventually(lambda: "topic orders is mirrored by link west" in reports(old))
-        assert run_here("link", "failback", "east", "orders", "--json", "--bootstrap", old) == 0
-        rows = json.loads(capsys.readouterr().out)
-        assert [(row["common_offset"], row["set_aside_records"]) for row in rows] == [(10, 0), (0, 0)]
-        ends_at(old, "orders", 20)
-        assert run_here("link", "promote", "east", "--all", "--fence", "--bootstrap", old) == 0
-        send(old, "orders", range(20, 30))
-        assert values(old, "orders") == list(range(30))
-
-
-def test_a_source_that_cannot_be_fenced_is_mirrored_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Apache Kafka, which has no such config."""
-
-    async def refuse(*_: object) -> bool:
-        raise PolicyViolation("the source cannot be fenced: INVALID_CONFIG, unknown")
-
-    monkeypatch.setattr(SourceCluster, "fence", refuse)
-    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
-        old, new = source.bootstrap, destination.bootstrap
-        create(old, "orders")
-        send(old, "orders", range(10))
-        link(new, old)
-        ends_at(new, "orders", 10)
-        assert run_here("link", "promote", "west", "--all", "--fence", "--bootstrap", new) != 0
-        assert "topic orders: the source cannot be fenced: INVALID_CONFIG" in capsys.readouterr().err
-        send(old, "orders", range(10, 20))
-        ends_at(new, "orders", 20)

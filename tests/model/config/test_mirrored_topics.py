@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model.config.mirrored_topics import Cut, MirroredTopic, MirrorState, check_mirrored_topic
-from penstock.model.errors import InvalidConfig
+from penstock.model.config.mirrored_topics import (
+    Cut,
+    MirroredTopic,
+    MirrorState,
+    check_mirrored_topic,
+    check_order,
+)
+from penstock.model.errors import InvalidConfig, PolicyViolation
 from penstock.model.ids import TopicId
 
 TOPIC = MirroredTopic("west", MirrorState.MIRRORING, TopicId(bytes(range(16))), "orders.eu")
@@ -19,7 +25,9 @@ def test_a_value_is_parsed_as_it_was_written(state: MirrorState) -> None:
     for cuts in ((Cut(0, 0),), (Cut(5, 7), Cut(10**12, 3))):
         topic = TOPIC._replace(state=state, cuts=cuts)
         assert MirroredTopic.parse(str(topic)) == topic
-    assert TOPIC._replace(state=state).is_read_only == (state is not MirrorState.PROMOTED)
+    assert TOPIC._replace(state=state).is_read_only == (state.value not in ("promoted", "lifted"))
+    topic = TOPIC._replace(state=state, fence=1764000000000)
+    assert MirroredTopic.parse(str(topic)) == topic
     assert TOPIC._replace(state=state).is_fetched == (state in ("mirroring", "fencing", "promoting"))
 
 
@@ -50,3 +58,28 @@ def test_other_values_are_refused(text: str) -> None:
 def test_no_value_is_no_mirror() -> None:
     assert check_mirrored_topic("") is None
     assert check_mirrored_topic(str(TOPIC)) is None
+
+
+def test_a_request_of_an_older_promotion_changes_no_fence() -> None:
+    """A broker that was slow fences, or lifts the fence, behind a newer promotion."""
+    fenced = [str(TOPIC._replace(state=MirrorState.FENCED, fence=n)) for n in (1, 2)]
+    lifted = [str(TOPIC._replace(state=MirrorState.LIFTED, fence=n)) for n in (1, 2)]
+    in_order = ["", fenced[0], lifted[0], fenced[1], lifted[1]]
+    for at, value in enumerate(in_order):
+        for later in in_order[at:]:
+            check_order(value, later)
+        for earlier in in_order[1:at]:
+            with pytest.raises(PolicyViolation, match="has begun promotion"):
+                check_order(value, earlier)
+        # A user removes it, and another link has numbers of its own.
+        check_order(value, "")
+        check_order(value, str(TOPIC._replace(link="north", state=MirrorState.FENCED, fence=1)))
+
+
+def test_a_promotion_that_was_given_up_does_not_go_on() -> None:
+    promoting = TOPIC._replace(state=MirrorState.PROMOTING, fence=7)
+    check_order(str(TOPIC._replace(state=MirrorState.FENCING, fence=7)), str(promoting))
+    check_order(str(TOPIC), str(promoting._replace(fence=0)))
+    for given_up in (TOPIC._replace(fence=7), TOPIC._replace(state=MirrorState.FENCING, fence=8)):
+        with pytest.raises(PolicyViolation, match="promotion 7 of"):
+            check_order(str(given_up), str(promoting))

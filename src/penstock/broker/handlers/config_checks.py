@@ -10,7 +10,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.model.config import BROKER_KEYS
 from penstock.model.config.links import check_link
 from penstock.model.config.listener_names import listener_name
-from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
+from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import InvalidConfig, PolicyViolation
 
 __all__ = ["check_link_configs", "check_stays_reachable"]
@@ -33,7 +33,7 @@ def check_link_configs(image: ClusterImage, name: str, values: Mapping[str, str]
     for topic in image.topics:
         text = image.topic_configs(topic).get("penstock.link")
         mirrored = MirroredTopic.parse(text) if text else None
-        if mirrored is None or mirrored.state is MirrorState.FENCED:
+        if mirrored is None or mirrored.is_source:
             continue
         if mirrored.link == name and mirrored.is_read_only:
             raise PolicyViolation(f"topic {topic} is mirrored by link {name}: promote it first")

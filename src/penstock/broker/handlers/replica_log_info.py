@@ -10,6 +10,7 @@ from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.broker.replica.partitions import Partitions
+from penstock.broker.replica.tail_cuts import due_cut
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.ports import Workers
@@ -126,10 +127,12 @@ def _log_info(index: int, slot: Slot) -> PartitionLogInfo:
     if slot.directory.health.offline is not None:
         return PartitionLogInfo(partition=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     log = slot.log
+    # A log that is to be cut is not that of the leader epoch yet: its end would count for too much.
+    is_cut = due_cut(slot, slot.leader_epoch) is None
     return PartitionLogInfo(
         partition=index,
         last_written_leader_epoch=log.leader_epochs.latest,
-        current_leader_epoch=slot.leader_epoch,
+        current_leader_epoch=slot.leader_epoch if is_cut else _NO_EPOCH,
         log_end_offset=log.end_offset,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,

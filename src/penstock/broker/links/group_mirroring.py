@@ -49,10 +49,14 @@ class GroupMirroring:
 
     async def compare(
         self, definition: LinkDefinition, source: SourceCluster, mirrored: Mapping[str, str]
-    ) -> None:
-        """Commit what the source has committed. `mirrored` has the local names of mirrored topics."""
+    ) -> bool:
+        """Commit what the source has committed. `mirrored` has the local names of mirrored topics.
+
+        Returns false if offsets are in transactions at the source that have not ended.
+        """
         if self._groups.topic.partition_for("") < 0:
-            return
+            return True
+        is_complete = True
         coordinated = set(self._groups.indexes())
         for group in await source.groups():
             if not definition.groups.match(group):
@@ -61,10 +65,11 @@ class GroupMirroring:
                 self._mirrors.pop(group, None)
                 continue
             try:
-                found = await source.committed(group)
+                found, unstable = await source.committed(group)
             except SourceError as e:
                 log.info("link_group_unknown", link=definition.name, group=group, error=str(e))
                 continue
+            is_complete = is_complete and not any(key.topic in mirrored for key in unstable)
             offsets = {
                 TopicPartition(mirrored[key.topic], key.partition): committed
                 for key, committed in found.items()
@@ -72,6 +77,7 @@ class GroupMirroring:
             }
             if offsets:
                 await self._commit(definition.name, group, offsets)
+        return is_complete
 
     async def _commit(self, link: str, group: str, source: Mapping[TopicPartition, Committed]) -> None:
         mirror = self._mirrors.setdefault(group, GroupMirror())

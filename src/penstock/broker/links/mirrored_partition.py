@@ -27,6 +27,7 @@ from penstock.ports import Clock, FileRange
 from penstock.records.batch import HEADER_SIZE, MAGIC, read_header
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FetchPosition
+from penstock.storage.scan import CorruptLog
 
 __all__ = ["Comparison", "MirroredPartition", "whole_batches"]
 
@@ -64,7 +65,7 @@ class MirroredPartition:
         self.leader_epoch = partition.leader_epoch
         self._clock = clock
         self.mirror = PartitionMirror(
-            partition.log, _last_batch(partition), source_epoch, compacted=partition.log.config.compact
+            partition.log, _last_batch(partition, topic), source_epoch, compacted=partition.log.config.compact
         )
         #: the broker of the source that leads the partition; -1 if there is none
         self.source_leader = -1
@@ -217,13 +218,21 @@ class MirroredPartition:
         self.is_closed = True
 
 
-def _last_batch(partition: Partition) -> LastBatch | None:
-    """The last batch of a log; None if it has none."""
+def _last_batch(partition: Partition, topic: MirroredTopic) -> LastBatch | None:
+    """The last batch of a log; None if it has none.
+
+    The end of a returning log may be damaged, and is cut as it is: it has a batch then that no source has.
+    """
     own = partition.log
     end = own.end_offset
     if end == own.log_start_offset:
         return None
-    found = own.read(end - 1, 1, upper=end)
+    try:
+        found = own.read(end - 1, 1, upper=end)
+    except CorruptLog:
+        if topic.state is not MirrorState.RETURNING:
+            raise
+        return LastBatch(end - 1, end - 1, -1, -1, -1, -1)
     if found is None:
         return None
     header = read_header(FileRange(found.file, found.position, HEADER_SIZE).read_unverified())

@@ -25,6 +25,8 @@ from penstock.model.ids import TopicPartition
 from penstock.ports import Workers
 from penstock.records.batch import BatchHeader, read_header
 from penstock.replication.fetch_plan import PartitionKey
+from penstock.storage.log import Log
+from penstock.storage.scan import CorruptLog
 
 __all__ = ["Returning"]
 
@@ -92,16 +94,33 @@ class Returning:
         end_offset = own.end_offset
         point = CommonPoint(Range(own.log_start_offset, end_offset), source, epochs, known)
         while (probe := point.next) is not None:
-            headers = [each async for each in log_ranges(own, probe.offset, end_offset, self._workers, 1)]
-            batches = await in_slices(_in_steps(header for each in headers for header in each.headers))
+            batches = await self._batches(own, probe.offset, end_offset)
             at = max(source.start, probe.offset)
             point.compared(batches, await self._fetched(topic, key, leader, at))
         if own.end_offset != end_offset or not mirrored.is_led:
             raise SourceError("the log has changed meanwhile")
-        records, start = 0, max(point.offset, own.log_start_offset)
-        async for each in log_ranges(own, start, end_offset, self._workers):
-            records += each.records
+        records = await self._records(own, max(point.offset, own.log_start_offset), end_offset)
         return Comparison(point.offset, records, partition.leader_epoch, topic.topic_id)
+
+    async def _batches(self, own: Log, offset: int, end_offset: int) -> list[LastBatch]:
+        """The first batches of the log from `offset` on. Damaged ones are left out: they are different."""
+        try:
+            async for each in log_ranges(own, offset, end_offset, self._workers, 1):
+                return await in_slices(_in_steps(each.headers))
+        except CorruptLog as e:
+            log.warning("returning_log_damaged", error=str(e))
+        return []
+
+    async def _records(self, own: Log, start: int, end_offset: int) -> int:
+        """The records of producers from `start` on; where they cannot be read, the number of offsets."""
+        records, reached = 0, start
+        try:
+            async for each in log_ranges(own, start, end_offset, self._workers):
+                records += each.records
+                reached = each.headers[-1].next_offset
+        except CorruptLog as e:
+            log.warning("returning_log_damaged", error=str(e))
+        return records + max(0, end_offset - reached)
 
     async def _find(self, mirrored: MirroredPartition) -> tuple[SourceTopic, int, int | None]:
         """The topic at the source, the leader there, and the end of what it has mirrored from here."""
@@ -121,7 +140,7 @@ class Returning:
             raise SourceError("the partition has no leader at the source")
         text = (await self._source.configs([name])).get(name, {}).get(LINK_CONFIG)
         there = MirroredTopic.parse(text) if text else None
-        if there is None or there.source_id != mirrored.partition.topic_id:
+        if there is None or there.is_source or there.source_id != mirrored.partition.topic_id:
             return topic, leader, None
         if there.is_read_only:
             raise PolicyViolation(

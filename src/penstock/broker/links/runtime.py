@@ -15,7 +15,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
 from penstock.metadata.image import LINK, TOPIC, ClusterImage
-from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
+from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import ApiError, InvalidConfig
 from penstock.model.ids import TopicId, format_topic_id
 from penstock.replication.fetch_plan import PartitionKey
@@ -189,7 +189,7 @@ class Links:
             if nth % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             worker, found = self._workers.get(topic.link), self._image.topics.get(name)
-            is_mirror = topic.is_read_only and topic.state is not MirrorState.FENCED
+            is_mirror = topic.is_read_only and not topic.is_source
             if worker is None or found is None or not is_mirror:
                 continue
             for index in list(found.partitions):

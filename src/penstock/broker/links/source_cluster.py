@@ -7,7 +7,7 @@ errors that a new leader explains.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.linking.committed import Committed
@@ -57,7 +57,7 @@ from penstock.wire.apis.offset_for_leader_epoch import (
 )
 from penstock.wire.routing import coordinator_in, coordinator_request
 
-__all__ = ["SourceCluster", "SourceError", "SourceTopic"]
+__all__ = ["GroupOffsets", "SourceCluster", "SourceError", "SourceTopic"]
 
 _Committed: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 _TIMEOUT_S: Final = 30.0
@@ -91,6 +91,14 @@ class SourceTopic(NamedTuple):
     name: str
     topic_id: TopicId
     partitions: Mapping[int, SourcePartition]
+
+
+class GroupOffsets(NamedTuple):
+    """The committed offsets of a group at the source."""
+
+    committed: Mapping[TopicPartition, Committed]
+    #: partitions whose next offset is in a transaction that has not ended
+    unstable: Collection[TopicPartition]
 
 
 class SourceCluster:
@@ -201,7 +209,7 @@ class SourceCluster:
                     }
         return found
 
-    async def fence(self, topic: str, name: str, value: str) -> bool:
+    async def set_state(self, topic: str, name: str, value: str) -> bool:
         """Set a config of a topic; returns true once all brokers show it. PolicyViolation if refused."""
         altered = AlterableConfig(name=name, config_operation=0, value=value)
         resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic, configs=[altered])
@@ -248,8 +256,8 @@ class SourceCluster:
             names.update((each.group_id, None) for each in listed.groups if each.group_type.lower() != _SHARE)
         return list(names)
 
-    async def committed(self, group: str) -> dict[TopicPartition, Committed]:
-        """The committed offsets of a group; those of open transactions are waited for by a later call."""
+    async def committed(self, group: str) -> GroupOffsets:
+        """The committed offsets of a group."""
         found = coordinator_in(await self._any(FIND_COORDINATOR, coordinator_request(group)))
         if found.error_code:
             raise SourceError(f"group {group} has no coordinator: {error_name(found.error_code)}")
@@ -261,10 +269,11 @@ class SourceCluster:
         )
         return self._offsets(group, await self._to(found.node_id, OFFSET_FETCH, request))
 
-    def _offsets(self, group: str, answer: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+    def _offsets(self, group: str, answer: OffsetFetchResponse) -> GroupOffsets:
         """Responses of versions up to 7 have one group, newer ones have a list."""
         names = {topic.topic_id: topic.name for topic in self.topics.values()}
         offsets: dict[TopicPartition, Committed] = {}
+        unstable: set[TopicPartition] = set()
         codes = {answer.error_code, *(each.error_code for each in answer.groups)}
         topics: list[tuple[str, Iterable[_Committed]]] = [
             (each.name, each.partitions) for each in answer.topics
@@ -276,16 +285,17 @@ class SourceCluster:
             ]
         for name, partitions in topics:
             for found in partitions:
+                key = TopicPartition(name, found.partition_index)
                 if found.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    unstable.add(key)
                     continue
                 codes.add(found.error_code)
                 if found.committed_offset >= 0 and name:
-                    key = TopicPartition(name, found.partition_index)
                     offsets[key] = Committed(found.committed_offset, found.metadata or "")
         wrong = sorted(codes - {ErrorCode.NONE})
         if wrong:
             raise SourceError(f"the offsets of group {group} cannot be read: {error_name(wrong[0])}")
-        return offsets
+        return GroupOffsets(offsets, unstable)
 
     # -- requests
 

@@ -54,7 +54,8 @@ class TopicMirroring:
         name: str,
         configs: dict[str, str] | None,
     ) -> None:
-        if definition.prefix and configs is not None and configs.get(LINK_CONFIG):
+        there = _parsed((configs or {}).get(LINK_CONFIG))
+        if definition.prefix and there is not None and not there.is_source:
             # Another link made it: with prefixes in both directions, its records would come back.
             return
         here = self._image.topics.get(name)
@@ -62,10 +63,9 @@ class TopicMirroring:
             await self._create(definition, topic, name, configs)
             return
         own = self._image.topic_configs(name)
-        text = own.get(LINK_CONFIG)
-        if not text:
+        mirrored = _parsed(own.get(LINK_CONFIG))
+        if mirrored is None or mirrored.state is MirrorState.LIFTED:
             raise PolicyViolation(f"topic {name} exists, and is not mirrored")
-        mirrored = MirroredTopic.parse(text)
         if mirrored.link != definition.name:
             raise PolicyViolation(f"topic {name} is mirrored by link {mirrored.link}")
         if mirrored.state is MirrorState.RETURNING:
@@ -75,32 +75,67 @@ class TopicMirroring:
                 f"topic {topic.name} was created again at the source, {name} has the old one"
             )
         if mirrored.state is MirrorState.FENCING:
-            await self._fence(source, topic, name, mirrored, (configs or {}).get(LINK_CONFIG, ""))
+            await self._fence(source, topic, name, mirrored, there)
         if mirrored.state is not MirrorState.MIRRORING:
             return
+        if there is not None:
+            await self._lift(source, topic, name, mirrored, there)
         if len(here.partitions) < len(topic.partitions):
             await self._changes.grow_topic(name, len(topic.partitions))
         if configs is not None:
             await self._compare_configs(name, mirrored_configs(configs), own)
 
     async def _fence(
-        self, source: SourceCluster, topic: SourceTopic, name: str, mirrored: MirroredTopic, there: str
+        self,
+        source: SourceCluster,
+        topic: SourceTopic,
+        name: str,
+        mirrored: MirroredTopic,
+        there: MirroredTopic | None,
     ) -> None:
         """Have the source refuse records, and promote the topic once all brokers there know that.
 
-        `there` is the config of the topic at the source now.
+        `there` is the state of the topic at the source now.
         """
-        state = MirroredTopic(mirrored.link, MirrorState.FENCED, self._image.topics[name].id, name)
-        if there and there != str(state) and MirroredTopic.parse(there).is_read_only:
+        state = self._of_source(name, mirrored, MirrorState.FENCED)
+        if there is not None and there.is_read_only and not _is_of(state, there):
             raise PolicyViolation(
                 f"the source cannot be fenced: its topic {topic.name} takes no records already ({there})"
             )
-        is_fenced = await source.fence(topic.name, LINK_CONFIG, str(state))
+        is_fenced = await source.set_state(topic.name, LINK_CONFIG, str(state))
         # A command may have ended the promotion meanwhile.
         if is_fenced and self._image.topic_configs(name).get(LINK_CONFIG) == str(mirrored):
             promoting = mirrored._replace(state=MirrorState.PROMOTING)
             await self._changes.alter_topic(name, {LINK_CONFIG: str(promoting)})
             log.info("link_source_fenced", topic=name)
+
+    async def _lift(
+        self,
+        source: SourceCluster,
+        topic: SourceTopic,
+        name: str,
+        mirrored: MirroredTopic,
+        there: MirroredTopic,
+    ) -> None:
+        """Have the source take records again that a promotion has fenced: it was given up.
+
+        Also after the return of the topic: no copy would take records. The fence of a promotion that this
+        broker has not heard of stays.
+        """
+        state = self._of_source(name, mirrored, MirrorState.LIFTED)
+        if there.state is not MirrorState.FENCED or not _is_of(state, there):
+            return
+        if there.fence > mirrored.fence:
+            raise PolicyViolation(
+                f"topic {topic.name} takes no records at the source, because of promotion {there.fence}, "
+                f"which is not known here: remove {LINK_CONFIG} from the topic there"
+            )
+        await source.set_state(topic.name, LINK_CONFIG, str(state))
+        log.warning("link_fence_lifted", topic=name)
+
+    def _of_source(self, name: str, mirrored: MirroredTopic, state: MirrorState) -> MirroredTopic:
+        """The state that the mirror of a topic gives the topic at the source."""
+        return MirroredTopic(mirrored.link, state, self._image.topics[name].id, name, fence=mirrored.fence)
 
     async def _create(
         self, definition: LinkDefinition, topic: SourceTopic, name: str, configs: dict[str, str] | None
@@ -126,3 +161,12 @@ class TopicMirroring:
             await self._changes.alter_topic(name, changes)
             log.info("link_configs_changed", topic=name, configs=sorted(changes))
         self._configs[name] = wanted
+
+
+def _parsed(text: str | None) -> MirroredTopic | None:
+    return MirroredTopic.parse(text) if text else None
+
+
+def _is_of(state: MirroredTopic, there: MirroredTopic) -> bool:
+    """Whether the same mirror has set the state that the topic has at the source."""
+    return there.is_source and (there.link, there.source_id) == (state.link, state.source_id)

@@ -68,7 +68,7 @@ class LinkWorker:
         #: why the last round has failed; empty if it has not
         self.error = ""
         self.errors = 0
-        #: the comparisons that were completed
+        #: the comparisons that were completed: not with offsets in transactions that have not ended
         self.rounds = 0
         #: by topic id and index here
         self._mirrored: dict[PartitionKey, MirroredPartition] = {}
@@ -249,8 +249,8 @@ class LinkWorker:
             await self.topics.compare(definition, source)
         else:
             self.topics.problems = {}
-        if definition.has_groups:
-            await self.groups.compare(definition, source, self._local_names())
+        if definition.has_groups and not await self.groups.compare(definition, source, self._local_names()):
+            return
         self.rounds += 1
 
     async def _complete(self) -> None:

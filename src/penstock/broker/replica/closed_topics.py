@@ -28,8 +28,8 @@ def takes_markers(config: LogConfig) -> bool:
     """
     if not config.penstock_link:
         return True
-    state = MirroredTopic.parse(config.penstock_link).state
-    return state in (MirrorState.PROMOTED, MirrorState.FENCED, MirrorState.RETURNING)
+    topic = MirroredTopic.parse(config.penstock_link)
+    return topic.is_source or topic.state in (MirrorState.PROMOTED, MirrorState.RETURNING)
 
 
 def check_open(topic: str, config: LogConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ from penstock.ports import FileRange, Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.storage.log import Log
 
-__all__ = ["LogRange", "log_ranges"]
+__all__ = ["LogRange", "log_ranges", "pieces"]
 
 _RANGE_BYTES: Final = 1 << 20
 
@@ -48,6 +48,12 @@ async def log_ranges(
         if nth == ranges_max:
             return
         start = headers[-1].next_offset
+
+
+def pieces(found: FileRange) -> Iterator[FileRange]:
+    """A range in pieces that do not need much memory."""
+    for start in range(0, found.size, _RANGE_BYTES):
+        yield FileRange(found.file, found.position + start, min(_RANGE_BYTES, found.size - start))
 
 
 def _headers(found: FileRange) -> list[BatchHeader]:

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from errno import EBADMSG
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.log_ranges import log_ranges
+from penstock.broker.replica.log_ranges import log_ranges, pieces
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.stored_partitions import log_quarantined
 from penstock.metadata.image import PartitionImage
 from penstock.model.config.mirrored_topics import Cut, MirroredTopic
-from penstock.model.errors import StorageError
 from penstock.ports import FileRange, World
 from penstock.replication.fetch_plan import PartitionKey
+from penstock.storage.scan import CorruptLog
 from penstock.storage.segment_files import LOG, file_name
 
-__all__ = ["TailCuts"]
+__all__ = ["TailCuts", "due_cut"]
 
 log = get_logger("replicas")
 _RETRY_S: Final = 5.0
@@ -104,18 +105,26 @@ class TailCuts:
         # Not the headers of the batches, of which a log has millions.
         parts: list[FileRange] = []
         records, first, reached = 0, start, start
-        async for each in log_ranges(own, start, own.end_offset, self._workers):
-            if not parts:
-                first = each.headers[0].base_offset
-            parts.append(each.bytes)
-            records += each.records
-            reached = each.headers[-1].next_offset
+        try:
+            async for each in log_ranges(own, start, own.end_offset, self._workers):
+                if not parts:
+                    first = each.headers[0].base_offset
+                parts.append(each.bytes)
+                records += each.records
+                reached = each.headers[-1].next_offset
+        except (CorruptLog, OSError) as e:
+            # An encrypted file tells that it is damaged by EBADMSG.
+            if isinstance(e, OSError) and e.errno != EBADMSG:
+                raise
+        damaged = ""
         if reached < own.end_offset:
-            raise StorageError(f"{partition.name} cannot be read from {reached} to its end {own.end_offset}")
+            # The leader has no more use for them, and the user may: all bytes, as they are.
+            damaged = f", and damaged bytes from {reached} on"
+            parts = [piece for part in own.tail(start) for piece in pieces(part)]
         link = MirroredTopic.parse(own.config.penstock_link)
         reason = (
-            f"the topic has returned to link {link.link}, whose source lacks these {records} records: "
-            f"offsets {start} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
+            f"the topic has returned to link {link.link}, whose source lacks these {records} records"
+            f"{damaged}: offsets {start} to {own.end_offset - 1}, of leader epochs up to {cut.leader_epoch}"
         )
         entry = await self._workers.in_thread(
             lambda: directory.quarantine.copy(
@@ -123,7 +132,7 @@ class TailCuts:
                 partition.topic_id,
                 partition.index,
                 f"{file_name(first)}{LOG}",
-                (part.read() for part in parts),
+                (part.read_unverified() if damaged else part.read() for part in parts),
                 sum(part.size for part in parts),
                 reason,
                 self._clock.now_ms(),

@@ -6,10 +6,10 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from penstock.model.errors import InvalidConfig
+from penstock.model.errors import InvalidConfig, PolicyViolation
 from penstock.model.ids import TopicId, format_topic_id, parse_topic_id
 
-__all__ = ["LINK_CONFIG", "Cut", "MirrorState", "MirroredTopic", "check_mirrored_topic"]
+__all__ = ["LINK_CONFIG", "Cut", "MirrorState", "MirroredTopic", "check_mirrored_topic", "check_order"]
 
 #: the name of the config
 LINK_CONFIG: Final = "penstock.link"
@@ -34,6 +34,8 @@ class MirrorState(StrEnum):
     PROMOTED = "promoted"
     #: of a topic at the source: it takes no records since its mirror in another cluster is promoted
     FENCED = "fenced"
+    #: of a topic at the source: it was fenced, and takes records again
+    LIFTED = "lifted"
 
 
 class Cut(NamedTuple):
@@ -64,7 +66,8 @@ class Cut(NamedTuple):
 class MirroredTopic(NamedTuple):
     """The value of `penstock.link`, as `LINK/STATE/ID/TOPIC`.
 
-    At the end it has `/OFFSETS` if the topic is promoted, and `/CUTS` if it has returned to the link.
+    At the end it has `/OFFSETS` if the topic is promoted, and `/CUTS` if it has returned to the link. A state
+    has `.NUMBER` behind it if a promotion has fenced the source, or was to.
     """
 
     link: str
@@ -75,6 +78,8 @@ class MirroredTopic(NamedTuple):
     ends: tuple[int, ...] = ()
     #: of each partition of a topic that has returned, until it is promoted again
     cuts: tuple[Cut, ...] = ()
+    #: the number of the last promotion with a fence, which rises; 0 if there was none
+    fence: int = 0
 
     @classmethod
     def parse(cls, text: str) -> MirroredTopic:
@@ -84,18 +89,25 @@ class MirroredTopic(NamedTuple):
             last = parts[4].split(",") if len(parts) == 5 and parts[4] else []
             ends = tuple(int(each) for each in last if "@" not in each)
             cuts = tuple(Cut.parse(each) for each in last if "@" in each)
-            found = cls(link, MirrorState(state), parse_topic_id(topic_id), topic, ends, cuts)
+            state, _, fence = state.partition(".")
+            number = int(fence) if fence else 0
+            found = cls(link, MirrorState(state), parse_topic_id(topic_id), topic, ends, cuts, number)
         except ValueError as e:
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC: {e}") from e
         named = _NAME.fullmatch(link) and _TOPIC.fullmatch(topic)
-        negative = min(ends, default=0) < 0 or any(min(cut) < 0 for cut in cuts)
+        negative = number < 0 or min(ends, default=0) < 0 or any(min(cut) < 0 for cut in cuts)
         if len(parts) > 5 or not named or negative or (ends and cuts):
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC")
         return found
 
     @property
     def is_read_only(self) -> bool:
-        return self.state is not MirrorState.PROMOTED
+        return self.state not in (MirrorState.PROMOTED, MirrorState.LIFTED)
+
+    @property
+    def is_source(self) -> bool:
+        """Whether this is the state of a topic that a link of another cluster mirrors, or has mirrored."""
+        return self.state in (MirrorState.FENCED, MirrorState.LIFTED)
 
     @property
     def is_fetched(self) -> bool:
@@ -103,9 +115,31 @@ class MirroredTopic(NamedTuple):
         return self.state in (MirrorState.MIRRORING, MirrorState.FENCING, MirrorState.PROMOTING)
 
     def __str__(self) -> str:
-        text = f"{self.link}/{self.state}/{format_topic_id(self.source_id)}/{self.source_topic}"
+        state = f"{self.state}.{self.fence}" if self.fence else str(self.state)
+        text = f"{self.link}/{state}/{format_topic_id(self.source_id)}/{self.source_topic}"
         last = self.ends or self.cuts
         return f"{text}/{','.join(map(str, last))}" if last else text
+
+
+def check_order(current: str, value: str) -> None:
+    """Refuse a `value` of `penstock.link` that comes too late: a newer promotion has set the current one.
+
+    Why: brokers fence a source, and lift its fence, by requests that may be on their way for a long time.
+    """
+    if not value or value == current:
+        return
+    wanted, known = MirroredTopic.parse(value), MirroredTopic.parse(current) if current else None
+    if wanted.state is MirrorState.PROMOTING and wanted.fence:
+        if known is None or known.fence != wanted.fence or known.state is not MirrorState.FENCING:
+            raise PolicyViolation(f"promotion {wanted.fence} of {wanted.source_topic} was given up")
+    elif wanted.is_source and known is not None and known.is_source:
+        is_same = (known.link, known.source_id) == (wanted.link, wanted.source_id)
+        if is_same and _order(wanted) < _order(known):
+            raise PolicyViolation(f"link {wanted.link} has begun promotion {known.fence} since: {value}")
+
+
+def _order(topic: MirroredTopic) -> tuple[int, bool]:
+    return topic.fence, topic.state is MirrorState.LIFTED
 
 
 def check_mirrored_topic(text: str) -> str | None:
