@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.direct import DirectLine
@@ -89,13 +89,22 @@ def ends_at(destination: str, topic: str, offset: int, partition: int = 0) -> No
     settings = {"group.id": "watcher", "isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": destination, **settings})
     try:
-        key = TopicPartition(topic, partition)
-        eventually(lambda: consumer.get_watermark_offsets(key, timeout=30)[1] == offset)
+        eventually(lambda: _end(consumer, TopicPartition(topic, partition)) == offset)
     except TimeoutError:
-        end = consumer.get_watermark_offsets(key, timeout=30)[1]
+        end = _end(consumer, TopicPartition(topic, partition))
         raise AssertionError(f"{topic}-{partition} ends at {end}, not at {offset}") from None
     finally:
         consumer.close()
+
+
+def _end(consumer: Consumer, key: TopicPartition) -> int:
+    """The high watermark; -1 while the broker does not have the new topic yet."""
+    try:
+        return int(consumer.get_watermark_offsets(key, timeout=30)[1])
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return -1
 
 
 def records(
