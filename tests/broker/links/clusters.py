@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.direct import DirectLine
-from penstock.cli.links import alter_link, look
 from penstock.wire.apis.describe_log_dirs import MirroredLog
+from tests.broker.links.commands import alter_link, look
 from tests.waiting import eventually
 
 __all__ = [

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from penstock.cli.links import end_topics
 from penstock.testing import broker
 from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, records
+from tests.broker.links.commands import end_topics
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -13,7 +13,6 @@ from typing import TypeVar
 import pytest
 
 from penstock.broker.replica.partition import Partition
-from penstock.cli.links import end_topics
 from penstock.net.link_client import LinkError
 from penstock.testing import broker, cluster
 from penstock.testing.brokers import BrokerThread
@@ -31,6 +30,7 @@ from tests.broker.links.clusters import (
     send,
     values,
 )
+from tests.broker.links.commands import end_topics
 from tests.broker.metadata_damage import flip
 from tests.cli.running import run_here
 from tests.waiting import eventually

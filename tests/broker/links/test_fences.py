@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.broker.links.source_cluster import SourceCluster
-from penstock.cli.links import topic_links
 from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import PolicyViolation
 from penstock.testing import broker
@@ -26,6 +25,7 @@ from tests.broker.links.clusters import (
     send,
     values,
 )
+from tests.broker.links.commands import topic_links
 from tests.cli.running import run_here
 from tests.waiting import eventually
 

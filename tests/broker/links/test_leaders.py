@@ -7,10 +7,10 @@ import itertools
 import pytest
 from confluent_kafka import Producer
 
-from penstock.cli.links import end_topics
 from penstock.testing import cluster
 from penstock.testing.clusters import Cluster
 from tests.broker.links.clusters import create, ends_at, lines, link, records
+from tests.broker.links.commands import end_topics
 
 pytestmark = pytest.mark.slow
 

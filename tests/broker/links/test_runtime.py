@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from penstock.broker.replica.partition import Partition
-from penstock.cli.links import alter_link, end_topics, look
 from penstock.net.link_client import LinkError
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
@@ -26,6 +25,7 @@ from tests.broker.links.clusters import (
     records,
     reports,
 )
+from tests.broker.links.commands import alter_link, end_topics, look
 from tests.waiting import eventually
 
 

@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.broker.replica.partition import Partition
-from penstock.cli.links import link_configs
 from penstock.security.client_names import java_names
 from penstock.testing import broker
 from penstock.testing.brokers import BrokerThread
 from tests.broker.links.clusters import DEFAULTS, create, ends_at, lines, link, log_of, records, reports
+from tests.broker.links.commands import link_configs
 from tests.broker.metadata_damage import flip
 from tests.waiting import eventually
 

@@ -1,4 +1,4 @@
-"""Cluster links over the connections of a command: `penstock.net.link_client`, one call at a time."""
+"""Clients of links, one call at a time: `penstock.net.link_client` over the connections of a command."""
 
 from __future__ import annotations
 
