@@ -229,12 +229,12 @@ scale: $(READY) ## measure the controller with up to a million partitions on pap
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
-hostile: $(READY) ## clients that try to stall a broker, and to grow its metrics and memory (NAMES=100000, SIZE=20000, APIS=…, SECONDS=60)
+hostile: $(READY) ## clients that try to stall a broker, and to grow its metrics and memory (NAMES=100000, SIZE=20000, APIS=…, SECONDS=60, BUSY=1 on a busy machine)
 	$(PY) -m tests.broker.monitoring.hostile $(or $(NAMES),100000)
 	$(PY) -m tests.hostile.memory
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)
-	$(PY) -m tests.hostile --largest $(or $(SIZE),20000) $(if $(APIS),--apis $(APIS))
+	$(PY) -m tests.hostile --largest $(or $(SIZE),20000) $(if $(APIS),--apis $(APIS)) $(if $(BUSY),--steps)
 
 fuzz-authentication: $(READY) ## attack secured listeners before authentication for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.authentication_fuzz $(or $(SECONDS),60) $(SEED)

@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--ends", action="store_true", help="only the oldest and the latest version")
     parser.add_argument("--shared", action="store_true", help="the same brokers for all APIs")
     parser.add_argument("--no-shrink", action="store_true", help="report failures as they were found")
+    parser.add_argument("--steps", action="store_true", help="no honest client: on a busy machine it waits")
     parser.add_argument("--kinds", default="", help="kinds of clients, with commas; all by default")
     given = parser.parse_args()
     plan = Plan(
@@ -29,6 +30,7 @@ def main() -> int:
         kinds=[Kind(name) for name in given.kinds.split(",") if name] or tuple(Kind),
         shared=given.shared,
         shrinks=not given.no_shrink,
+        honest=not given.steps,
     )
     report = sweep(plan, lambda text: print(text, flush=True))
     print(f"{report.requests} requests, {len(report.failures)} failures")
