@@ -77,9 +77,12 @@ class Verdict(NamedTuple):
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Returns true if a test did not end in time: by its own limit, by that of a command, by pytest's."""
+    """Returns true if a test did not end in time: by its own limit, that of a command, a request, pytest."""
     if isinstance(error, TimeoutError | subprocess.TimeoutExpired):
         return True
+    if type(error).__name__ == "KafkaException" and error.args:
+        # librdkafka's: no response in time. This program runs without the client.
+        return str(error.args[0]).startswith("KafkaError{code=_TIMED_OUT,")
     return type(error).__name__ == "Failed" and str(error).startswith("Timeout (>")
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from tools.unstable import _COUNTING, _NOT_COUNTING, LIMIT, VARIABLE, is_timeout, planned, verdict
 
@@ -40,6 +41,8 @@ def test_many_failures_are_final() -> None:
 def test_timeouts_are_told_from_wrong_numbers() -> None:
     assert is_timeout(TimeoutError("not within 60 s"))
     assert is_timeout(subprocess.TimeoutExpired("penstock", 60))
+    assert is_timeout(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    assert not is_timeout(KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)))
     assert not is_timeout(AssertionError("Timeout (>60s)"))
     assert not is_timeout(ConnectionError())
     with pytest.raises(pytest.fail.Exception) as limit:
