@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from penstock.testing import broker
-from tests.broker.links.clusters import DEFAULTS, create, ends_at, link
+from tests.broker.links.clusters import DEFAULTS, create, creates, ends_at, link, log_of
 from tests.broker.monitoring.scrapes import MONITORED, scrape
 from tests.waiting import eventually
 
@@ -38,3 +38,20 @@ def test_the_page_has_lag_bytes_and_errors_of_each_link() -> None:
         eventually(lambda: value("lag_seconds", **orders) > 0.5)
         eventually(lambda: value("partitions", link="west", phase="retrying") > 0)
         assert value("errors_total", link="west") > 0
+
+
+def test_the_lag_is_known_to_a_broker_that_starts_while_the_source_is_gone() -> None:
+    """Without a sample, no alert could fire."""
+    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
+        create(source.bootstrap, "orders")
+        Producer({"bootstrap.servers": source.bootstrap}).produce("orders", b"x")
+        link(destination.bootstrap, source.bootstrap)
+        creates(destination.bootstrap, "orders")
+        source.kill()
+        destination.restart()
+
+        def lag_ms() -> int:
+            log = log_of(destination.bootstrap, "orders")
+            return -1 if log is None else log.lag_ms
+
+        eventually(lambda: lag_ms() > 0)

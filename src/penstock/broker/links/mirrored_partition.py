@@ -64,6 +64,7 @@ class MirroredPartition:
         self.topic = topic
         self.leader_epoch = partition.leader_epoch
         self._clock = clock
+        self._began_ms = int(clock.monotonic() * 1000)
         self.mirror = PartitionMirror(
             partition.log, _last_batch(partition, topic), source_epoch, compacted=partition.log.config.compact
         )
@@ -117,10 +118,16 @@ class MirroredPartition:
         return -1 if end < 0 else max(0, end - self.partition.log.high_watermark)
 
     def lag_ms(self, now_ms: int) -> int:
-        """For how long the source has had records that this broker has not; -1 if that is not known."""
+        """For how long, at most, the source has had records that this broker lacks; -1 if that is not known.
+
+        A mirror that has never had everything, and does not get on, may lack records since it began. Why: its
+        broker may lead only since a change of leaders or a restart, while the source is gone.
+        """
         if self.mirror.phase is Phase.STOPPED or (self.lag == 0 and self.mirror.phase is Phase.MIRRORING):
             return 0
         since = self.mirror.caught_up_ms
+        if since < 0 and self.mirror.phase is not Phase.MIRRORING:
+            since = self._began_ms
         return -1 if since < 0 else max(0, now_ms - since)
 
     def apply(self, topic: MirroredTopic) -> None:
