@@ -116,11 +116,14 @@ def measure(rows: list[Row], names: list[str], quick: bool) -> Run:
 
 
 def _rounds(run: Run, rows: Sequence[Row], contenders: Sequence[Contender]) -> None:
-    """In turn. Round 0 warms up a just-in-time compiler, the page cache and all buffers."""
+    """In turn. Round 0 warms up a just-in-time compiler, the page cache and all buffers.
+
+    Each second round begins with the last contender: the first pays for what the row before left behind.
+    """
     for round_number in range(run.rounds + 1):
         for row in rows:
             if is_due(row, round_number):
-                for contender in measured_on(row, contenders):
+                for contender in measured_on(row, contenders)[:: 1 if round_number % 2 else -1]:
                     measure_row(run, row, contender, round_number)
 
 
