@@ -9,7 +9,7 @@ __all__ = ["GROUPS", "KNOWN_AS"]
 
 #: the commands in the order of the help; each is a module of `commands`
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "Start here": ("up", "topic", "produce", "consume", "sql", "profile"),
+    "Start here": ("up", "topic", "produce", "consume", "sql", "table", "profile"),
     "Consumers and queues": ("group", "share", "records", "transaction", "bridge"),
     "Clusters": ("cluster", "link", "broker", "partition", "quorum", "cert", "plan"),
     "Observe": ("health", "top", "console", "dashboards", "bench"),
@@ -35,6 +35,8 @@ KNOWN_AS: Final = {
     "send": "produce",
     "query": "sql",
     "select": "sql",
+    "tables": "table",
+    "sink": "table",
     "queue": "share",
     "status": "cluster",
     "configs": "config",

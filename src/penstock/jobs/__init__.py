@@ -4,6 +4,6 @@ A job reads topics through `penstock.spark`, runs batches one after the other, a
 tables once. The session and its start, reasons and retries of failures, files and commits, and maintenance
 are here; what a batch does is not.
 
-Imports: `model`. Workers import `spark` before tasks do.
+Imports: `spark` and `model`.
 Used by: `telemetry`, `tables`, and the commands that run them.
 """

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.jobs.supervision import Guard, JvmEnded, QueryFailed, reason_of
+from penstock.spark import PenstockDataSource
 
-__all__ = ["LOST_JVM", "RunningQuery", "SparkError", "checkpoint_of", "explained"]
+__all__ = [
+    "LOST_JVM",
+    "RunningQuery",
+    "SparkError",
+    "StreamSource",
+    "checkpoint_of",
+    "explained",
+    "start_stream",
+]
 
 #: what a session of Spark raises
 SparkError: Final = PySparkException
@@ -24,6 +34,54 @@ LOST_JVM: Final = (Py4JError, ConnectionError)
 def checkpoint_of(folder: str) -> str:
     """Where Spark keeps its own: Hadoop, which Spark reaches stores by, has another name for S3."""
     return f"{folder}/checkpoint".replace("s3://", "s3a://", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSource:
+    """The topic that a query reads from its beginning."""
+
+    bootstrap: str
+    topic: str
+    #: bounds the memory that a batch takes
+    most_per_batch: int
+    #: TLS and SASL of the cluster, by the names of Kafka's Java clients
+    security: Mapping[str, str] = field(repr=False)
+    #: other options of the source
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_stream(
+    spark: SparkSession,
+    source: StreamSource,
+    guard: Guard,
+    *,
+    name: str,
+    checkpoint: str,
+    trigger: str | None,
+) -> StreamingQuery:
+    """Start a query whose batches `guard` runs; it goes on where its checkpoint is.
+
+    Without a `trigger`, the query reads the messages that there are now, and ends. QueryFailed if Spark
+    cannot start it.
+    """
+    with explained():
+        spark.dataSource.register(PenstockDataSource)
+        messages = (
+            spark.readStream.format("penstock")
+            .option("kafka.bootstrap.servers", source.bootstrap)
+            .option("subscribe", source.topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(source.most_per_batch))
+            .options(**{f"kafka.{key}": value for key, value in source.security.items()})
+            .options(**source.options)
+            .load()
+        )
+        writer = messages.writeStream.foreachBatch(guard).queryName(name)
+        writer = writer.option("checkpointLocation", checkpoint)
+        timed = (
+            writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)
+        )
+        return timed.start()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,11 @@ class Store:
             )
         return int(self._files.get_file_info(self._path(path)).size)
 
+    def read_parquet(self, path: str) -> Any:
+        """All rows of a file of a table."""
+        with self._files.open_input_file(self._path(path)) as source:
+            return pq.ParquetFile(source).read()
+
     def names(self, path: str) -> list[str]:
         """The names of the files and folders in a folder; none where there is no such folder."""
         found = self._files.get_file_info(fs.FileSelector(self._path(path), allow_not_found=True))

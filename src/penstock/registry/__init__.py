@@ -4,5 +4,5 @@ A registry may be slow, huge or hostile: `http` bounds the time and the memory o
 change, so their readers fetch each of them once.
 
 Imports: `security` and `model`.
-Used by: `penstock.client`, for serializers; `penstock.console`, for pages.
+Used by: `penstock.client`, for serializers; `penstock.console`, for pages; `penstock.values`, for columns.
 """

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from penstock.jobs.ledger import StateBroken
 from penstock.jobs.storage import Store
-from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, PipelineEnded, Settings
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineEnded, Settings
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask
 from penstock.telemetry.thresholds import load_thresholds
@@ -152,7 +153,7 @@ def test_rows_that_go_missing_fail_the_batch(tmp_path: Path) -> None:
 
     batches = pipeline(tmp_path)
     batches._run_shards = loses_one
-    with pytest.raises(PipelineBroken, match="6 rows were read and 5 are accounted for"):
+    with pytest.raises(StateBroken, match="6 rows were read and 5 are accounted for"):
         batches.process(placed(FIRST), 0)
     assert Tables(str(tmp_path / "tables")).open("samples").to_pyarrow_table().num_rows == 0
 
@@ -248,7 +249,7 @@ def test_a_second_try_under_other_settings_is_the_same_batch(
 def test_a_batch_that_another_version_began_is_refused(tmp_path: Path) -> None:
     batches = pipeline(tmp_path)
     (tmp_path / "state" / "begun-0.json").write_text('{"read_at_ms": 1}')
-    with pytest.raises(PipelineBroken, match=r"begun-0\.json was written by another version"):
+    with pytest.raises(StateBroken, match=r"begun-0\.json was written by another version"):
         batches.process(placed(FIRST), 0)
 
 
@@ -267,7 +268,7 @@ def test_tables_by_url_are_the_same(undisturbed: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_ahead_of_the_state_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineBroken, match="batch 3 comes after -1"):
+    with pytest.raises(StateBroken, match="batch 3 comes after -1"):
         pipeline(tmp_path).process(placed(FIRST), 3)
 
 
@@ -353,7 +354,7 @@ def test_windows_are_not_closed_while_a_batch_waits_for_its_second_try(
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Tables, "commit", dies(Tables.commit, 1, after=False))
         batches.process(placed(SECOND, len(FIRST)), 1)
-    with pytest.raises(PipelineBroken, match="batch 1 was interrupted"):
+    with pytest.raises(StateBroken, match="batch 1 was interrupted"):
         pipeline(tmp_path).close()
     repeating = pipeline(tmp_path)
     assert repeating.must_repeat()

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.jobs.ledger import StateBroken
 from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline import gpus
-from penstock.telemetry.pipeline.batches import Batches, PipelineBroken, Settings
+from penstock.telemetry.pipeline.batches import Batches, Settings
 from penstock.telemetry.pipeline.columns import (
     EVERYTHING,
     VIRTUAL_SHARDS,
@@ -117,7 +118,7 @@ def test_samples_of_open_windows_are_written_once(tmp_path: Path, monkeypatch: p
 def test_state_of_an_older_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "manifest-3.json").write_text('{"query_id": "q", "batch_id": 3, "shards": {}}')
-    with pytest.raises(PipelineBroken, match="older version"):
+    with pytest.raises(StateBroken, match="older version"):
         pipeline(tmp_path, 2)
 
 

@@ -16,6 +16,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.spark_log import SparkLog
 from penstock.cli.telemetry import run as telemetry_run
 from penstock.jobs import executors
+from penstock.jobs.ledger import StateBroken
 from penstock.jobs.supervision import (
     BatchFailed,
     Guard,
@@ -26,7 +27,7 @@ from penstock.jobs.supervision import (
     reason_of,
 )
 from penstock.telemetry.pipeline import jobs
-from penstock.telemetry.pipeline.batches import PipelineBroken, Settings
+from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job, Started
 from penstock.telemetry.pipeline.publish import Topics, TopicsUnreachable
 from penstock.telemetry.thresholds import load_thresholds
@@ -325,7 +326,7 @@ def test_a_batch_that_fails_at_a_signal_is_repeated_before_windows_are_closed(
 ) -> None:
     stop, query = Event(), Query()
     stop.set()
-    batches = FakeBatches(PipelineBroken("batch 1 was interrupted"))
+    batches = FakeBatches(StateBroken("batch 1 was interrupted"))
     failing = Started(
         query=cast(Any, query),
         guard=Guard(lambda messages, batch: None),
@@ -341,14 +342,14 @@ def test_a_batch_that_fails_at_a_signal_is_repeated_before_windows_are_closed(
 def test_a_query_whose_state_is_broken_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     stop, query = Event(), Query()
     stop.set()
-    batches = FakeBatches(PipelineBroken("state and checkpoint differ"))
+    batches = FakeBatches(StateBroken("state and checkpoint differ"))
     broken = Started(
         query=cast(Any, query),
         guard=Guard(lambda messages, batch: None),
         until_end=False,
         batches=cast(Any, batches),
     )
-    with pytest.raises(PipelineBroken):
+    with pytest.raises(StateBroken):
         keep_running(monkeypatch, [broken], stop, closes=True)
     assert query.stopped
 

@@ -28,6 +28,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
+from penstock.jobs.ledger import Ledger, StateBroken
 from penstock.jobs.storage import Store
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.detectors import Alert, FleetDetectors, in_order
@@ -42,15 +43,10 @@ from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.thresholds import Thresholds
 from penstock.telemetry.workloads import WORKLOAD_LABELS
 
-__all__ = ["BatchReport", "Batches", "PipelineBroken", "PipelineEnded", "Settings"]
+__all__ = ["BatchReport", "Batches", "PipelineEnded", "Settings"]
 
-_MANIFEST: Final = "manifest-"
 #: of the state: 1 had as many shards as tasks
 _FORMAT: Final = 2
-
-
-class PipelineBroken(PenstockError):
-    """State and checkpoint do not belong together, or rows went missing: a human must look."""
 
 
 class PipelineEnded(PenstockError):
@@ -105,7 +101,7 @@ class _Manifest:
     def read(cls, text: bytes) -> _Manifest:
         fields = json.loads(text)
         if fields.pop("format", 1) != _FORMAT:
-            raise PipelineBroken(
+            raise StateBroken(
                 "the state is of an older version: end that query with the older version, and use new tables"
             )
         parts = [
@@ -155,6 +151,7 @@ class Batches:
         self.tables = Tables(tables, storage_options)
         self._files = Store(tables, storage_options)
         self._state = Store(state, storage_options)
+        self._ledger = Ledger(self._state)
         self._settings = settings
         self._topics = topics
         self._report = report
@@ -191,9 +188,7 @@ class Batches:
         interrupted = self._begun_next()
         if interrupted is not None:
             # Its samples would be late.
-            raise PipelineBroken(
-                f"batch {interrupted} was interrupted and must run before windows are closed"
-            )
+            raise StateBroken(f"batch {interrupted} was interrupted and must run before windows are closed")
         if not before.parts:
             return
         begun = self._begin(self._closing_path)
@@ -218,19 +213,14 @@ class Batches:
 
     def _process(self, messages: Any, batch_id: int) -> None:
         before = self._manifest
-        if batch_id <= before.batch_id:
+        if not self._ledger.is_new(batch_id, before.batch_id):
             return
-        if batch_id > before.batch_id + 1:
-            raise PipelineBroken(
-                f"batch {batch_id} comes after {before.batch_id} in the state beside the checkpoint: "
-                "one of them is older. Restore both, or remove both and start again"
-            )
         begun = self._begin(f"begun-{batch_id}.json")
         task = self._task(batch_id, begun)
         results = self._run_shards(messages, task)
         counts, read = _total([result.counts for result in results]), sum(result.read for result in results)
         if counts.consumed != read or len(results) != self._settings.shards:
-            raise PipelineBroken(f"{read} rows were read and {counts.consumed} are accounted for")
+            raise StateBroken(f"{read} rows were read and {counts.consumed} are accounted for")
         detectors = self._detectors(begun.thresholds)
         signals = pa.concat_tables([result.signals for result in results]).unify_dictionaries()
         reached_ms = max(before.newest_ms, min(reached(signals), task.read_at_ms))
@@ -301,49 +291,40 @@ class Batches:
         self._write_manifest(after)
 
     def _write_manifest(self, after: _Manifest) -> None:
-        self._state.write(f"{_MANIFEST}{after.batch_id}.json", after.text())
+        needed = after.files() | {f"begun-{after.batch_id + 1}.json"}
+        self._ledger.finish(after.batch_id, after.text(), needed)
         self._manifest = after
-        self._sweep()
 
     def _detectors(self, thresholds: Thresholds) -> FleetDetectors:
         path = self._manifest.detectors
         return FleetDetectors(thresholds, self._state.read_table(path) if path else None)
 
     def _begin(self, path: str) -> _Begun:
-        if not self._state.exists(path):
+        def make() -> bytes:
             settings = self._settings
-            begun = _Begun(
-                self._clock(),
-                settings.delay_ms,
-                settings.ahead_ms,
-                settings.thresholds,
-                settings.workload_labels,
+            return msgspec.json.encode(
+                _Begun(
+                    self._clock(),
+                    settings.delay_ms,
+                    settings.ahead_ms,
+                    settings.thresholds,
+                    settings.workload_labels,
+                )
             )
-            self._state.write(path, msgspec.json.encode(begun))
+
         try:
-            return msgspec.json.decode(self._state.read(path), type=_Begun)
+            return msgspec.json.decode(self._ledger.once(path, make), type=_Begun)
         except msgspec.ValidationError as error:
-            raise PipelineBroken(
-                f"{path} was written by another version, which must end it: {error}"
-            ) from error
+            raise StateBroken(f"{path} was written by another version, which must end it: {error}") from error
 
     def _load(self) -> _Manifest:
-        done = [name for name in self._state.names("") if name.startswith(_MANIFEST)]
-        if not done:
-            first = _Manifest(uuid4().hex)
-            # The query's id must be known before anything is committed under it.
-            self._state.write(f"{_MANIFEST}{first.batch_id}.json", first.text())
-            return first
-        newest = max(done, key=lambda name: int(name.removeprefix(_MANIFEST).removesuffix(".json")))
-        return _Manifest.read(self._state.read(newest))
-
-    def _sweep(self) -> None:
-        """Remove all files that the newest manifest does not need."""
-        number = self._manifest.batch_id
-        needed = self._manifest.files() | {f"{_MANIFEST}{number}.json", f"begun-{number + 1}.json"}
-        for name in self._state.names(""):
-            if name not in needed:
-                self._state.delete(name)
+        newest = self._ledger.newest()
+        if newest is not None:
+            return _Manifest.read(newest)
+        first = _Manifest(uuid4().hex)
+        # The query's id must be known before anything is committed under it.
+        self._ledger.begin(first.batch_id, first.text())
+        return first
 
 
 def _total(parts: list[Counts]) -> Counts:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from penstock.jobs.query import RunningQuery, checkpoint_of, explained
+from penstock.jobs.ledger import StateBroken
+from penstock.jobs.query import RunningQuery, StreamSource, checkpoint_of, explained, start_stream
 from penstock.jobs.supervision import Guard, QueryFailed, reason_of
 from penstock.reading.connection import librdkafka_settings
-from penstock.spark import PenstockDataSource
-from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.publish import Topics
 
 __all__ = ["Job", "Started", "start"]
@@ -67,7 +67,7 @@ class Started(RunningQuery):
         try:
             with explained():
                 self.batches.close()
-        except PipelineBroken:
+        except StateBroken:
             cause = self.guard.error
             if cause is None:
                 raise
@@ -93,23 +93,18 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
         storage_options=job.storage_options,
     )
     guard = Guard(batches.process)
-    with explained():
-        spark.dataSource.register(PenstockDataSource)
-        writer = _messages(spark, job).writeStream.foreachBatch(guard).queryName(job.name)
-        writer = writer.option("checkpointLocation", job.checkpoint)
-        timed = (
-            writer.trigger(availableNow=True) if job.until_end else writer.trigger(processingTime=job.trigger)
-        )
-        return Started(query=timed.start(), guard=guard, until_end=job.until_end, batches=batches)
-
-
-def _messages(spark: SparkSession, job: Job) -> DataFrame:
-    return (
-        spark.readStream.format("penstock")
-        .option("kafka.bootstrap.servers", job.bootstrap)
-        .option("subscribe", job.topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(job.most_per_batch))
-        .options(**{f"kafka.{name}": value for name, value in job.security.items()})
-        .load()
+    source = StreamSource(
+        bootstrap=job.bootstrap,
+        topic=job.topic,
+        most_per_batch=job.most_per_batch,
+        security=job.security,
     )
+    query = start_stream(
+        spark,
+        source,
+        guard,
+        name=job.name,
+        checkpoint=job.checkpoint,
+        trigger=None if job.until_end else job.trigger,
+    )
+    return Started(query=query, guard=guard, until_end=job.until_end, batches=batches)

@@ -1,0 +1,1 @@
+"""`penstock table`: definitions of tables, and the job that keeps one."""

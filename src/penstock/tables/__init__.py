@@ -1,0 +1,10 @@
+"""Delta tables of topics: `penstock table`.
+
+`definition` is what a table is made of, `catalog` keeps definitions in a compacted topic. `judging` makes
+rows and dead letters of messages, and `upserting` the next rows of a bucket: both without I/O and without
+Spark. `tasks` runs them on executors, `batches` is the order of effects on the driver that shows each batch
+once, and `job` is the query.
+
+Imports: `jobs`, `spark`, `reading`, `values`, `registry` and `model`. Import contracts keep brokers out.
+Used by: `penstock table`.
+"""

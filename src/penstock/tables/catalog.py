@@ -1,0 +1,143 @@
+"""The definitions of tables, in a compacted topic: every machine that reaches the cluster has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.model.errors import PenstockError
+from penstock.tables.definition import TableDefinition, decoded, encoded
+
+__all__ = ["TOPIC", "Catalog", "CatalogFailed"]
+
+TOPIC: Final = "penstock-tables"
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+_POLL_S: Final = 0.5
+
+
+class CatalogFailed(PenstockError):
+    """The topic of definitions could not be read or written, or has no such table."""
+
+
+class Catalog:
+    """The definitions of one cluster. All methods block."""
+
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, Any] | None = None, timeout_s: float = 30.0
+    ) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": "2", **(settings or {})}
+        self._timeout_s = timeout_s
+
+    def definitions(self) -> dict[str, TableDefinition]:
+        """All tables by name; CatalogFailed if the cluster does not answer."""
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": f"{TOPIC}-{uuid4().hex}",
+                "enable.auto.commit": "false",
+                "enable.partition.eof": "true",
+                "isolation.level": "read_committed",
+                "allow.auto.create.topics": "false",
+            }
+        )
+        try:
+            return self._read(consumer)
+        except KafkaException as error:
+            raise CatalogFailed(f"topic {TOPIC}: {error.args[0].str()}") from error
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Any) -> dict[str, TableDefinition]:
+        topic = consumer.list_topics(TOPIC, timeout=self._timeout_s).topics[TOPIC]
+        if topic.error is not None:
+            if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return {}
+            raise KafkaException(topic.error)
+        left = {*topic.partitions}
+        consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in left])
+        found: dict[str, TableDefinition] = {}
+        deadline_s = time.monotonic() + self._timeout_s
+        while left:
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                if time.monotonic() > deadline_s:
+                    raise CatalogFailed(f"topic {TOPIC} was not read within {self._timeout_s:g} s")
+            elif message.error() is None:
+                name = message.key().decode()
+                found.pop(name, None)
+                if message.value() is not None:
+                    found[name] = decoded(message.value())
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                raise KafkaException(message.error())
+        return dict(sorted(found.items()))
+
+    def find(self, name: str) -> TableDefinition:
+        """A table; CatalogFailed if there is none of the name."""
+        known = self.definitions()
+        if name not in known:
+            others = f": there are {', '.join(known)}" if known else ": there are no tables"
+            raise CatalogFailed(f"there is no table {name}{others}")
+        return known[name]
+
+    def add(self, definition: TableDefinition) -> None:
+        """Store a definition; CatalogFailed if there is a table of its name."""
+        if definition.name in self.definitions():
+            raise CatalogFailed(
+                f"there is a table {definition.name} already: `penstock table describe` shows it"
+            )
+        self._create()
+        self._write(definition.name, encoded(definition))
+        # Of two commands at once, the later record counts.
+        if self.find(definition.name).id != definition.id:
+            raise CatalogFailed(f"another command has created the table {definition.name} at the same time")
+
+    def remove(self, name: str) -> None:
+        """Forget a table."""
+        self._write(name, None)
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """The configs of a topic; CatalogFailed if it does not exist."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        admin = AdminClient(self._settings)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            ((_, future),) = admin.describe_configs([resource], request_timeout=self._timeout_s).items()
+            return {name: entry.value for name, entry in future.result(self._timeout_s).items()}
+        except KafkaException as error:
+            raise CatalogFailed(f"topic {topic}: {error.args[0].str()}") from error
+
+    def _create(self) -> None:
+        admin = AdminClient(self._settings)
+        wanted = [NewTopic(TOPIC, 1, config=_CONFIGS)]
+        (made,) = admin.create_topics(wanted, operation_timeout=self._timeout_s).values()
+        try:
+            made.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise CatalogFailed(f"topic {TOPIC}: {error.args[0].str()}") from error
+
+    def _write(self, name: str, value: bytes | None) -> None:
+        failures: list[str] = []
+
+        def delivered(error: KafkaError | None, _: Any) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        producer = Producer(
+            {
+                **self._settings,
+                "enable.idempotence": "true",
+                "message.timeout.ms": str(int(self._timeout_s * 1000)),
+            }
+        )
+        producer.produce(TOPIC, value, name, on_delivery=delivered)
+        if producer.flush(self._timeout_s) or failures:
+            raise CatalogFailed(f"topic {TOPIC}: {failures[0] if failures else 'no response in time'}")

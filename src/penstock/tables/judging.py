@@ -1,0 +1,187 @@
+"""Rows of a table, and dead letters, from messages: without I/O but for the schemas of a registry.
+
+A message becomes a row, a deletion (a tombstone in an upsert table), or a dead letter with a reason. Columns
+that values bring are reported, and nothing else is done then: the driver decides on the columns of the whole
+batch, and the messages are judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from penstock.tables.layout import DEAD_LETTERS, RESERVED
+from penstock.values.decoding import Decoder, Undecodable
+from penstock.values.fitting import fit
+from penstock.values.inference import new_fields
+from penstock.values.types import added, clash
+
+__all__ = ["Judge", "Judged"]
+
+_VALUE: Final = "value"
+_NOTHING: Final = pa.struct([])
+
+
+class Judged(NamedTuple):
+    """The outcome of a block of messages."""
+
+    #: rows in the order of the messages: place, key, and the columns of values
+    rows: Any
+    #: of each row, whether it deletes its key; None in an append table
+    deletes: list[bool]
+    dead_letters: Any
+    #: the fields that values have in addition; if there are any, the rest is not to be used
+    found: Any
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges messages by the columns that the table has; sent to executors."""
+
+    #: of the place and the key
+    place: list[Any]
+    #: the columns of values, as a structure
+    fields: Any
+    values: Decoder
+    #: None for keys that are text or bytes
+    keys: Decoder | None = None
+    #: whether values bring columns; otherwise, fields that are no columns are left out
+    evolves: bool = True
+    upserts: bool = False
+
+    def judge(self, messages: Any) -> Judged:
+        """The outcome of a block: key, value, topic, partition, offset, timestamp."""
+        size = len(messages)
+        reasons: list[str | None] = [None] * size
+        rows = self._values(messages["value"].to_pylist(), reasons)
+        found = self._found(rows, reasons)
+        if len(found):
+            return Judged(None, [], None, found)
+        fitted = fit([None if row is None else row.value for row in rows], self.fields)
+        for number, why in enumerate(fitted.reasons):
+            reasons[number] = reasons[number] or why
+        keys = self._keys(messages["key"].to_pylist(), reasons)
+        return self._judged(messages, fitted.column, keys, reasons)
+
+    def _values(self, values: Sequence[bytes | None], reasons: list[str | None]) -> list[_Row | None]:
+        rows: list[_Row | None] = []
+        for number, data in enumerate(values):
+            if data is None:
+                rows.append(None)
+                continue
+            try:
+                value, columns = self.values.decode(data)
+                rows.append(_Row(value, columns) if isinstance(value, dict) else _Row({_VALUE: value}, None))
+            except Undecodable as error:
+                reasons[number] = str(error)
+                rows.append(None)
+        return rows
+
+    def _found(self, rows: Sequence[_Row | None], reasons: list[str | None]) -> Any:
+        """The fields that the table lacks. A row whose fields cannot be columns becomes a dead letter."""
+        if not self.evolves:
+            return _NOTHING
+        by_schema: dict[int, tuple[Any, list[int]]] = {}
+        free: list[int] = []
+        for number, row in enumerate(rows):
+            if row is None:
+                continue
+            if row.columns is None:
+                free.append(number)
+            else:
+                by_schema.setdefault(id(row.columns), (row.columns, []))[1].append(number)
+        grown = self.fields
+        lacking = new_fields([rows[number].value for number in free], self.fields)  # type: ignore[union-attr]
+        grown = added(grown, lacking, RESERVED)
+        for columns, _ in by_schema.values():
+            grown = added(grown, columns, RESERVED)
+        if grown != self.fields:
+            return grown
+        if len(lacking):
+            for number in free:
+                own = new_fields([rows[number].value], self.fields)  # type: ignore[union-attr]
+                reasons[number] = _clash(own, self.fields)
+        for columns, numbers in by_schema.values():
+            why = _clash(columns, self.fields)
+            for number in numbers if why is not None else ():
+                reasons[number] = why
+        return _NOTHING
+
+    def _keys(self, keys: Sequence[bytes | None], reasons: list[str | None]) -> list[Any]:
+        is_text = pa.types.is_string(self.place[-1].type)
+        found: list[Any] = []
+        for number, key in enumerate(keys):
+            if key is None:
+                if self.upserts:
+                    reasons[number] = reasons[number] or "the message has no key"
+                found.append(None)
+                continue
+            try:
+                found.append(self._key(key) if is_text else key)
+            except ValueError as error:
+                reasons[number] = reasons[number] or f"the key: {error}"
+                found.append(None)
+        return found
+
+    def _key(self, key: bytes) -> str:
+        """A key as text; ValueError if it is none."""
+        if self.keys is None:
+            try:
+                return key.decode()
+            except UnicodeDecodeError as error:
+                raise ValueError("it is not UTF-8 text: keys of this table are text") from error
+        value = self.keys.decode(key).value
+        return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+    def _judged(self, messages: Any, values: Any, keys: list[Any], reasons: list[str | None]) -> Judged:
+        place = [messages["timestamp"], messages["partition"], messages["offset"]]
+        place.append(pa.array(keys, self.place[-1].type))
+        columns = [*place, *values.flatten()]
+        schema = pa.schema([*self.place, *self.fields])
+        table = pa.Table.from_arrays(
+            [each.cast(field.type) for each, field in zip(columns, schema, strict=True)], schema=schema
+        )
+        is_good = pa.array([why is None for why in reasons])
+        deletes = []
+        if self.upserts:
+            nulls = messages["value"].is_null().to_pylist()
+            deletes = [null for null, why in zip(nulls, reasons, strict=True) if why is None]
+        return Judged(table.filter(is_good), deletes, _dead_letters(messages, reasons), _NOTHING)
+
+
+class _Row(NamedTuple):
+    """A value, and the columns of its schema; None without a schema."""
+
+    value: dict[str, Any]
+    columns: Any | None
+
+
+def _clash(found: Any, known: Any) -> str | None:
+    """Why some of the fields that were found are no columns; None if all are."""
+    names = {field.name: field for field in known}
+    for field in found:
+        own = names.get(field.name)
+        if own is None:
+            return clash(field.name, known, RESERVED) or f"{field.name!r} cannot become a column"
+        pairs = (own.type, field.type)
+        while all(pa.types.is_list(each) for each in pairs):
+            pairs = (pairs[0].value_type, pairs[1].value_type)
+        if all(pa.types.is_struct(each) for each in pairs):
+            why = _clash(pairs[1], pairs[0])
+            if why is not None:
+                return why
+    return None
+
+
+def _dead_letters(messages: Any, reasons: list[str | None]) -> Any:
+    """The rows of the table of dead letters."""
+    reason = pa.array(reasons, pa.string())
+    columns = [
+        reason if name == "reason" else messages[name].cast(kind)
+        for name, kind in zip(DEAD_LETTERS.names, DEAD_LETTERS.types, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=DEAD_LETTERS).filter(reason.is_valid())

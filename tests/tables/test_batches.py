@@ -1,0 +1,276 @@
+"""Each message is in one of the two tables, once, whatever dies and in whichever order."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.jobs.delta import DeltaTables
+from penstock.jobs.ledger import StateBroken
+from penstock.jobs.storage import Store
+from penstock.tables.batches import Batch, TableBatches
+from penstock.tables.definition import TableDefinition
+from tests.tables.in_process import Message, definition, new_batches, rows_of, run_here
+
+
+class Killed(Exception):
+    """Stands for the death of the driver."""
+
+
+def columns(table: TableDefinition) -> list[str]:
+    return [field.name for field in DeltaTable(table.to).schema().fields if not field.name.startswith("_")]
+
+
+def test_each_message_becomes_a_row_with_its_place(tmp_path: Path) -> None:
+    table, batches = definition(tmp_path), list[Batch]()
+    running = new_batches(table, batches.append)
+    running.process(
+        [Message(0, {"id": 1}), Message(1, {"id": 2, "city": "Oslo"}), Message(0, None, None, 1)], 0
+    )
+    assert rows_of(table.to) == [
+        {"_partition": 0, "_offset": 0, "_key": "k", "id": 1, "city": None},
+        {"_partition": 0, "_offset": 1, "_key": "k", "id": 2, "city": "Oslo"},
+        {"_partition": 1, "_offset": 0, "_key": None, "id": None, "city": None},
+    ]
+    (batch,) = batches
+    assert (batch.read, batch.rows, batch.dead, batch.columns) == (3, 3, 0, ["id", "city"])
+    assert sum(batch.files.values()) == 2
+    assert not list(tmp_path.glob("orders/**/_*.parquet*"))
+
+
+def test_a_batch_is_shown_once(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    running = new_batches(table)
+    running.process([Message(0, {"id": 1})], 0)
+    running.process([Message(0, {"id": 1})], 0)
+    again = new_batches(table, makes=False)
+    again.process([Message(0, {"id": 1})], 0)
+    again.process([Message(1, {"id": 2})], 1)
+    assert [row["id"] for row in rows_of(table.to)] == [1, 2]
+    assert len(list((tmp_path / table.state / "state").iterdir())) == 1
+
+
+def test_new_columns_are_added_and_misfits_are_dead_letters(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    running = new_batches(table)
+    running.process([Message(0, {"id": 1, "place": {"city": "Oslo"}})], 0)
+    running.process(
+        [
+            Message(1, {"id": "text"}),
+            Message(2, {"id": 2, "place": {"zip": 5}, "tags": ["x"]}),
+            Message(3, b"{"),
+            Message(4, {"ID": 3}),
+            Message(5, {"_offset": 3}),
+            Message(6, {"a b": 3}),
+            Message(7, {"place": {"CITY": 1}}),
+            Message(8, [1, 2]),
+            Message(9, {"place": {"CITY": None}, "a b": None, "tags": []}),
+        ],
+        1,
+    )
+    assert columns(table) == ["id", "place", "tags", "value"]
+    rows = rows_of(table.to)
+    assert [row["_offset"] for row in rows] == [0, 2, 8, 9]
+    assert rows[0]["place"] == {"city": "Oslo", "zip": None}
+    assert rows[1]["place"] == {"city": None, "zip": 5}
+    assert rows[2]["value"] == [1, 2]
+    dead = rows_of(f"{table.root}/{table.dead_letters}")
+    assert [(row["offset"], row["reason"]) for row in dead] == [
+        (1, "id is a long, and 'text' does not fit"),
+        (3, "the value is not JSON: Input data was truncated"),
+        (4, "'ID' differs from the column 'id' by case alone"),
+        (5, "'_offset' is the name of a column of the table itself"),
+        (6, "'a b' cannot be the name of a column"),
+        (7, "'CITY' differs from the column 'city' by case alone"),
+    ]
+    assert (dead[0]["topic"], dead[0]["partition"], dead[0]["value"]) == ("orders", 0, b'{"id": "text"}')
+
+
+def test_tasks_that_bring_one_column_with_several_types_make_it_json_text(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    new_batches(table).process([Message(0, {"x": 1}), Message(0, {"x": "a"}, partition=1)], 0)
+    assert [row["x"] for row in rows_of(table.to)] == ["1", '"a"']
+
+
+def test_a_json_schema_fixes_the_columns(tmp_path: Path) -> None:
+    schema = '{"type": "object", "properties": {"id": {"type": "integer"}, "at": {"type": "string"}}}'
+    table = definition(tmp_path, schema="json", json_schema=schema)
+    running = new_batches(table)
+    assert columns(table) == ["id", "at"]
+    running.process([Message(0, {"id": 1, "more": 2}), Message(1, {"id": 1.5})], 0)
+    assert rows_of(table.to) == [{"_partition": 0, "_offset": 0, "_key": "k", "id": 1, "at": None}]
+    (dead,) = rows_of(f"{table.root}/{table.dead_letters}")
+    assert dead["reason"] == "id is a long, and 1.5 does not fit"
+
+
+def test_an_upsert_table_has_the_latest_message_of_each_key(tmp_path: Path) -> None:
+    table = definition(tmp_path, mode="upsert")
+    running = new_batches(table)
+    running.process([Message(n, {"n": n}, f"k{n % 5}") for n in range(20)], 0)
+    assert sorted((row["_key"], row["n"]) for row in rows_of(table.to)) == [
+        (f"k{n}", 15 + n) for n in range(5)
+    ]
+    running.process(
+        [
+            Message(20, None, "k0"),
+            Message(21, {"n": 21}, "k1"),
+            Message(22, {"m": "x"}, "k2"),
+            Message(23, {"n": "misfit"}, "k3"),
+            Message(24, {"n": 24}, None),
+            Message(25, None, "never"),
+        ],
+        1,
+    )
+    assert sorted((row["_key"], row["n"], row["m"]) for row in rows_of(table.to)) == [
+        ("k1", 21, None),
+        ("k2", None, "x"),
+        ("k3", 18, None),
+        ("k4", 19, None),
+    ]
+    dead = rows_of(f"{table.root}/{table.dead_letters}")
+    assert [row["offset"] for row in dead] == [23, 24]
+    assert dead[1]["reason"] == "the message has no key"
+
+
+def test_a_bucket_without_keys_has_no_file(tmp_path: Path) -> None:
+    table = definition(tmp_path, mode="upsert")
+    running = new_batches(table)
+    running.process([Message(0, {"n": 1})], 0)
+    running.process([Message(1, None)], 1)
+    assert rows_of(table.to) == []
+    assert DeltaTable(table.to).file_uris() == []
+
+
+POINTS = [
+    (Store, "write", "plan-1.json"),
+    (DeltaTables, "show", "dead letters"),
+    (DeltaTables, "show", "rows"),
+    (Store, "write", "manifest-1.json"),
+]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("point", range(len(POINTS)))
+def test_a_driver_that_dies_shows_each_message_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, moment: str, point: int
+) -> None:
+    """And a retry that would judge otherwise changes nothing once there is a plan."""
+    table = definition(tmp_path, mode=mode)
+    first = new_batches(table)
+    first.process([Message(0, {"n": 0}, "a"), Message(1, {"n": 1}, "b")], 0)
+    messages = [Message(2, {"n": 2}, "a"), Message(3, {"n": "x"}, "b"), Message(4, {"m": 4}, "c")]
+    owner, name, call = POINTS[point]
+    method = getattr(owner, name)
+    calls = 0
+
+    def deadly(self: Any, *args: Any) -> Any:
+        nonlocal calls
+        calls += name == "show"
+        is_it = args[0] == call or (calls == {"dead letters": 1, "rows": 2}.get(call))
+        if is_it and moment == "before":
+            raise Killed
+        result = method(self, *args)
+        if is_it:
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, deadly)
+        with pytest.raises(Killed):
+            first.process(messages, 1)
+    second = new_batches(table, makes=False)
+    has_plan = (point, moment) != (0, "before")
+    second.process([] if has_plan else messages, 1)
+    second.process([Message(5, {"n": 5}, "d")], 2)
+    rows, dead = rows_of(table.to), rows_of(f"{table.root}/{table.dead_letters}")
+    kept = [0, 1, 2, 4, 5] if mode == "append" else [1, 2, 4, 5]
+    assert [row["_offset"] for row in rows] == kept
+    assert [row["offset"] for row in dead] == [3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_batches_and_deaths_leave_what_a_dictionary_has(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    table = definition(tmp_path, mode="upsert")
+    running = new_batches(table)
+    expected: dict[str, int] = {}
+    offset = 0
+    for number in range(8):
+        messages = []
+        for _ in range(chance.randrange(12)):
+            key = f"k{chance.randrange(6)}"
+            value = None if chance.random() < 0.3 else {"n": offset}
+            messages.append(Message(offset, value, key))
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = offset
+            offset += 1
+        running.process(messages, number)
+        if chance.random() < 0.5:
+            running = new_batches(table, makes=False)
+            running.process(messages, number)
+    assert {row["_key"]: row["n"] for row in rows_of(table.to)} == expected
+
+
+def test_a_plan_whose_files_are_gone_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = definition(tmp_path)
+    first = new_batches(table)
+    with monkeypatch.context() as patched:
+        patched.setattr(TableBatches, "_commit", lambda self, plan: exec("raise Killed", {"Killed": Killed}))
+        with pytest.raises(Killed):
+            first.process([Message(0, {"n": 0})], 0)
+    for file in tmp_path.glob("orders/_day=*/*.parquet"):
+        file.unlink()
+    new_batches(table, makes=False).process([Message(0, {"n": 0})], 0)
+    assert [row["n"] for row in rows_of(table.to)] == [0]
+
+
+def test_a_checkpoint_and_a_state_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    metadata = tmp_path / table.state / "checkpoint" / "metadata"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text('{"id": "one"}')
+    running = new_batches(table)
+    running.process([Message(0, {"n": 0})], 0)
+    running.check()
+    metadata.write_text('{"id": "another"}')
+    with pytest.raises(StateBroken, match="missing or another one"):
+        running.check()
+    with pytest.raises(StateBroken, match="restore both together"):
+        running.process([Message(0, {"n": 0})], 0)
+    metadata.unlink()
+    with pytest.raises(StateBroken, match="missing or another one"):
+        new_batches(table, makes=False).check()
+
+
+def test_a_table_with_rows_and_without_a_state_is_refused(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    new_batches(table).process([Message(0, {"n": 0})], 0)
+    for file in (tmp_path / table.state / "state").iterdir():
+        file.unlink()
+    with pytest.raises(StateBroken, match="has rows, and"):
+        new_batches(table, makes=False)
+
+
+def test_batches_that_are_missing_are_refused(tmp_path: Path) -> None:
+    running = new_batches(definition(tmp_path))
+    running.process([], 0)
+    with pytest.raises(StateBroken, match="batch 2 comes after 0"):
+        running.process([], 2)
+
+
+def test_tasks_that_never_agree_on_columns_end_the_batch(tmp_path: Path) -> None:
+    names = iter(range(100))
+
+    def changing(messages: Any, task: Any, tasks: int) -> Any:
+        return run_here([Message(0, {f"c{next(names)}": 1})], task, tasks)
+
+    running = new_batches(definition(tmp_path), run=changing)
+    with pytest.raises(StateBroken, match="other columns each time"):
+        running.process([], 0)

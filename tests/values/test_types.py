@@ -1,0 +1,68 @@
+"""Columns are added and never change, and names that Delta cannot have are no columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from penstock.values.types import added, clash, in_words, is_json, json_field, unified
+
+INT, TEXT = pa.int64(), pa.string()
+KNOWN = pa.struct(
+    [("id", INT), ("place", pa.struct([("city", TEXT)])), ("items", pa.list_(pa.struct([("n", INT)])))]
+)
+
+
+def test_new_fields_are_added_at_every_depth() -> None:
+    found = pa.struct(
+        [
+            ("place", pa.struct([("street", TEXT)])),
+            ("items", pa.list_(pa.struct([("price", pa.float64())]))),
+            ("note", TEXT),
+        ]
+    )
+    grown = added(KNOWN, found)
+    assert grown == pa.struct(
+        [
+            ("id", INT),
+            ("place", pa.struct([("city", TEXT), ("street", TEXT)])),
+            ("items", pa.list_(pa.struct([("n", INT), ("price", pa.float64())]))),
+            ("note", TEXT),
+        ]
+    )
+    assert added(grown, found) == grown
+
+
+def test_a_column_keeps_its_type() -> None:
+    assert added(KNOWN, pa.struct([("id", TEXT), ("place", INT)])) == KNOWN
+
+
+@pytest.mark.parametrize("name", ["ID", "a b", "a=b", "", "_offset", "_Offset", "a;b"])
+def test_names_that_cannot_be_columns_are_left_out(name: str) -> None:
+    reserved = frozenset({"_offset"})
+    assert clash(name, KNOWN, reserved) is not None
+    assert added(KNOWN, pa.struct([(name, INT)]), reserved) == KNOWN
+
+
+@pytest.mark.parametrize("name", ["id", "new", "größe", "x.y"])
+def test_other_names_are_columns(name: str) -> None:
+    assert clash(name, KNOWN) is None
+
+
+def test_unified_types_have_the_values_of_both() -> None:
+    assert unified(INT, pa.float64()) == pa.float64()
+    assert unified(pa.list_(INT), pa.list_(pa.float64())) == pa.list_(pa.float64())
+    assert unified(INT, TEXT) is None
+    both = unified(pa.struct([("a", INT), ("b", INT)]), pa.struct([("a", TEXT), ("c", TEXT)]))
+    assert both == pa.struct([json_field("a"), ("b", INT), ("c", TEXT)])
+    assert [is_json(field) for field in both] == [True, False, False]
+
+
+def test_types_in_words() -> None:
+    assert [in_words(kind) for kind in (INT, TEXT, KNOWN, pa.list_(INT), pa.timestamp("us", "UTC"))] == [
+        "a long",
+        "a string",
+        "an object",
+        "a list",
+        "a timestamp",
+    ]
