@@ -46,7 +46,7 @@ KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 # They use the clients and servers of other systems.
 BRIDGE_TESTS := tests/bridge
 GUIDE_TESTS := $(patsubst %,tests/docs/test_migration_%.py,nats rabbitmq sns sqs)
-PIPELINE_TESTS := tests/spark tests/jobs tests/telemetry $(KAFKA_TESTS)
+PIPELINE_TESTS := tests/spark tests/jobs tests/tables tests/telemetry $(KAFKA_TESTS)
 CONSOLE_TESTS := tests/console
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLI_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS) $(CONSOLE_TESTS) $(BRIDGE_TESTS)
 
@@ -60,7 +60,7 @@ FAST_CLIENT_TESTS := tests/client tests/examples $(wildcard tests/testing/test_*
 FAST_LOG_TESTS := tests/storage tests/records tests/raft tests/replication
 
 check-core: $(READY)
-	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/jobs tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
+	$(PY) -m pytest -q --fast $(patsubst %,--ignore=%,tests/broker tests/spark tests/jobs tests/tables tests/interop $(FAST_LOG_TESTS) $(FAST_CLI_TESTS) $(FAST_CLIENT_TESTS) tests/telemetry tests/testing)
 
 check-logs: $(READY)
 	$(BESIDE) $(PY) -m pytest -q --fast $(FAST_LOG_TESTS)
@@ -69,7 +69,7 @@ check-simulation: $(READY)
 	$(BESIDE) $(PY) -m pytest -q --fast $(SIMULATION_TESTS)
 
 check-telemetry: $(READY)
-	$(PY) -m pytest -q --fast tests/jobs tests/telemetry
+	$(PY) -m pytest -q --fast tests/jobs tests/tables tests/telemetry
 
 check-cli: $(READY)
 	$(PY) -m pytest -q --fast $(FAST_CLI_TESTS)
@@ -309,6 +309,10 @@ ecosystem: $(READY) ## Kafka Streams and Kafka Connect, exactly once, each kille
 standalone: $(READY) ## the pipeline on a standalone Spark cluster: a killed worker, a packed environment
 	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py tests/telemetry/pipeline/test_packed_environment.py -k 'worker or packed'
 
+.PHONY: tables
+tables: $(READY) ## kill drivers, JVMs and Python workers of `penstock table run`, and compare tables with topics (KILLS=…, SEED=…)
+	TABLE_KILLS=$(or $(KILLS),6) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/tables/test_kills.py
+
 .PHONY: deaths detectors
 deaths: $(READY) ## kill Python processes and the JVM below the pipeline's commands
 	DEATHS=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_deaths.py
@@ -329,7 +333,7 @@ spark-sink: $(READY) ## the exactly-once sink in a Spark session: restarts, atom
 
 test-spark-next: $(READY) ## tests of the connector and the pipeline on a newer Spark than the pinned one (SPARK=4.3)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/spark-next 'pyspark==$(or $(SPARK),4.3).*'
-	PYTHONPATH=$(CURDIR)/$(VENV)/spark-next $(PY) -m pytest -q tests/spark tests/jobs tests/telemetry/pipeline
+	PYTHONPATH=$(CURDIR)/$(VENV)/spark-next $(PY) -m pytest -q tests/spark tests/jobs tests/tables tests/telemetry/pipeline
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile

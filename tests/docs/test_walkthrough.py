@@ -81,6 +81,7 @@ ELSEWHERE: Final = {
     "docs/console.md": "servers that run until Ctrl-C: tests/console",
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",
+    "docs/tables.md": "an object store, and a job that runs until Ctrl-C: tests/tables",
     "docs/telemetry-api.md": "tests/telemetry/api/test_documentation.py",
     "docs/security.md": "a broker with an authorizer: tests/cli/commands/test_acl.py",
     "docs/pipeline.md": "a Spark cluster, Kubernetes and object stores",

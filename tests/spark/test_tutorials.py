@@ -16,6 +16,7 @@ from penstock.testing import broker
 from tests.cli.running import run
 from tests.docs.tutorials import check, follow, page, steps
 from tests.docs.walkthrough import Shell
+from tests.tables.in_session import run_in_session
 
 pytestmark = pytest.mark.process
 
@@ -24,12 +25,13 @@ def test_spark_to_delta(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    run_in_session(monkeypatch, spark)
     names: dict[str, Any] = {"__name__": "__main__"}  # a later block goes on with the names of the job
     with broker() as running:
         shell = Shell(monkeypatch, capfd, names=names)
         shell.use(running.bootstrap)
         try:
-            assert follow(page("spark-to-delta"), shell) == 3
+            assert follow(page("spark-to-delta"), shell) == 5
         finally:
             # A producer of the page would report the end of its broker in a later test.
             names.clear()

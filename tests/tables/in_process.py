@@ -82,10 +82,8 @@ def run_here(messages: Sequence[Message], task: AppendTask | UpsertTask, tasks: 
 
 
 def definition(place: Path, **changes: Any) -> TableDefinition:
-    fields: dict[str, Any] = {"mode": "append", "schema": "infer", "buckets": 3} | changes
-    return TableDefinition(
-        name="orders", id=uuid4().hex, topic="orders", to=str(place / "orders"), **fields
-    ).check()
+    fields: dict[str, Any] = {"topic": "orders", "mode": "append", "schema": "infer", "buckets": 3} | changes
+    return TableDefinition(name="orders", id=uuid4().hex, to=str(place / "orders"), **fields).check()
 
 
 def new_batches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from penstock.jobs.ledger import StateBroken
 from penstock.jobs.storage import Store
 from penstock.tables.batches import Batch, TableBatches
 from penstock.tables.definition import TableDefinition
+from penstock.tables.job import TableMaintenance
 from tests.tables.in_process import Message, definition, new_batches, rows_of, run_here
 
 
@@ -145,6 +147,26 @@ def test_a_bucket_without_keys_has_no_file(tmp_path: Path) -> None:
     assert DeltaTable(table.to).file_uris() == []
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_maintenance_removes_files_of_no_version_and_leaves_the_rows(tmp_path: Path, mode: str) -> None:
+    table = definition(tmp_path, mode=mode)
+    running = new_batches(table)
+    for number in range(4):
+        running.process([Message(number, {"n": number}, f"k{number % 2}")], number)
+    rows = rows_of(table.to)
+    stray = next(tmp_path.glob("orders/_*=*")) / "stray.parquet"
+    stray.write_bytes(b"of a failed try")
+    os.utime(stray, (1, 1))
+    tables = TableMaintenance(table, None)
+    for folder in (table.folder, table.dead_letters):
+        tables.maintain(folder, 24)
+    assert rows_of(table.to) == rows
+    assert not stray.exists()
+    assert len(DeltaTable(table.to).file_uris()) == (1 if mode == "append" else len(rows))
+    running.process([Message(9, {"n": 9}, "k0")], 4)
+    assert max(row["n"] for row in rows_of(table.to)) == 9
+
+
 POINTS = [
     (Store, "write", "plan-1.json"),
     (DeltaTables, "show", "dead letters"),
@@ -194,7 +216,7 @@ def test_a_driver_that_dies_shows_each_message_once(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_batches_and_deaths_leave_what_a_dictionary_has(tmp_path: Path, seed: int) -> None:
+def test_random_batches_and_deaths_leave_the_latest_row_of_each_key(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     table = definition(tmp_path, mode="upsert")
     running = new_batches(table)

@@ -32,7 +32,7 @@ def kept(rows: Any) -> list[tuple[str, int, int]]:
     return [(row["_key"], row["_partition"], row["_offset"]) for row in rows.to_pylist()]
 
 
-def test_the_highest_offset_of_a_partition_counts_whatever_the_times() -> None:
+def test_the_highest_offset_of_a_partition_counts_before_its_time() -> None:
     after = next_rows(table(("a", 0, 1, 50)), table(("a", 0, 3, 10), ("a", 0, 2, 90)), [False, False])
     assert kept(after) == [("a", 0, 3)]
 

@@ -58,6 +58,7 @@ _TRANSIENT: Final = (
     "PeerLost:",
     "PeerRefused:",
     "PeerRejected:",
+    "RegistryUnreachable:",
     "Connection refused",
     "Connection reset by peer",
     "SocketTimeoutException",

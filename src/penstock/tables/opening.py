@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from penstock.jobs.delta import DeltaTables
 from penstock.jobs.ledger import Ledger
@@ -72,23 +73,24 @@ def describe(definition: TableDefinition, storage_options: dict[str, str] | None
         return None
     files = pa.table(opened.get_add_actions(flatten=True))
     dead = tables.find(definition.dead_letters)
-    dead_files = (
-        [] if dead is None else pa.table(dead.get_add_actions(flatten=True))["num_records"].to_pylist()
-    )
     ledger = Ledger(Store(f"{definition.root}/{definition.state}/state", storage_options))
     text = ledger.newest()
     manifest: dict[str, Any] = {} if text is None else msgspec.json.decode(text)
     batch_id, newest_ms = manifest.get("batch_id", -1), manifest.get("newest_ms", 0)
     return TableState(
         version=opened.version(),
-        rows=sum(files["num_records"].to_pylist()),
+        rows=_rows(opened),
         files=len(files),
         size_bytes=sum(files["size_bytes"].to_pylist()),
-        dead_letters=0 if dead_files is None else sum(dead_files["num_records"].to_pylist()),
+        dead_letters=0 if dead is None else _rows(dead),
         batch_id=batch_id if batch_id >= 0 else None,
         freshness_s=max(0.0, time.time() - newest_ms / 1000) if newest_ms else None,
         columns={field.name: str(field.type) for field in fields_of(opened.schema().to_arrow())},
     )
+
+
+def _rows(opened: DeltaTable) -> int:
+    return sum(pa.table(opened.get_add_actions())["num_records"].to_pylist())
 
 
 def delete_data(definition: TableDefinition, storage_options: dict[str, str] | None = None) -> None:

@@ -47,9 +47,7 @@ class TableProgress(QueryProgress):
 def batch_line(batch: Batch, progress: TableProgress) -> str:
     """A batch on one line."""
     brought = f"; new columns: {', '.join(batch.columns)}" if batch.columns else ""
-    fresh = (
-        "" if progress.freshness_s is None else f"; {progress.freshness_s:.1f} s behind the newest message"
-    )
+    fresh = "" if progress.freshness_s is None else f"; freshness {progress.freshness_s:.1f} s"
     return (
         f"batch {batch.batch_id}: {batch.read} read, {batch.rows} rows, {batch.deleted} deletions, "
         f"{batch.dead} dead letters{fresh}{brought}"

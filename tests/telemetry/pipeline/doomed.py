@@ -17,12 +17,13 @@ from threading import Timer
 from typing import Any
 
 from penstock.cli import main
+from penstock.jobs.delta import DeltaTables
 from penstock.jobs.storage import Store
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.tables import Tables
 from tests.telemetry.pipeline.processes import jvm_below, kill
 
-OWNERS = {each.__name__: each for each in (Store, Tables, Topics)}
+OWNERS = {each.__name__: each for each in (DeltaTables, Store, Tables, Topics)}
 
 
 def end_all() -> None:

@@ -98,6 +98,7 @@ def test_connection_errors_are_transient() -> None:
     assert is_transient(RuntimeError(NO_WORKER))
     assert is_transient(TopicsUnreachable("no answer"))
     assert is_transient(ConnectionResetError("gone"))
+    assert is_transient(RuntimeError("penstock.registry.http.RegistryUnreachable: no answer"))
     assert not is_transient(RuntimeError("KeyError: 'samples'"))
 
 
