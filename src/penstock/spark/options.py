@@ -21,6 +21,7 @@ from penstock.reading.offsets import EARLIEST, LATEST, Position, parse_partition
 from penstock.reading.selection import Selection
 from penstock.spark.archive_options import ARCHIVE_OPTIONS, ArchiveOptions, parse_archive
 from penstock.spark.errors import WrongOption
+from penstock.spark.registry_options import REGISTRY_OPTIONS, RegistryOptions, parse_registry
 from penstock.wire.routing import Address
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ReadOptions",
     "WriteOptions",
     "is_exactly_once",
+    "registry_of",
 ]
 
 _SELECTION: Final = ("subscribe", "subscribePattern", "assign")
@@ -64,11 +66,13 @@ READ_OPTIONS: Final = (
     "valueFormat",
     "valueSchema",
     "columns",
+    *REGISTRY_OPTIONS,
     *ARCHIVE_OPTIONS,
     *NO_EFFECT,
 )
 #: The last two are Spark's own: it hands a streaming query's options on to its sink.
 WRITE_OPTIONS: Final = ("topic", "includeHeaders", "delivery", "checkpointLocation", "queryName")
+_FORMATS: Final = ("binary", "json", "registry")
 DELIVERIES: Final = ("at_least_once", "exactly_once")
 KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
@@ -120,11 +124,18 @@ class ReadOptions:
     raw: bool = False
     #: the fields of the JSON objects that values are, as DDL; None where values stay bytes
     json_schema: str | None = None
+    #: the schema registry by which values are decoded; None for other values
+    registry: RegistryOptions | None = None
     committed: bool = False
     #: whether Spark gives its filters to the reader
     push_filters: bool = False
     #: where sealed segments are read from; None if brokers are asked for all of it
     archive: ArchiveOptions | None = None
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether values are structures, and there is a column of malformed ones."""
+        return self.json_schema is not None or self.registry is not None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -155,6 +166,7 @@ class ReadOptions:
             headers=given.flag("includeHeaders", False),
             raw=_raw(given),
             json_schema=_json_schema(given),
+            registry=parse_registry(given, is_registry=_value_format(given) == "registry"),
             committed=given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
             push_filters=_push_filters(given, streaming=streaming),
             archive=archive,
@@ -182,6 +194,13 @@ class WriteOptions:
             return cls(given.get("topic"), librdkafka_settings(producer))
         except InvalidConfig as e:
             raise WrongOption(str(e)) from e
+
+
+def registry_of(options: Mapping[str, str]) -> RegistryOptions:
+    """The registry of a query whose values have its schemas."""
+    found = parse_registry(GivenOptions(options, READ_OPTIONS), is_registry=True)
+    assert found is not None
+    return found
 
 
 def is_exactly_once(options: Mapping[str, str]) -> bool:
@@ -357,8 +376,8 @@ def _min_offsets(given: GivenOptions) -> int | None:
 
 def _raw(given: GivenOptions) -> bool:
     wanted = given.flag("includeRaw", False)
-    if wanted and given.get("valueSchema") is None:
-        raise WrongOption("includeRaw is for valueFormat=json: other values are bytes already")
+    if wanted and _value_format(given) == "binary":
+        raise WrongOption("includeRaw is for typed values: others are bytes already")
     return wanted
 
 
@@ -369,8 +388,12 @@ def _push_filters(given: GivenOptions, *, streaming: bool) -> bool:
     return wanted
 
 
+def _value_format(given: GivenOptions) -> str:
+    return _FORMATS[given.choice("valueFormat", _FORMATS)]
+
+
 def _json_schema(given: GivenOptions) -> str | None:
-    is_json = bool(given.choice("valueFormat", ("binary", "json")))
+    is_json = _value_format(given) == "json"
     schema = given.get("valueSchema")
     if is_json != bool(schema):
         raise WrongOption("valueFormat=json and valueSchema (the fields, as DDL) belong together")

@@ -83,7 +83,8 @@ class _RangeTasks:
         if not isinstance(partition, OffsetRange):
             # Spark's own: a query that has nothing to read gets one task all the same.
             return
-        rows = Rows(partition, self._schema, json=self._options.json_schema is not None)
+        options = self._options
+        rows = Rows(partition, self._schema, json=options.json_schema is not None, registry=options.registry)
         _spare_what_is_loaded()
         for records in self._records(partition):
             yield rows.of(records)

@@ -16,6 +16,8 @@ from penstock.reading.planning import OffsetRange
 
 if TYPE_CHECKING:
     from penstock.spark.json_values import JsonValues
+    from penstock.spark.registry_options import RegistryOptions
+    from penstock.values.typed import RegistryValues
 
 __all__ = ["Rows", "column_names", "ddl", "decoded_columns"]
 
@@ -59,12 +61,23 @@ def decoded_columns(names: Iterable[str]) -> frozenset[str]:
 class Rows:
     """Gives the decoded records of one range their place, and values their types."""
 
-    __slots__ = ("_json", "_place", "_schema")
+    __slots__ = ("_place", "_schema", "_values")
 
-    def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool) -> None:
+    def __init__(
+        self,
+        wanted: OffsetRange,
+        schema: StructType,
+        *,
+        json: bool,
+        registry: RegistryOptions | None = None,
+    ) -> None:
         names = schema.fieldNames()
-        self._json = _json_values(schema) if json and "value" in names else None
-        types = _TYPES if self._json is None else _TYPES | {"value": self._json.type}
+        self._values: JsonValues | RegistryValues | None = None
+        if "value" in names and registry is not None:
+            self._values = _registry_values(schema, registry)
+        elif "value" in names and json:
+            self._values = _json_values(schema)
+        types = _TYPES if self._values is None else _TYPES | {"value": self._values.type}
         self._schema = pa.schema([pa.field(name, types[name]) for name in names])
         self._place = Place(wanted)
 
@@ -74,8 +87,8 @@ class Rows:
         made["topic"], made["partition"] = self._place.columns(records.num_rows)
         if "value" in made:
             made["raw"] = made["value"]
-            if self._json is not None:
-                made["value"], made["malformed"] = self._json.decode(made["raw"])
+            if self._values is not None:
+                made["value"], made["malformed"] = self._values.decode(made["raw"])
         return pa.RecordBatch.from_arrays([made[name] for name in self._schema.names], schema=self._schema)
 
 
@@ -84,3 +97,10 @@ def _json_values(schema: StructType) -> JsonValues:
     from penstock.spark.json_values import JsonValues
 
     return JsonValues(schema["value"].dataType)
+
+
+def _registry_values(schema: StructType, registry: RegistryOptions) -> RegistryValues:
+    from penstock.spark.registry_types import arrow_of
+    from penstock.values.typed import RegistryValues
+
+    return RegistryValues(arrow_of(schema["value"].dataType), registry.settings)

@@ -9,8 +9,9 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.archive_options import chosen_columns
 from penstock.spark.errors import WrongOption
-from penstock.spark.options import ReadOptions, is_exactly_once
+from penstock.spark.options import ReadOptions, is_exactly_once, registry_of
 from penstock.spark.readers import BatchReader, FilteringReader, StreamReader
+from penstock.spark.registry_options import value_fields
 from penstock.spark.rows import column_names, ddl
 
 __all__ = ["PenstockDataSource"]
@@ -30,6 +31,8 @@ class PenstockDataSource(DataSource):
             for name in ("includeheaders", "includeraw")
         )
         fields = _fields(self.options.get("valueschema"))
+        if self.options.get("valueformat", "").strip().lower() == "registry":
+            fields = value_fields(registry_of(self.options))
         available = column_names(json=fields is not None, headers=headers, raw=raw)
         return ddl(chosen_columns(self.options.get("columns"), available), fields)
 
@@ -64,9 +67,7 @@ class PenstockDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         options = ReadOptions.parse(self.options, streaming=streaming)
-        available = column_names(
-            json=options.json_schema is not None, headers=options.headers, raw=options.raw
-        )
+        available = column_names(json=options.is_typed, headers=options.headers, raw=options.raw)
         if schema.fieldNames() != chosen_columns(self.options.get("columns"), available):
             raise WrongOption(
                 "the columns are fixed: leave out schema(…), and cast, select, or name some in `columns`"
