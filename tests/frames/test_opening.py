@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.client import Registry
 from penstock.frames import DataLost, WrongOption, read
 from penstock.model.errors import InvalidConfig
+from penstock.registry.http import RegistryRefused
 from penstock.testing import BrokerThread, broker
+from tests.console.registry_server import registry_server
 from tests.frames.conftest import MESSAGES, NOON, PARTITIONS
 from tests.spark.topics import Topics
 
@@ -146,3 +149,21 @@ def test_a_secured_cluster_is_read_with_the_settings_of_its_clients() -> None:
         topics.fill("safe", [b"1"], settings=config)
         frame = read("safe", bootstrap=secured.bootstrap, config=config)
         assert frame.to_arrow()["value"].to_pylist() == [b"1"]
+
+
+def test_values_of_a_registry_are_structures(running: BrokerThread) -> None:
+    schema = {"type": "record", "name": "Ride", "fields": [{"name": "km", "type": "int"}]}
+    topics = Topics(running.bootstrap)
+    topics.create("rides", 1)
+    with registry_server() as served:
+        rides = Registry(served.url).avro("rides-value", schema)
+        topics.fill("rides", [rides.encode({"km": 1}), b"plain", None, rides.encode({"km": 2})])
+        frame = read("rides", registry=served.url, text=True, bootstrap=running.bootstrap)
+        assert frame.to_arrow()["value"].to_pylist() == [{"km": 1}, None, None, {"km": 2}]
+        assert frame.to_arrow()["malformed"].to_pylist() == [None, b"plain", None, None]
+        alone = read("rides", registry=served.url, columns=["malformed"], bootstrap=running.bootstrap)
+        assert alone.to_arrow().to_pydict() == {"malformed": [None, b"plain", None, None]}
+        with pytest.raises(RegistryRefused):
+            read("rides", registry=served.url, subject="nothing", bootstrap=running.bootstrap)
+    with pytest.raises(WrongOption, match="need registry"):
+        read("rides", subject="rides-value", bootstrap=running.bootstrap)

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from penstock.client import Registry
 from penstock.frames.opening import endpoint_of
 from penstock.reading.connection import Endpoint
 from penstock.reading.errors import DataLost, WrongOption
 from penstock.reading.fetching import RangeReader
+from penstock.registry.settings import registry_settings
 from penstock.testing import BrokerThread
+from tests.console.registry_server import registry_server
 from tests.frames.conftest import MESSAGES
 from tests.spark.topics import Topics
 
@@ -39,7 +42,7 @@ def read_ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     return found
 
 
-def rows(query: str, endpoint: Endpoint, **options: bool) -> list[dict[str, Any]]:
+def rows(query: str, endpoint: Endpoint, **options: Any) -> list[dict[str, Any]]:
     result = run_query(query, endpoint, **options)
     assert result is not None
     return list(result)
@@ -48,6 +51,22 @@ def rows(query: str, endpoint: Endpoint, **options: bool) -> list[dict[str, Any]
 def test_a_topic_is_a_table(endpoint: Endpoint) -> None:
     found = rows("select key, count(*) as n from orders group by 1 order by 1", endpoint)
     assert found == [{"key": "k0", "n": 14}, {"key": "k1", "n": 13}, {"key": "k2", "n": 13}]
+
+
+def test_values_of_a_registry_have_columns(running: BrokerThread, endpoint: Endpoint) -> None:
+    schema = {"type": "record", "name": "Trip", "fields": [{"name": "km", "type": "int"}]}
+    topics = Topics(running.bootstrap)
+    topics.create("trips", 1)
+    with registry_server() as served:
+        trips = Registry(served.url).avro("trips-value", schema)
+        topics.fill("trips", [trips.encode({"km": km}) for km in range(5)] + [b"plain"])
+        found = rows(
+            "select sum(value.km)::int as km, count(malformed) as lost from trips "
+            "where value.km > 1 or value is null",
+            endpoint,
+            registry=registry_settings({}, served.url),
+        )
+    assert found == [{"km": 9, "lost": 1}]
 
 
 def test_json_in_values(endpoint: Endpoint) -> None:

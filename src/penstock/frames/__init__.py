@@ -4,7 +4,7 @@
 topics as tables; `pruning` finds the partitions, offsets and times that a query leaves, and only those are
 read.
 
-Imports: `reading`, `model`. An import contract keeps brokers and clients out.
+Imports: `reading`, `values`, `registry` and `model`. An import contract keeps brokers and clients out.
 Used by: programs, as `penstock.read`; `penstock sql`.
 """
 

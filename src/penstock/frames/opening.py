@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from penstock.frames.frame import Frame
-from penstock.frames.scanning import Scan, whole_schema
+from penstock.frames.scanning import Scan, Structure, whole_schema
 from penstock.model.addresses import parse_bootstrap
 from penstock.model.ids import TopicPartition
 from penstock.reading.connection import Cluster, Endpoint, security_of
@@ -16,6 +16,7 @@ from penstock.reading.errors import WrongOption
 from penstock.reading.offsets import EARLIEST, LATEST, Offsets, Position, list_offsets, resolve
 from penstock.reading.planning import OffsetRange, ranges_between
 from penstock.reading.selection import Selection, selected
+from penstock.registry.settings import registry_settings
 
 __all__ = ["Where", "endpoint_of", "open_ranges", "read"]
 
@@ -34,6 +35,9 @@ def read(
     partitions: Sequence[int] | None = None,
     columns: Sequence[str] | None = None,
     text: bool = False,
+    registry: str | None = None,
+    registry_config: Mapping[str, str] | None = None,
+    subject: str | None = None,
     bootstrap: str | None = None,
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
     fail_on_data_loss: bool = True,
@@ -45,19 +49,27 @@ def read(
     `start` and `end` are "earliest", "latest", a `datetime` with a time zone, an offset, or an offset by
     partition. As with slices, offsets outside of the log mean its start and its end. Columns are `key`,
     `value`, `topic`, `partition`, `offset`, `timestamp` and `timestampType`, and `headers` if `columns` has
-    it. With `text`, keys and values are strings. `bootstrap` is PENSTOCK_BOOTSTRAP or 127.0.0.1:9092 by
-    default; `config` has settings for TLS and SASL.
+    it. With `text`, keys and values are strings. With the address of a schema `registry`, values are
+    structures with the columns of the latest schema of `subject` (the topic's name and "-value" by default),
+    and `malformed` has the bytes of those that do not fit. `bootstrap` is PENSTOCK_BOOTSTRAP or
+    127.0.0.1:9092 by default; `config` has settings for TLS and SASL.
 
     Raises WrongOption for what cannot be, DataLost in the middle of reading if retention was faster.
     """
     if isolation not in ("read_committed", "read_uncommitted"):
         raise WrongOption(f"isolation must be read_committed or read_uncommitted, not {isolation!r}")
+    structure = None
+    if registry is not None:
+        structure = Structure.of(topic, registry_settings(registry_config or {}, registry), subject)
+    elif registry_config is not None or subject is not None:
+        raise WrongOption("registry_config and subject need registry: the address of the schema registry")
     scan = Scan(
         endpoint_of(bootstrap, config, timeout),
-        _checked(columns, text),
+        _checked(columns, text, structure),
         committed=isolation == "read_committed",
         fail_on_data_loss=fail_on_data_loss,
         text=text,
+        structure=structure,
     )
     return Frame(scan, open_ranges(scan, topic, start, end, partitions))
 
@@ -146,8 +158,9 @@ class _Everywhere(dict[int, int]):
         return self._offset
 
 
-def _checked(columns: Sequence[str] | None, text: bool) -> list[str]:
-    names = whole_schema(headers=True, text=text).names
+def _checked(columns: Sequence[str] | None, text: bool, structure: Structure | None) -> list[str]:
+    kind = None if structure is None else structure.kind
+    names = whole_schema(headers=True, text=text, structure=kind).names
     if columns is None:
         return [name for name in names if name != "headers"]
     unknown = [name for name in columns if name not in names]

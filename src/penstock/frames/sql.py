@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from penstock.frames.duck import TopicDataset
 from penstock.frames.opening import open_ranges
-from penstock.frames.scanning import Scan, whole_schema
+from penstock.frames.scanning import Scan, Structure, whole_schema
 from penstock.reading.connection import Cluster, Endpoint
 from penstock.reading.errors import ReadingError, WrongOption
 from penstock.reading.planning import OffsetRange
+from penstock.registry.settings import RegistrySettings
 
 __all__ = ["QueryFailed", "Result", "run_query"]
 
@@ -45,15 +46,29 @@ class Result:
             yield from batch.to_pylist()
 
 
-def run_query(query: str, endpoint: Endpoint, *, text: bool = True, committed: bool = True) -> Result | None:
-    """The result of a query; None if it has none. Each topic is read up to its end of now."""
-    columns = whole_schema(headers=True, text=text).names
-    scan = Scan(endpoint, columns, committed=committed, text=text)
+def run_query(
+    query: str,
+    endpoint: Endpoint,
+    *,
+    text: bool = True,
+    committed: bool = True,
+    registry: RegistrySettings | None = None,
+) -> Result | None:
+    """The result of a query; None if it has none. Each topic is read up to its end of now.
+
+    With a registry, values are structures: those of the latest schema of the topic's name and "-value".
+    """
+
+    def scan_of(topic: str) -> Scan:
+        structure = None if registry is None else Structure.of(topic, registry)
+        kind = None if structure is None else structure.kind
+        names = whole_schema(headers=True, text=text, structure=kind).names
+        return Scan(endpoint, names, committed=committed, text=text, structure=structure)
+
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    tables = {
-        topic: TopicDataset(scan, _ranges_of(scan, topic)) for topic in _named(_topics(endpoint), query)
-    }
+    scans = {topic: scan_of(topic) for topic in _named(_topics(endpoint), query)}
+    tables = {topic: TopicDataset(scan, _ranges_of(scan, topic)) for topic, scan in scans.items()}
     for topic, table in tables.items():
         connection.register(topic, table)
     with _explained([*tables.values()]):

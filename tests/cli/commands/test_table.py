@@ -111,4 +111,4 @@ def test_a_table_without_a_registry_has_no_credentials_for_one(
     assert run_here("table", "create", "plain", "--topic", "orders", "--to", "lake/plain") == 0
     (tmp_path / "registry.properties").write_text("bearer.auth.token=secret\n")
     assert run_here("table", "run", "plain", "--registry-config", "registry.properties") != 0
-    assert "uses no schema registry" in capsys.readouterr().err
+    assert "no schema registry is used" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,14 @@ def sql(
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Also read messages of open and aborted transactions.")
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Schema registry of the values: columns, not text."),
+    ] = None,
+    registry_config: Annotated[
+        Path | None,
+        typer.Option("--registry-config", metavar="FILE", help="Credentials and TLS of the schema registry."),
+    ] = None,
     connection: Connection,
     as_json: AsJson = False,
 ) -> None:
@@ -43,6 +52,7 @@ def sql(
     the partitions, offsets and times that WHERE leaves.
     """
     from penstock.cli.client_config import java_settings
+    from penstock.cli.registry_settings import registry_at
     from penstock.cli.requirements import require_extra
 
     require_extra("duckdb", "frames")
@@ -51,7 +61,13 @@ def sql(
     from penstock.frames.sql import run_query
 
     endpoint = endpoint_of(connection.bootstrap, java_settings(), connection.timeout)
-    result = run_query(query, endpoint, text=not binary, committed=not uncommitted)
+    result = run_query(
+        query,
+        endpoint,
+        text=not binary,
+        committed=not uncommitted,
+        registry=registry_at(registry, registry_config),
+    )
     if result is None:
         return
     if as_json:

@@ -158,8 +158,9 @@ def run(
     """Keep a table up to date, exactly once, until Ctrl-C. Continues where the last run stopped."""
     # Longer than other functions because of its options.
     from penstock.cli.client_config import java_settings
+    from penstock.cli.registry_settings import registry_at
     from penstock.cli.spark_log import SparkLog
-    from penstock.cli.tables.running import RunSettings, registry_of, run_table
+    from penstock.cli.tables.running import RunSettings, run_table
 
     definition = _catalog(connection).find(name)
     from penstock.tables.job import TableJob
@@ -173,13 +174,14 @@ def run(
         until_end=until_end,
         storage_options=_storage_options(storage_option),
         security=java_settings(),
-        registry=registry_of(definition, registry_config),
+        registry=registry_at(definition.registry, registry_config),
     )
     log = SparkLog.beside(f"{definition.root}/{definition.state}", spark_log)
     run_table(job, RunSettings(master, compact_every, retention_hours, metrics_port, retries), log)
 
 
 @app.command("list")
+@examples("penstock table list --json")
 @grouped
 def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
     """List the tables of the cluster's topics."""
@@ -191,6 +193,7 @@ def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@examples("penstock table describe orders")
 @grouped
 def describe(
     name: Name, storage_option: StorageOptions = None, *, connection: Connection, as_json: AsJson = False
@@ -222,6 +225,7 @@ def describe(
 
 
 @app.command()
+@examples("penstock table delete orders", "penstock table delete orders --data --yes")
 @grouped
 def delete(
     name: Name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,12 +17,10 @@ from penstock.cli.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from penstock.jobs.session import SessionStart
-    from penstock.registry.settings import RegistrySettings
-    from penstock.tables.definition import TableDefinition
     from penstock.tables.job import TableJob
     from penstock.tables.progress import TableProgress
 
-__all__ = ["RunSettings", "registry_of", "require_tables", "run_table"]
+__all__ = ["RunSettings", "require_tables", "run_table"]
 
 _LOOK_S: Final = 1
 
@@ -43,23 +40,6 @@ def require_tables() -> None:
     """Raise a Failure if a library that tables need is missing."""
     for module in ("pyspark", "deltalake", "prometheus_client"):
         require_extra(module, "spark,telemetry")
-
-
-def registry_of(definition: TableDefinition, config: Path | None) -> RegistrySettings | None:
-    """The registry of a table, with credentials from a file; None if it has none."""
-    from penstock.cli.failure import misused
-    from penstock.model.config.files import property_pairs
-    from penstock.registry.settings import registry_settings
-
-    if definition.registry is None:
-        if config is not None:
-            misused(f"--registry-config: the table {definition.name} uses no schema registry")
-        return None
-    try:
-        pairs = {} if config is None else dict(property_pairs(config.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        misused(f"cannot read --registry-config {config}: {error}")
-    return registry_settings(pairs, definition.registry)
 
 
 def run_table(job: TableJob, settings: RunSettings, log: SparkLog) -> None:
