@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from penstock.metadata import delegation_tokens
 from penstock.metadata.delegation_tokens import (
     HmacIndex,
     TokenPolicy,
@@ -143,6 +144,28 @@ def test_errors_of_a_creation_come_in_the_order_of_kafka() -> None:
     assert create(new, renewers=[BOB] * 1001).error_code == ErrorCode.INVALID_REQUEST
     assert create(new, owner=Principal("User", "x" * 70_000)).error_code == ErrorCode.INVALID_REQUEST
     assert not new.tokens and not old.tokens
+
+
+def test_an_owner_with_too_many_tokens_gets_no_more(
+    image: ClusterImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user without rights must not use up the tokens of the cluster."""
+    monkeypatch.setattr(delegation_tokens, "_TOKENS_OF_OWNER_MAX", 2)
+    codes = [create(image, token_id=f"id-{number}").error_code for number in range(3)]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert create(image, token_id="of-alice", owner=ALICE, by=BOB).error_code == ErrorCode.POLICY_VIOLATION
+    assert create(image, token_id="of-bob", by=BOB).error_code == ErrorCode.NONE
+    assert expire(image, token_hmac(SECRET, "id-0"), ALICE)[0] == ErrorCode.NONE
+    assert create(image, token_id="again").error_code == ErrorCode.NONE
+
+
+def test_an_owner_with_long_lists_of_renewers_gets_no_more_tokens(
+    image: ClusterImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation_tokens, "_CHARACTERS_OF_OWNER_MAX", 30)
+    assert create(image, token_id="1", renewers=[BOB, EVE]).error_code == ErrorCode.NONE
+    assert create(image, token_id="2").error_code == ErrorCode.POLICY_VIOLATION
+    assert create(image, token_id="3", by=BOB).error_code == ErrorCode.NONE
 
 
 def test_a_broker_that_refuses_names_owner_and_requester() -> None:

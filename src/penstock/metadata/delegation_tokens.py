@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from penstock.metadata.features import METADATA_VERSION
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.levels import TOKENS
+from penstock.metadata.token_table import DelegationTokens
 from penstock.model.errors import ErrorCode
 from penstock.model.steps import Steps, is_slice_over
 from penstock.security.delegation_tokens import token_hmac
@@ -53,6 +54,9 @@ __all__ = [
 _TOKENS_MAX: Final = 100_000
 _RENEWERS_MAX: Final = 1000
 _CHARACTERS_MAX: Final = 64 << 10
+#: of one owner: a user without rights can create tokens for itself, and must not take all of those
+_TOKENS_OF_OWNER_MAX: Final = 10_000
+_CHARACTERS_OF_OWNER_MAX: Final = 4 << 20
 #: tokens that one decision removes
 _REMOVED_MAX: Final = 1000
 #: the level of metadata.version from which on Kafka has the records of tokens (3.6-IV2)
@@ -178,9 +182,14 @@ def _creation_error(
     off = _unavailable(image, policy)
     if off:
         return off
-    if len(image.tokens) >= _TOKENS_MAX:
+    if len(image.tokens) >= _TOKENS_MAX or _has_too_many(image.tokens, str(owner)):
         return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE
+
+
+def _has_too_many(tokens: DelegationTokens, owner: str) -> bool:
+    """Whether an owner gets no more tokens. The last one may exceed the number of characters."""
+    return tokens.count[owner] >= _TOKENS_OF_OWNER_MAX or tokens.characters[owner] >= _CHARACTERS_OF_OWNER_MAX
 
 
 def renew_token(

@@ -21,6 +21,7 @@ from penstock.metadata.partition_image import (
     PartitionKey,
 )
 from penstock.metadata.scram_table import ScramCredentials
+from penstock.metadata.token_table import DelegationTokens
 from penstock.metadata.topic_image import NO_TIME, TopicImage, topic_of, unified_name
 from penstock.model.ids import TopicId
 from penstock.security.acl_store import AclStore
@@ -110,7 +111,7 @@ class ClusterImage:
         #: by user and mechanism
         self.scram = ScramCredentials()
         #: delegation tokens by their ids
-        self.tokens: dict[str, DelegationTokenRecord] = {}
+        self.tokens = DelegationTokens()
         self.quotas: dict[QuotaKey, dict[str, float]] = {}
         #: replaced with every change of a quota; compare with `is`
         self.quota_generation = object()
