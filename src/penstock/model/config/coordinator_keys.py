@@ -88,6 +88,23 @@ _GROUPS = [
         "group.coordinator.threads", _I, 4, "Coordinator threads.", low=1, without_effect=COMPATIBLE_ONLY
     ),
     ConfigKey(
+        "group.coordinator.background.threads",
+        _I,
+        2,
+        "Threads of the group coordinator for assignments and regular expressions.",
+        low=1,
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
+        "group.coordinator.cached.buffer.max.bytes",
+        _I,
+        1048588,
+        "The largest buffer that the group coordinator keeps for its next write.",
+        low=524288,
+        update_mode=_CLUSTER,
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
         "group.coordinator.append.linger.ms",
         _I,
         -1,

@@ -80,6 +80,14 @@ REPLICATION_KEYS: list[ConfigKey] = [
         update_mode=_CLUSTER,
     ),
     ConfigKey(
+        "follower.fetch.last.tiered.offset.enable",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether an empty follower begins behind the last offset of the archive.",
+        update_mode=_CLUSTER,
+        without_effect=COMPATIBLE_ONLY,
+    ),
+    ConfigKey(
         "leader.replication.throttled.rate",
         _L,
         2**63 - 1,

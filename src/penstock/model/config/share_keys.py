@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from penstock.model.config.keys import COMPATIBLE_ONLY, ConfigKey, ConfigType, bounded_group_key, table
+from penstock.model.config.keys import (
+    COMPATIBLE_ONLY,
+    ConfigKey,
+    ConfigType,
+    UpdateMode,
+    bounded_group_key,
+    table,
+)
 from penstock.model.config.offset_reset import check_offset_reset
 
 __all__ = ["SHARE_GROUP_KEYS", "SHARE_KEYS"]
@@ -204,6 +211,15 @@ _COORDINATOR = [
         500,
         "The changes of a share partition after which a snapshot of its state is written.",
         low=0,
+    ),
+    ConfigKey(
+        "share.coordinator.cached.buffer.max.bytes",
+        _I,
+        1048588,
+        "The largest buffer that the share coordinator keeps for its next write.",
+        low=524288,
+        update_mode=UpdateMode.CLUSTER_WIDE,
+        without_effect=COMPATIBLE_ONLY,
     ),
     ConfigKey(
         "share.coordinator.write.timeout.ms",
