@@ -76,7 +76,7 @@ def generate(
 ) -> list[Operation]:
     """The operations of a seed: `count` of the kinds in `only`, or of all, after some topics."""
     random = Random(seed)
-    model = Model(random, versions)
+    model = Model(random, versions, topics_change=not only or "topics" in only)
     makers: list[Make] = []
     weights: list[int] = []
     for kind in only or KINDS:

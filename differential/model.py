@@ -93,8 +93,12 @@ class Session:
 class Model:
     """Random choices of things that may exist, or sometimes do not."""
 
-    def __init__(self, random: Random, versions: dict[int, tuple[int, int]]) -> None:
+    def __init__(
+        self, random: Random, versions: dict[int, tuple[int, int]], *, topics_change: bool = True
+    ) -> None:
+        """`topics_change` says whether operations may delete topics, or change their partitions."""
         self.random = random
+        self.topics_change = topics_change
         self._versions = versions
         self.topics: dict[str, Topic] = {}
         self._incarnations: dict[str, int] = {}

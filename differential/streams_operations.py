@@ -1,7 +1,9 @@
 """Random operations of streams groups: members that join, keep their tasks, and leave.
 
-A group has one member at a time: which of several equal members gets a task is not defined, and decides on
-the epochs of all. A group keeps its first valid topology, as the brokers do. No member has an endpoint: Kafka
+A group has as many members as its tasks can be divided among in one way only: which of several equal members
+gets a task is not defined, and decides on the epochs of all. So members of equal load must not be left with a
+task for one of them, and there is one member while topics change. A group keeps its first valid topology, as
+the brokers do. No member has an endpoint: Kafka
 4.3.1 answers it with UNKNOWN_SERVER_ERROR while topics of the topology are missing or have the wrong number
 of partitions.
 """
@@ -29,22 +31,21 @@ __all__ = ["describe_streams", "streams_member"]
 def streams_member(model: Model) -> Operation:
     """A heartbeat of a member, which joins and leaves with it, too."""
     group = model.pick(*model.streams_groups)
-    if not group.members:
+    if not group.members or (len(group.members) < _most_members(model, group) and model.chance(0.2)):
         return _join(model, group, model.new_member())
-    (member,) = group.members
+    member = model.pick(*sorted(group.members))
     if model.chance(0.1):
         return _join(model, group, member)
-    leaves = model.chance(0.15)
+    if model.chance(0.15):
+        return _leave(group, member)
     epoch = epoch_label(member)
-    if leaves:
-        del group.members[member]
-        epoch = -1
-    elif model.chance(0.05):
+    if model.chance(0.05):
         epoch = model.pick(0, 1, 100, -2, -3)
+    is_stranger = model.chance(0.05)
     request = StreamsGroupHeartbeatRequest(
         group_id=group.name,
-        member_id=member if model.chance(0.95) else "~stranger",
-        member_epoch=epoch,
+        member_id="~stranger" if is_stranger else member,
+        member_epoch=-1 if is_stranger and model.chance(0.2) else epoch,
         endpoint_information_epoch=model.pick(0, 0, 1, 2),
         shutdown_application=model.chance(0.02),
     )
@@ -60,6 +61,23 @@ def streams_member(model: Model) -> Operation:
     )
 
 
+def _leave(group: Group, member: str) -> Operation:
+    """Leaves in any case: a member that stays, while the model has forgotten it, would get tasks."""
+    del group.members[member]
+    request = StreamsGroupHeartbeatRequest(group_id=group.name, member_id=member, member_epoch=-1)
+    return Operation("streams", STREAMS_GROUP_HEARTBEAT, 0, request, member=member)
+
+
+def _most_members(model: Model, group: Group) -> int:
+    """How many members a group may have, so that no number of members leaves a task to one of several."""
+    source = model.topics.get(group.source)
+    if model.topics_change or source is None:
+        return 1
+    subtopologies = 1 if _is_stateless(group) else 2
+    # Of two members the one that was there keeps the larger half; of three, one that leaves may be any.
+    return 3 if source.partitions * subtopologies % 6 == 0 else 2
+
+
 def _join(model: Model, group: Group, member: str) -> Operation:
     group.members[member] = None
     request = StreamsGroupHeartbeatRequest(
@@ -70,7 +88,7 @@ def _join(model: Model, group: Group, member: str) -> Operation:
         active_tasks=[],
         standby_tasks=[],
         warmup_tasks=[],
-        process_id=f"process-{model.pick(1, 2, 3)}",
+        process_id=f"process-of-{member}",
         client_tags=[KeyValue(key="zone", value="z")] if model.chance(0.2) else [],
         rack_id=model.pick(None, None, "r1"),
     )
@@ -110,7 +128,7 @@ def _topology_of(model: Model, group: Group) -> Topology:
     if model.chance(0.9):
         names = sorted(model.topics) or [MISSING]
         group.source = group.source or names[number % len(names)]
-        return _counting(group.source, group.name)
+        return _counting(group.source, group)
     topic = model.topic().name
     return model.pick(
         Topology(
@@ -162,11 +180,15 @@ def _topology_of(model: Model, group: Group) -> Topology:
     )
 
 
-def _counting(source: str, group: str) -> Topology:
+def _is_stateless(group: Group) -> bool:
+    return group.name.endswith("0")
+
+
+def _counting(source: str, group: Group) -> Topology:
     """A word count, or for one group a topology without state."""
-    if group.endswith("0"):
+    if _is_stateless(group):
         return Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[source])])
-    repartition, changelog = f"{group}-repartition", f"{group}-changelog"
+    repartition, changelog = f"{group.name}-repartition", f"{group.name}-changelog"
     return Topology(
         subtopologies=[
             Subtopology(subtopology_id="0", source_topics=[source], repartition_sink_topics=[repartition]),
