@@ -293,6 +293,10 @@ share-errors: $(READY) ## bad input to share groups against Penstock and Apache 
 share-tools: $(READY) ## run Kafka's share-group tools against Penstock and Apache Kafka, and compare their output
 	nice -n 5 $(PY) -m differential.share_tools
 
+.PHONY: cluster-tools
+cluster-tools: $(READY) ## run Kafka's tools for elections, voters, pages of topics and client metrics against three nodes of each, and compare
+	nice -n 5 $(PY) -m differential.cluster_tools
+
 disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka, AGAINST=penstock-encrypted)
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
 		status=$$?; $(PY) -m disasters --publish && exit $$status

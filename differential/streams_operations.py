@@ -1,11 +1,9 @@
 """Random operations of streams groups: members that join, keep their tasks, and leave.
 
-A group has as many members as its tasks can be divided among in one way only: which of several equal members
-gets a task is not defined, and decides on the epochs of all. So members of equal load must not be left with a
-task for one of them, and there is one member while topics change. A group keeps its first valid topology, as
-the brokers do. No member has an endpoint: Kafka
-4.3.1 answers it with UNKNOWN_SERVER_ERROR while topics of the topology are missing or have the wrong number
-of partitions.
+A group has two members where its tasks can be divided between them in one way only, else one: which of
+several equal members gets a task is not defined, and decides on the epochs of all. A group keeps its first
+valid topology, as the brokers do. No member has an endpoint: Kafka 4.3.1 answers it with UNKNOWN_SERVER_ERROR
+while topics of the topology are missing or have the wrong number of partitions.
 """
 
 from __future__ import annotations
@@ -69,13 +67,16 @@ def _leave(group: Group, member: str) -> Operation:
 
 
 def _most_members(model: Model, group: Group) -> int:
-    """How many members a group may have, so that no number of members leaves a task to one of several."""
+    """How many members a group may have: two, if its tasks can be halved while topics stay the same.
+
+    Each has half of the tasks then, and the one that was there keeps its first ones. Of three members, any
+    may get the tasks of one that leaves, and they would give up different ones for a fourth.
+    """
     source = model.topics.get(group.source)
     if model.topics_change or source is None:
         return 1
-    subtopologies = 1 if _is_stateless(group) else 2
-    # Of two members the one that was there keeps the larger half; of three, one that leaves may be any.
-    return 3 if source.partitions * subtopologies % 6 == 0 else 2
+    tasks = source.partitions * (1 if _is_stateless(group) else 2)
+    return 2 if tasks % 2 == 0 else 1
 
 
 def _join(model: Model, group: Group, member: str) -> Operation:

@@ -50,7 +50,8 @@ def check_client_metrics(values: Mapping[str, str]) -> None:
             least, most = _INTERVAL_MS
             assert isinstance(value, int)
             if not least <= value <= most:
-                raise InvalidRequest(f"interval.ms is {value}; it must be between {least} and {most}")
+                between = f"interval must be between {least} and {most} (1 hour)"
+                raise InvalidRequest(f"Invalid value {value} for interval.ms, {between}")
         elif name == "match":
             assert isinstance(value, tuple)
             for pattern in value:
