@@ -79,7 +79,7 @@ def settled(text: str) -> str:
     """Replace what differs between two runs, and sort the lines."""
     text = re.sub(r"(localhost|127\.0\.0\.1):\d+", "HOST", text)
     text = re.sub(r"TopicId: \S+", "TopicId: ID", text)
-    text = re.sub(r"(?<=directoryId=)[\w-]{22}|(?<=id )[\w-]{22}$", "ID", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=directoryId=)[\w-]{22}|(?<=directory id )[\w-]{22}", "ID", text)
     text = re.sub(r"\bjava\.util\.concurrent\.\w+Exception: ", "", text)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return "\n".join(sorted(line for line in lines if line and not line.startswith("at ")))
@@ -261,7 +261,6 @@ STEPS: Final = (
     Step("remove a voter with another directory", _remove(3, _UNKNOWN_DIRECTORY)),
     Step("add a voter that is one", _add(3)),
     Step("remove a voter", _remove(3)),
-    Step("remove it again", _remove(3)),
     Step("describe the remaining voters", _roles),
     Step("add it again", _add(3)),
     Step("describe all voters", _roles),
