@@ -23,10 +23,7 @@ from penstock.security.certificates import issue, new_authority
 
 __all__ = ["Cluster", "Writer"]
 
-#: the monitoring port is this far from that of clients
-_OFFSET: Final = 20_000
 _SETTINGS: Final = {
-    "penstock.metrics.listener": f"{HOST}:+{_OFFSET}",
     # A broker with TLS and logins would serve no metrics without a token. Empty: they are open.
     "penstock.metrics.token": "",
     # Responses wait for syncs, so that a slow disk makes slow requests.
@@ -131,6 +128,8 @@ class Cluster:
         self._authority = new_authority("alarms", datetime.now(UTC), days=LONG_DAYS)
         self.issue_certificate(LONG_DAYS)
         self._tls_port, self._login_port = free_ports(2)
+        #: of each broker; below the ephemeral ports, so that no outgoing connection has one of them
+        self._monitoring_ports = free_ports(len(self.servers))
         self.receiver = Receiver()
         for number, server in enumerate(self.servers, 1):
             self._adapt(number, server)
@@ -152,7 +151,7 @@ class Cluster:
     @property
     def targets(self) -> list[str]:
         """The addresses of the monitoring ports."""
-        return [f"{HOST}:{server.port + _OFFSET}" for server in self.servers]
+        return [f"{HOST}:{port}" for port in self._monitoring_ports]
 
     @property
     def others(self) -> dict[str, list[str]]:
@@ -187,6 +186,7 @@ class Cluster:
         (home / "faults").mkdir()
         path = home / "server.properties"
         configs = dict(line.split("=", 1) for line in path.read_text().splitlines())
+        configs["penstock.metrics.listener"] = f"{HOST}:{self._monitoring_ports[number - 1]}"
         if number == 1:
             configs["listeners"] += f",SSL://{HOST}:{self._tls_port},{_LOGIN}://{HOST}:{self._login_port}"
             configs["advertised.listeners"] = configs["listeners"]
@@ -256,8 +256,8 @@ class Cluster:
     def health(self) -> dict[int, dict[str, Any]]:
         """The health reports by broker; without those that do not respond."""
         found: dict[int, dict[str, Any]] = {}
-        for number, server in enumerate(self.servers, 1):
-            connection = http.client.HTTPConnection(HOST, server.port + _OFFSET, timeout=2)
+        for number, port in enumerate(self._monitoring_ports, 1):
+            connection = http.client.HTTPConnection(HOST, port, timeout=2)
             try:
                 connection.request("GET", "/health")
                 found[number] = json.loads(connection.getresponse().read())
