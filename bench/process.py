@@ -6,6 +6,7 @@ Threads and processes that end while they are looked at are left out.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -31,8 +32,17 @@ def family(pid: int) -> list[int]:
 
 def cpu_seconds(*pids: int) -> float:
     """User and system time so far."""
+    return _seconds(member for pid in pids for member in family(pid))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """As `cpu_seconds`, without the process's children."""
+    return _seconds([pid])
+
+
+def _seconds(members: Iterable[int]) -> float:
     ticks = 0
-    for member in (member for pid in pids for member in family(pid)):
+    for member in members:
         fields = read(Path(f"/proc/{member}/stat")).rpartition(")")[2].split()
         if fields:
             ticks += int(fields[11]) + int(fields[12])

@@ -16,12 +16,25 @@ VERSION = "v1.8.0"
 _HELLO = b"GET / HTTP/1.0\r\n\r\n"
 
 
-def versitygw_server(folder: Path, key: str, secret: str, *buckets: str) -> ForeignServer:
-    """A server with `buckets` in `folder`; `LabError` if there is no Go or no module proxy."""
+def versitygw_server(folder: Path, key: str, secret: str, *buckets: str, niceness: int = 0) -> ForeignServer:
+    """A server with `buckets` in `folder`; `LabError` if there is no Go or no module proxy.
+
+    With `niceness` its priority is lower.
+    """
     program, port = versitygw_program(), free_port()
     for bucket in buckets:
         (folder / "buckets" / bucket).mkdir(parents=True, exist_ok=True)
-    words = [str(program), "--port", f"{HOST}:{port}", "--quiet", "posix", str(folder / "buckets")]
+    words = [
+        "nice",
+        "-n",
+        str(niceness),
+        str(program),
+        "--port",
+        f"{HOST}:{port}",
+        "--quiet",
+        "posix",
+        str(folder / "buckets"),
+    ]
     environment = {"ROOT_ACCESS_KEY": key, "ROOT_SECRET_KEY": secret}
     ready = partial(greets, port, _HELLO, b"HTTP/1.")
     return ForeignServer(
