@@ -11,7 +11,7 @@ from penstock.storage.transactions import ABORTED_ENTRY
 from tests.archive.logs import OWNER, batch, log_of, marker, sealed
 
 
-def sections(data: bytes) -> dict[str, bytes]:
+def sections(data: bytearray) -> dict[str, bytes]:
     return sections_of(memoryview(data), parse_table(data, len(data), "it"), "it")
 
 

@@ -33,7 +33,7 @@ def test_a_wrong_index_with_right_checksums_is_found() -> None:
     sections = sections_of(memoryview(data), table, "it")
     del sections[segment_object.BLOCKS]
     sections[segment_object.INDEX] = OffsetIndex().encode()
-    wrong = assemble(data[: entry.log_size], sections, table)
+    wrong = assemble(bytearray(data[: entry.log_size]), sections, table)
     other = msgspec.structs.replace(entry, size=len(wrong), sha256=digest(wrong))
     with pytest.raises(ArchiveDamaged, match="another index"):
         check_segment(wrong, other, OWNER, None)

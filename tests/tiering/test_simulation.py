@@ -8,8 +8,8 @@ import pytest
 
 from penstock.archive import age
 from penstock.archive.objects import put_certain
-from penstock.tiering import copying
-from penstock.tiering.copying import CopyTurn
+from penstock.tiering import turn_objects
+from penstock.tiering.turn_objects import OwnTurnObjects
 from tests.tiering.leaders import Replica
 from tests.tiering.simulation import Violation, simulate
 
@@ -22,10 +22,10 @@ def test_the_archive_has_acknowledged_records(seed: int) -> None:
 
 
 def _not_verified(patch: pytest.MonkeyPatch) -> None:
-    async def trust(turn: CopyTurn, name: str, put: bytes) -> None:
+    async def trust(objects: OwnTurnObjects, name: str, put: bytearray) -> None:
         """Believe the store."""
 
-    patch.setattr(CopyTurn, "_verify", trust)
+    patch.setattr(OwnTurnObjects, "_verify", trust)
 
 
 def _never_too_old(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def _not_put(patch: pytest.MonkeyPatch) -> None:
         except OSError:
             return
 
-    patch.setattr(copying, "put_certain", forgetful)
+    patch.setattr(turn_objects, "put_certain", forgetful)
     _not_verified(patch)
 
 

@@ -94,7 +94,7 @@ class Sealed(NamedTuple):
     """A segment that is ready to be put: its entry in a manifest, and the bytes of the object."""
 
     entry: SegmentEntry
-    data: bytes
+    data: bytearray
 
 
 class SegmentBuilder:
@@ -176,7 +176,10 @@ class SegmentBuilder:
         }
 
     def seal(self, writer_epoch: int, random: bytes) -> Sealed:
-        """The object and its entry; the name has the writer's leader epoch and 8 random bytes."""
+        """The object and its entry; the name has the writer's leader epoch and 8 random bytes.
+
+        The object takes the memory of the batches: nothing is appended afterwards.
+        """
         return self.seal_with(self.sections(), self._state.epochs.latest, writer_epoch, random)
 
     def seal_with(

@@ -17,6 +17,7 @@ from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.names import ArchivedPartition
 from penstock.archive.segment_object import SegmentTable, block_checksums, parse_table
 from penstock.model.ids import format_topic_id
+from penstock.ports import Buffer
 from penstock.records.checksum import crc32c
 
 __all__ = ["CheckedSegment", "check_segment", "check_table", "sections_of"]
@@ -61,7 +62,7 @@ def sections_of(data: memoryview, table: SegmentTable, name: str) -> dict[str, b
 
 
 def check_segment(
-    data: bytes, entry: SegmentEntry, owner: ArchivedPartition, before: LogState | None
+    data: Buffer, entry: SegmentEntry, owner: ArchivedPartition, before: LogState | None
 ) -> CheckedSegment:
     """Verify every byte of an object. `before` is the state at the start of the segment, if it is known."""
     if len(data) != entry.size or digest(data) != entry.sha256:

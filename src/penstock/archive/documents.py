@@ -18,6 +18,7 @@ from penstock.archive.errors import ArchiveDamaged, ArchiveRefused
 from penstock.archive.names import ArchivedPartition
 from penstock.encryption import PLAIN, version_of
 from penstock.model.ids import parse_topic_id
+from penstock.ports import Buffer
 
 __all__ = [
     "FORMAT",
@@ -174,7 +175,7 @@ def _seal(line: bytes) -> bytes:
     return b'{"sha256":"%s"}\n' % digest(line).encode()
 
 
-def digest(data: bytes) -> str:
+def digest(data: Buffer) -> str:
     """The SHA-256 of an object, as documents have it."""
     return sha256(data).hexdigest()
 

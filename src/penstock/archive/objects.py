@@ -29,7 +29,7 @@ PROBES: Final = "probes/"
 _VERIFIED_BYTES: Final = 2 << 20
 
 
-async def put_certain(store: ObjectStore, name: str, data: bytes) -> None:
+async def put_certain(store: ObjectStore, name: str, data: bytes | bytearray) -> None:
     """Put a new object. An error counts only if the object is not there with these bytes.
 
     Why: a store may write an object and answer with an error, and its client may try again and find the
@@ -46,12 +46,13 @@ async def put_certain(store: ObjectStore, name: str, data: bytes) -> None:
             raise FileExistsError(f"{name} was written by another writer") from e
 
 
-async def put_verified(store: ObjectStore, name: str, data: bytes) -> None:
+async def put_verified(store: ObjectStore, name: str, data: bytes | bytearray) -> None:
     """As `put_certain`, and read the object back; ArchiveDamaged if the store has other bytes."""
     await put_certain(store, name, data)
     for start in range(0, len(data), _VERIFIED_BYTES):
         end = min(start + _VERIFIED_BYTES, len(data))
-        if await store.get_range(name, start, end) != data[start:end]:
+        found = await store.get_range(name, start, end)
+        if len(found) != end - start or not data.startswith(found, start):
             raise ArchiveDamaged(f"{name} was put, and the store returns other bytes")
 
 

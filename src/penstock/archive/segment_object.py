@@ -87,17 +87,18 @@ class SegmentTable(msgspec.Struct, frozen=True, kw_only=True):
 _TABLE: Final = msgspec.json.Decoder(SegmentTable)
 
 
-def assemble(log: Buffer, sections: dict[str, bytes], table: SegmentTable) -> bytes:
-    """The object of a segment; `table` is completed with the sections."""
+def assemble(log: bytearray, sections: dict[str, bytes], table: SegmentTable) -> bytearray:
+    """Make the object of a segment of its batches, in place; `table` is completed with the sections."""
     assert tuple(sections) == SECTIONS[:-1] and table.log_size == len(log)
     sections = {**sections, BLOCKS: block_checksums(log, table.block_size)}
-    position, found = len(log), []
+    found = []
     for name, content in sections.items():
-        found.append(Section(name=name, position=position, size=len(content), crc32c=crc32c(content)))
-        position += len(content)
+        found.append(Section(name=name, position=len(log), size=len(content), crc32c=crc32c(content)))
+        log += content
     encoded = msgspec.json.encode(msgspec.structs.replace(table, sections=tuple(found)))
     head = _FOOTER.pack(_MAGIC, _VERSION, 0, len(encoded), crc32c(encoded), 0)[:_FOOTER_CHECKED]
-    return b"".join((log, *sections.values(), encoded, head, crc32c(head).to_bytes(4, "big")))
+    log += encoded + head + crc32c(head).to_bytes(4, "big")
+    return log
 
 
 def block_checksums(log: Buffer, block_size: int = BLOCK_BYTES) -> bytes:

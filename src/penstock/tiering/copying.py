@@ -14,18 +14,16 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.archive.age import Age
-from penstock.archive.building import LogState
 from penstock.archive.chain import ManifestChain
 from penstock.archive.documents import Manifest, SegmentEntry
-from penstock.archive.errors import ArchiveDamaged, WriterDeposed
+from penstock.archive.errors import WriterDeposed
 from penstock.archive.manifests import appended, trimmed
 from penstock.archive.names import TIER, ArchivedPartition
-from penstock.archive.objects import put_certain
 from penstock.ports import Clock, ObjectStore, Rng, Workers
-from penstock.remote.source import log_state, read_range, read_tail
-from penstock.tiering.building import OBJECT_BYTES, ObjectBuilder, batch_bytes
+from penstock.remote.source import read_tail
+from penstock.tiering.building import OBJECT_BYTES
 from penstock.tiering.comparison import same_end
-from penstock.tiering.errors import LogDiverged, LogIncomplete
+from penstock.tiering.errors import LogDiverged
 from penstock.tiering.progress import Copied
 from penstock.tiering.selection import (
     LocalSegment,
@@ -34,6 +32,7 @@ from penstock.tiering.selection import (
     check_not_released,
     pending_segments,
 )
+from penstock.tiering.turn_objects import OwnTurnObjects, SegmentBytes, TurnObjects
 
 __all__ = ["Archive", "CopyTurn", "LocalSource", "release"]
 
@@ -41,12 +40,9 @@ __all__ = ["Archive", "CopyTurn", "LocalSource", "release"]
 _OBJECTS_MAX: Final = 16
 #: how long a turn goes on putting objects, so that the first one has its name soon
 _TURN_S: Final = 600.0
-_PIECE_BYTES: Final = 256 << 10
-#: of one read when an object is verified: the loop has to copy it
-_VERIFIED_BYTES: Final = 2 << 20
 
 
-class LocalSource(Protocol):
+class LocalSource(SegmentBytes, Protocol):
     """The log of a partition that this broker leads."""
 
     def view(self, since: int) -> LocalView | None:
@@ -60,14 +56,8 @@ class LocalSource(Protocol):
         """The position of the batch that has `offset`."""
         ...
 
-    async def read(self, segment: LocalSegment, position: int, size: int) -> bytes: ...
-
     async def bytes_before(self, offset: int, size: int) -> bytes | None:
         """As `tiering.comparison.OwnBytes`."""
-        ...
-
-    async def is_compacted(self, segment: LocalSegment) -> bool:
-        """Whether compaction may have removed offsets."""
         ...
 
 
@@ -93,9 +83,18 @@ class CopyTurn:
     """Copies a partition in one leader epoch, up to `_OBJECTS_MAX` objects."""
 
     def __init__(
-        self, archive: Archive, source: LocalSource, owner: ArchivedPartition, leader_epoch: int
+        self,
+        archive: Archive,
+        source: LocalSource,
+        owner: ArchivedPartition,
+        leader_epoch: int,
+        objects: TurnObjects | None = None,
     ) -> None:
+        """`objects` are made in this process unless they are given."""
         self._archive = archive
+        self._objects: TurnObjects = objects or OwnTurnObjects(
+            archive.store, archive.workers, owner, source, archive.object_bytes
+        )
         self._source = source
         self._owner = owner
         self._leader_epoch = leader_epoch
@@ -118,7 +117,10 @@ class CopyTurn:
         check_not_released(view, known)
         edited = trimmed(known, view.log_start_offset)
         check_continues(view, edited)
-        entries = await self._copy(edited)
+        try:
+            entries = await self._copy(edited)
+        finally:
+            await self._objects.end()
         if entries is None:
             return None
         missing = any(entry.missing for entry in entries)
@@ -142,7 +144,7 @@ class CopyTurn:
     async def _copy(self, edited: Manifest) -> list[SegmentEntry] | None:
         """Put objects behind `edited`; None if the broker may not copy any more."""
         entries: list[SegmentEntry] = []
-        offset, state = edited.next_offset, None
+        offset = edited.next_offset
         while len(entries) < _OBJECTS_MAX and self._age.elapsed_s() < _TURN_S:
             view = self._source.view(offset)
             if view is None:
@@ -150,16 +152,18 @@ class CopyTurn:
             pending = pending_segments(view, offset)
             if not pending:
                 break
-            if state is None:
-                state = await self._state_at(edited, pending[0])
-            entry = await self._copy_object(state, pending)
+            if not entries:
+                offset = await self._begin(edited, pending[0])
+            entry = await self._copy_object(offset, pending)
             entries.append(entry)
             offset = entry.next_offset
         return entries
 
-    async def _state_at(self, edited: Manifest, first: LocalSegment) -> LogState:
+    async def _begin(self, edited: Manifest, first: LocalSegment) -> int:
+        """Start the objects where the archive ends; returns the offset of the first one."""
         if not edited.segments:
-            return LogState(first.base_offset)
+            await self._objects.begin(first.base_offset, None, None)
+            return first.base_offset
         last = edited.segments[-1]
         tail = await read_tail(self._archive.store, last, self._owner)
         if await same_end(self._archive.store, tail, last, self._owner, self._source.bytes_before) is False:
@@ -167,57 +171,31 @@ class CopyTurn:
                 f"the archive of {self._owner} has other records than the log before offset "
                 f"{last.next_offset}: the log was rolled back, or another cluster writes to the archive"
             )
-        return await self._archive.workers.in_thread(log_state, tail, last, self._owner)
+        await self._objects.begin(last.next_offset, last, tail)
+        return last.next_offset
 
-    async def _copy_object(self, state: LogState, pending: list[LocalSegment]) -> SegmentEntry:
-        archive = self._archive
-        builder = ObjectBuilder(self._owner, state, archive.object_bytes)
-        for segment in pending:
-            await self._take(builder, segment)
-            if builder.is_full:
-                break
+    async def _copy_object(self, offset: int, pending: list[LocalSegment]) -> SegmentEntry:
+        """Put an object that begins at `offset`."""
+        archive, first = self._archive, pending[0]
+        position = await self._source.position(first, offset) if offset > first.base_offset else 0
         now_ms, random = archive.clock.now_ms(), archive.rng.token(8)
-        sealed = await archive.workers.in_thread(builder.seal, self._leader_epoch, random, now_ms)
-        await archive.pace(sealed.entry.size)
-        name = self._owner.object(sealed.entry.name)
-        await put_certain(archive.store, name, sealed.data)
-        await self._verify(name, sealed.data)
-        archive.put(sealed.entry.size)
-        return sealed.entry
+        segments = _enough(pending, position + archive.object_bytes)
+        entry = await self._objects.build(segments, position, self._leader_epoch, random, now_ms)
+        await archive.pace(entry.size)
+        await self._objects.put()
+        archive.put(entry.size)
+        return entry
 
-    async def _take(self, builder: ObjectBuilder, segment: LocalSegment) -> None:
-        """Append the rest of a segment, or the part of it that fits."""
-        source, workers = self._source, self._archive.workers
-        position, missing, wanted = 0, builder.missing, _PIECE_BYTES
-        if builder.next_offset > segment.base_offset:
-            position = await source.position(segment, builder.next_offset)
-        name = f"{self._owner} at {segment.base_offset}"
-        while position < segment.size and not builder.is_full:
-            size = min(wanted, segment.size - position)
-            data = await source.read(segment, position, size)
-            if len(data) != size:
-                raise LogIncomplete(f"{name} has {position + len(data)} of {segment.size} bytes")
-            taken = await workers.in_thread(builder.take, data, name)
-            position, wanted = position + taken, _PIECE_BYTES
-            if not taken and not builder.is_full:
-                wanted = batch_bytes(data)
-                if not size < wanted <= segment.size - position:
-                    raise ArchiveDamaged(f"{name} has no whole batch at byte {position}")
-        if not builder.is_full:
-            builder.cover(segment.next_offset)
-        if builder.missing > missing and not await source.is_compacted(segment):
-            raise LogIncomplete(f"{name} lacks {builder.missing - missing} offsets")
 
-    async def _verify(self, name: str, put: bytes) -> None:
-        """Read an object back; ArchiveDamaged unless the store has the bytes that were put.
-
-        They are compared, as they are still in memory: another SHA-256 would take most of the time of a copy.
-        """
-        for start in range(0, len(put), _VERIFIED_BYTES):
-            end = min(start + _VERIFIED_BYTES, len(put))
-            found = await read_range(self._archive.store, name, start, end)
-            if not await self._archive.workers.in_thread(_same, found, put, start):
-                raise ArchiveDamaged(f"{name} was put, and the store returns other bytes")
+def _enough(pending: list[LocalSegment], size: int) -> list[LocalSegment]:
+    """The first segments, with `size` bytes together if there are as many."""
+    found = []
+    for segment in pending:
+        found.append(segment)
+        size -= segment.size
+        if size <= 0:
+            break
+    return found
 
 
 async def release(archive: Archive, owner: ArchivedPartition, leader_epoch: int) -> bool:
@@ -231,10 +209,6 @@ async def release(archive: Archive, owner: ArchivedPartition, leader_epoch: int)
         return False
     await chain.advance(trimmed(newest, newest.next_offset), leader_epoch)
     return True
-
-
-def _same(found: bytes, put: bytes, start: int) -> bool:
-    return found == put[start : start + len(found)]
 
 
 def _copied(manifest: Manifest) -> Copied:

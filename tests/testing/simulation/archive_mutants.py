@@ -21,15 +21,15 @@ from penstock.broker.replica.partition import Partition
 from penstock.ports import ObjectStore
 from penstock.storage.retention import Retention
 from penstock.tiering import copying, proof
-from penstock.tiering.copying import CopyTurn
 from penstock.tiering.errors import ArchiveFallsShort
 from penstock.tiering.proof import KeptLog, Proven, Prover
+from penstock.tiering.turn_objects import OwnTurnObjects
 from tests.testing.simulation.hunting import Mutant
 
 __all__ = ["ARCHIVE_MUTANTS"]
 
 
-async def _believe(turn: CopyTurn, name: str, put: bytes) -> None:
+async def _believe(objects: OwnTurnObjects, name: str, put: bytearray) -> None:
     """Believe the store."""
 
 
@@ -166,7 +166,7 @@ ARCHIVE_MUTANTS: Final = (
     ),
     Mutant(
         guard="copies are read back before they are named",
-        changes=((CopyTurn, "_verify", _believe),),
+        changes=((OwnTurnObjects, "_verify", _believe),),
         archived=True,
     ),
     Mutant(

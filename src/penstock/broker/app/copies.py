@@ -28,6 +28,7 @@ from penstock.tiering.copying import Archive, CopyTurn, release
 from penstock.tiering.progress import Copied
 from penstock.tiering.schedule import CopySchedule
 from penstock.tiering.stats import CopyStats, LedTopic
+from penstock.tiering.turn_objects import TurnObjects
 
 __all__ = ["ArchiveCopies"]
 
@@ -50,6 +51,7 @@ class ArchiveCopies:
     ) -> None:
         self._config = config
         self._access = access
+        self._process = access.copy_process()
         self._partitions = partitions
         self._image = image
         self._world = world
@@ -63,11 +65,19 @@ class ArchiveCopies:
         self._retry_s = 0.0
         self.rounds: Final = Rounds(self._round, lambda: self._retry_s, _report, waits_first=False)
 
+    async def stop(self) -> None:
+        """Return when no copy is under way."""
+        await self.rounds.stop()
+        if self._process is not None:
+            await self._process.stop()
+
     # -- a round
 
     async def _round(self) -> None:
         self._retry_s = self._config.remote_log_manager_task_interval_ms / 1000
         wanted = await self._survey()
+        if self._process is not None:
+            await self._process.rest()
         if not wanted and not self._deleted:
             # Whether the archive can be opened again is not known.
             self._stats.available = self._stats.available or None
@@ -128,7 +138,8 @@ class ArchiveCopies:
 
         try:
             if partition.log.config.remote_storage_enable:
-                turn = CopyTurn(replace(archive, put=put), source, owner, partition.leader_epoch)
+                objects = self._objects(archive, owner, partition)
+                turn = CopyTurn(replace(archive, put=put), source, owner, partition.leader_epoch, objects)
                 copied = await turn.run()
             else:
                 await self._give_up_archived(partition)
@@ -144,6 +155,14 @@ class ArchiveCopies:
         if copied is not None and source.is_leader:
             partition.archived = copied
         return True
+
+    def _objects(
+        self, archive: Archive, owner: ArchivedPartition, partition: Partition
+    ) -> TurnObjects | None:
+        """Of another process; None for those of this one."""
+        if self._process is None:
+            return None
+        return self._process.objects(archive.archive_id, owner, partition.log.path)
 
     async def _give_up_archived(self, partition: Partition) -> None:
         """The topic is not tiered any more: its log starts where the local segments do, before copies go."""

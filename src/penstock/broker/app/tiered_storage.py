@@ -58,5 +58,5 @@ class TieredStorage:
 
     async def stop(self) -> None:
         await self.local_retention.rounds.stop()
-        await self._copies.rounds.stop()
+        await self._copies.stop()
         await self._reads.close()
