@@ -13,7 +13,7 @@ The event loop's thread owns every `File`, from when a worker thread that opened
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 __all__ = [
     "Buffer",
@@ -256,6 +256,15 @@ class ObjectStore(Protocol):
 
     async def delete(self, name: str) -> None:
         """Delete an object; deleting one that is not there is no error."""
+        ...
+
+
+@runtime_checkable
+class BufferStore(Protocol):
+    """An object store that returns ranges in its own memory: no copy takes the time of an event loop."""
+
+    async def get_buffer(self, name: str, start: int, end: int) -> Buffer:
+        """As `ObjectStore.get_range`."""
         ...
 
 

@@ -12,9 +12,13 @@ import pytest
 
 from penstock.archive.batches import split_batches
 from penstock.archive.documents import Manifest
+from penstock.archive.errors import ArchiveDamaged
 from penstock.broker.base.system_ports import OsFiles
 from penstock.model.errors import RemoteReadFailed
+from penstock.objectstore.address import parse_address
+from penstock.objectstore.object_store import open_store
 from penstock.records.batch import read_header
+from penstock.remote.source import read_buffer
 from penstock.storage.scan import ColdRemote
 from penstock.testing.simulation.object_store import SimulatedStore, StoreFaults
 from tests.archive.logs import batch, in_loop, log_of, marker, new_store, writer
@@ -273,3 +277,17 @@ async def test_lookups_by_timestamp() -> None:
     assert dated is not None and dated.first().offset == 180  # type: ignore[union-attr]
     assert await reader.call(lambda: find(900_003, 0)) is None
     assert await reader.call(reader.partition.max_timestamp) == 900_002
+
+
+@in_loop
+async def test_ranges_come_in_the_memory_of_the_library_and_have_their_length() -> None:
+    pytest.importorskip("obstore", reason="no obstore: pip install 'penstock-mq[archive]'")
+    library, simulated = open_store(parse_address("memory:///")), new_store()
+    for store in (library, simulated):
+        await store.put_new("a", b"0123456789")
+        found = await read_buffer(store, "a", 2, 6)
+        assert bytes(found) == b"2345" and isinstance(found, memoryview) == (store is library)
+        with pytest.raises(ArchiveDamaged, match="a has 2 bytes where 4 were read"):
+            await read_buffer(store, "a", 8, 12)
+        with pytest.raises(ArchiveDamaged, match="b is missing"):
+            await read_buffer(store, "b", 0, 4)

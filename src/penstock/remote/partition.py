@@ -16,13 +16,13 @@ from penstock.archive.errors import ArchiveDamaged, ArchiveError
 from penstock.archive.lookup import entry_at, place_of
 from penstock.archive.segment_object import check_blocks
 from penstock.model.errors import RemoteReadFailed
-from penstock.ports import Clock, File, FileRange, Workers
+from penstock.ports import Buffer, Clock, File, FileRange, Workers
 from penstock.remote.cache import Chunk, ChunkFiles, last_offset_of
 from penstock.remote.chunks import ChunkRange, OpenTransaction, SegmentMap, unresolved
 from penstock.remote.loading import Failures, Loader
 from penstock.remote.read_ahead import ReadAhead
 from penstock.remote.residency import Residency
-from penstock.remote.source import RemoteSource, read_range
+from penstock.remote.source import RemoteSource, read_buffer
 from penstock.remote.stats import RemoteStats
 from penstock.remote.timestamps import dated_batch
 from penstock.storage.config import FOREVER
@@ -302,7 +302,7 @@ class RemotePartition:
         index = segment.chunk(number)
         start, end = segment.blocks_of(index)
         name = manifest.owner.object(entry.name)
-        data = await read_range(self._source.store, name, start, end)
+        data = await read_buffer(self._source.store, name, start, end)
         cache.stats.requests += 1
         cache.stats.bytes_read += len(data)
         file, last = await cache.workers.in_thread(self._write, data, start, segment, index, name)
@@ -316,7 +316,7 @@ class RemotePartition:
         return chunk
 
     def _write(
-        self, data: bytes, start: int, segment: SegmentMap, index: ChunkRange, name: str
+        self, data: Buffer, start: int, segment: SegmentMap, index: ChunkRange, name: str
     ) -> tuple[File, int]:
         """Verify a chunk and write it, in a worker thread; returns the file and the last offset."""
         check_blocks(data, start, segment.blocks, segment.block_size, name)

@@ -14,7 +14,7 @@ from penstock.archive.manifests import check_page
 from penstock.archive.names import ArchivedPartition
 from penstock.archive.objects import get_named
 from penstock.archive.segment_object import FOOTER_BYTES, SegmentTable, parse_footer, parse_table
-from penstock.ports import Buffer, ObjectStore, Workers
+from penstock.ports import Buffer, BufferStore, ObjectStore, Workers
 from penstock.records.checksum import crc32c
 from penstock.remote.chunks import CHUNK_BYTES, OpenTransaction, SegmentMap
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
@@ -26,6 +26,7 @@ __all__ = [
     "Tail",
     "Transactions",
     "log_state",
+    "read_buffer",
     "read_range",
     "read_tail",
 ]
@@ -104,6 +105,19 @@ def log_state(tail: Tail, entry: SegmentEntry, owner: ArchivedPartition) -> LogS
         tail.section(segment_object.PRODUCERS),
         owner_of(owner),
     )
+
+
+async def read_buffer(store: ObjectStore, name: str, start: int, end: int) -> Buffer:
+    """As `read_range`, without a copy if the store can do that: for much data."""
+    if not isinstance(store, BufferStore):
+        return await read_range(store, name, start, end)
+    try:
+        data = await store.get_buffer(name, start, end)
+    except FileNotFoundError as e:
+        raise ArchiveDamaged(f"{name} is missing") from e
+    if len(data) != end - start:
+        raise ArchiveDamaged(f"{name} has {len(data)} bytes where {end - start} were read")
+    return data
 
 
 async def read_range(store: ObjectStore, name: str, start: int, end: int) -> bytes:

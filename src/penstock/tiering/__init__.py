@@ -5,6 +5,6 @@
 an archive has what a broker is about to remove from its own disk (ADR 90), `expiry` what is to leave the
 archive.
 
-Imports: `remote`, `objectstore`, `archive`, `storage`, `records`, `timekeeping`, `ports` and `model`.
+Imports: `remote`, `archive`, `storage`, `records`, `timekeeping`, `ports` and `model`.
 Used by: the broker.
 """

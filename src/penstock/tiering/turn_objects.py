@@ -14,9 +14,8 @@ from penstock.archive.documents import SegmentEntry
 from penstock.archive.errors import ArchiveDamaged
 from penstock.archive.names import ArchivedPartition
 from penstock.archive.objects import put_certain
-from penstock.objectstore.object_store import LibraryStore
 from penstock.ports import Buffer, ObjectStore, Workers
-from penstock.remote.source import Tail, log_state
+from penstock.remote.source import Tail, log_state, read_buffer
 from penstock.tiering.building import ObjectBuilder, batch_bytes
 from penstock.tiering.errors import LogIncomplete
 from penstock.tiering.selection import LocalSegment
@@ -144,17 +143,9 @@ class OwnTurnObjects:
         """
         for start in range(0, len(put), VERIFIED_BYTES):
             end = min(start + VERIFIED_BYTES, len(put))
-            try:
-                found = await self._read(name, start, end)
-            except FileNotFoundError as e:
-                raise ArchiveDamaged(f"{name} was put, and is missing") from e
-            if len(found) != end - start or not await self._workers.in_thread(_same, found, put, start):
+            found = await read_buffer(self._store, name, start, end)
+            if not await self._workers.in_thread(_same, found, put, start):
                 raise ArchiveDamaged(f"{name} was put, and the store returns other bytes")
-
-    async def _read(self, name: str, start: int, end: int) -> Buffer:
-        if isinstance(self._store, LibraryStore):
-            return await self._store.get_buffer(name, start, end)
-        return await self._store.get_range(name, start, end)
 
 
 def _same(found: Buffer, put: bytearray, start: int) -> bool:
