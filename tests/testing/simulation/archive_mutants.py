@@ -9,6 +9,7 @@ from penstock.archive import age, sweeping, writing
 from penstock.archive.chain import ManifestChain
 from penstock.archive.collection import Candidates
 from penstock.archive.documents import Manifest
+from penstock.archive.names import ROOT
 from penstock.archive.objects import put_certain
 from penstock.archive.sweeping import Named
 from penstock.backup import taking
@@ -20,6 +21,8 @@ from penstock.broker.replica import archived_restart, copy_source
 from penstock.broker.replica.partition import Partition
 from penstock.ports import ObjectStore
 from penstock.storage.retention import Retention
+from penstock.testing.simulation import archives
+from penstock.testing.simulation.archive_rollbacks import Objects, Rollbacks
 from penstock.tiering import copying, proof
 from penstock.tiering.errors import ArchiveFallsShort
 from penstock.tiering.proof import KeptLog, Proven, Prover
@@ -117,6 +120,24 @@ def _unchecked(*arguments: Any) -> None:
     """Believe the archive."""
 
 
+def _emptied(self: Rollbacks, earlier: Objects) -> None:
+    """Everything is gone, the root included, from a store that brokers depend on."""
+    lost = self._lost = dict(self._store.objects)
+    self._store.roll_back({})
+    self._invariants.lost.update(lost)
+    self._cluster.note("store", f"is emptied of {len(lost)} objects")
+
+
+def _bring_back_all(self: Rollbacks) -> None:
+    """The operator brings back the whole store, unless another archive was begun at its address."""
+    objects = self._store.objects
+    if self._lost and ROOT not in objects:
+        self._cluster.note("operator", "brings back all objects")
+        objects.update({**self._lost, **objects})
+        self._invariants.lost.clear()
+        self._lost = {}
+
+
 ARCHIVE_MUTANTS: Final = (
     Mutant(
         guard="unnamed segments behind the manifest stay",
@@ -131,6 +152,7 @@ ARCHIVE_MUTANTS: Final = (
     Mutant(
         guard="rolled back archives suspend the deletion",
         changes=((Prover, "newest", _newest_of_any_archive),),
+        conditions=((archives, "rolls_back", _same),),
         archived=True,
     ),
     Mutant(
@@ -157,6 +179,11 @@ ARCHIVE_MUTANTS: Final = (
     Mutant(
         guard="no archive is begun while a log needs the old one",
         changes=((ArchiveAccess, "_is_needed", _not_needed),),
+        conditions=(
+            (archives, "rolls_back", _same),
+            (Rollbacks, "_roll_back", _emptied),
+            (Rollbacks, "mend", _bring_back_all),
+        ),
         archived=True,
     ),
     Mutant(
