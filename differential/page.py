@@ -27,6 +27,9 @@ the difference, and printed.
 About one request in fifteen of some kinds is malformed: its frame is valid and its content is not.
 `python -m differential --keep-going` reports every kind of difference once instead of ending a seed.
 
+`make cluster-tools` runs Kafka's own tools for elections of leaders, pages of topics, subscriptions of client
+metrics, and added and removed voters against three nodes of each, and compares their output.
+
 Values that each broker generates are compared by their role, not their value: topic ids, producer ids, member
 ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times are not compared, and of
 error messages only their presence. Lists are compared by the names of their elements, not by their order.
